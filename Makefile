@@ -1,0 +1,64 @@
+# Everything on a bare machine with Python 3.11 or newer:
+#
+#   make plan    install into .venv and plan HetAuto's second experiment
+#   make test    the same, then lint, types, and tests on the built package
+#   make bench   the experiments whose figures the README quotes
+
+VENV := .venv
+# Tried in this order; PYTHON=/path/to/python goes first.
+PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
+PROBLEM := data/problems/hetauto-exp2.yaml
+
+BIN := $(VENV)/bin
+LIBRARIES := $(VENV)/.libraries
+INSTALLED := $(VENV)/.installed
+# What goes into the wheel; the links hetopt/{data,...} are not followed.
+SOURCES := $(shell find hetopt formulations solvers data -type f ! -path '*/__pycache__/*')
+
+.PHONY: plan test bench install clean
+
+plan: install
+	$(BIN)/hetopt plan $(PROBLEM)
+
+test: plan
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	rm -rf build/root && mkdir -p build/root
+	ln -s ../../tests ../../benchmarks build/root
+	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -o pythonpath=build/root
+
+bench: install
+	$(BIN)/python benchmarks/hetauto.py
+
+install: $(INSTALLED)
+
+clean:
+	rm -rf build dist hetopt.egg-info $(VENV)
+
+# The package as users get it: a wheel, not a link to this folder. The build
+# folder is emptied first because setuptools would pack deleted files from it.
+$(INSTALLED): $(LIBRARIES) $(SOURCES) README.md LICENSE
+	rm -rf build hetopt.egg-info
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall build/wheel/*.whl
+	touch $@
+
+# --group needs pip 25.1. Dependencies are read from pyproject.toml by pip itself:
+# hetopt comes along here, and is replaced by the wheel above.
+$(LIBRARIES): pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --group dev .
+	touch $@
+
+$(BIN)/python:
+	@for python in $(PYTHONS); do \
+	  if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	      2>/dev/null; then \
+	    echo "$$python -m venv $(VENV)"; \
+	    exec "$$python" -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "No Python 3.11 or newer with venv and ensurepip among: $(PYTHONS)" >&2; \
+	echo "Install one, or name it: make PYTHON=/path/to/python" >&2; \
+	exit 1

@@ -1,0 +1,81 @@
+"""hetopt: choose how to parallelise LLM training on a mixed cluster, with proof.
+
+The names below are loaded when they are first used, so that ``import hetopt``
+costs nothing and loads no solver library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetopt.cost.build import build_table
+    from hetopt.cost.table import CostTable
+    from hetopt.errors import (
+        CheckError,
+        DigestError,
+        HetoptError,
+        InfeasibleError,
+        InputError,
+        SolverError,
+    )
+    from hetopt.plan import Pipeline, Plan, Stage, Strategy
+    from hetopt.pricing import price
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.reading import read_problem
+    from hetopt.result import Result
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CheckError",
+    "CostTable",
+    "DigestError",
+    "HetoptError",
+    "InfeasibleError",
+    "InputError",
+    "Pipeline",
+    "Plan",
+    "Problem",
+    "Result",
+    "SolverError",
+    "Stage",
+    "Strategy",
+    "__version__",
+    "build_table",
+    "price",
+    "read_problem",
+]
+
+_HOMES = {
+    "CheckError": "hetopt.errors",
+    "CostTable": "hetopt.cost.table",
+    "DigestError": "hetopt.errors",
+    "HetoptError": "hetopt.errors",
+    "InfeasibleError": "hetopt.errors",
+    "InputError": "hetopt.errors",
+    "Pipeline": "hetopt.plan",
+    "Plan": "hetopt.plan",
+    "Problem": "hetopt.problem.problem",
+    "Result": "hetopt.result",
+    "SolverError": "hetopt.errors",
+    "Stage": "hetopt.plan",
+    "Strategy": "hetopt.plan",
+    "build_table": "hetopt.cost.build",
+    "price": "hetopt.pricing",
+    "read_problem": "hetopt.problem.reading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        msg = f"module 'hetopt' has no attribute {name!r}"
+        raise AttributeError(msg)
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
