@@ -1,0 +1,406 @@
+"""Brute force over the whole pruned space of MODEL.md section 2: the oracle.
+
+Every micro-batch count, subset and order of clusters, strategy and stage count per
+cluster, and split of the units is tried. Windows of the period are enumerated one
+by one. Nothing here is shared with hetopt.schedule, hetopt.pricing,
+hetopt.formulations or hetopt.solvers.
+
+How the open ends of the model are read:
+
+* A plan's *value* is its closed form with the period rounded up to a whole
+  nanosecond. Plans are ranked by (value, devices, key); the exact closed form of
+  the best plan may exceed another's by less than q - 1 nanoseconds.
+* ``stages`` and ``units`` pins of a cluster that is not used see the value 0;
+  ``dp``, ``cp``, ``tp`` and ``recompute`` pins are already in the table.
+* A forbidden pair (a, b) says that b does not directly follow a along the pipeline.
+* Tied embeddings add ``tied_ns[first, last]`` to g of the first and the last stage
+  when p > 1, and nothing when p = 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations, permutations, product
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table_file import table_digest
+from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.problem.training import RESHARDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
+
+    #: Stages, micro-batches, clusters, strategies, stages per cluster.
+    Shape = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One plan.
+
+    Attributes
+    ----------
+    shape
+        (p, q, clusters in pipeline order, strategy index of each, stages of each).
+    units
+        Units per stage.
+    value_ns
+        Closed form with the period rounded up to a whole nanosecond.
+    closed_form_ns
+        The exact closed form.
+    warmups
+        Per stage.
+    """
+
+    shape: Shape
+    units: tuple[int, ...]
+    devices: int
+    value_ns: int
+    closed_form_ns: Fraction
+    warmups: tuple[int, ...]
+
+    @property
+    def rank(self) -> tuple[int, int, Shape, tuple[int, ...]]:
+        """What plans are ordered by, best first."""
+        return (self.value_ns, self.devices, self.shape, self.units)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """All that brute force finds.
+
+    Attributes
+    ----------
+    shapes
+        The best plan of every shape, best first; empty when infeasible.
+    plans
+        Number of feasible plans.
+    """
+
+    shapes: tuple[Found, ...]
+    plans: int
+
+    @property
+    def best(self) -> Found | None:
+        """The plan to be reported, or None when the instance is infeasible."""
+        return self.shapes[0] if self.shapes else None
+
+    @property
+    def programs(self) -> dict[tuple[int, int], Found]:
+        """Best plan of every feasible (p, q)."""
+        best: dict[tuple[int, int], Found] = {}
+        for found in self.shapes:
+            best.setdefault(found.shape[:2], found)
+        return best
+
+
+def solve(problem: Problem, table: CostTable) -> Answer:
+    """Try every plan."""
+    best: dict[Shape, Found] = {}
+    plans = 0
+    for part in table.slices:
+        if not problem.pins.microbatches.permits(part.microbatches):
+            continue
+        pieces = _Pieces(table, part)
+        for order, strategies, stages in _skeletons(problem, table, part):
+            shape = (sum(stages), part.microbatches, order, strategies, stages)
+            for found in _splits(problem, table, pieces, shape):
+                plans += 1
+                known = best.get(shape)
+                if known is None or found.rank < known.rank:
+                    best[shape] = found
+    return Answer(
+        shapes=tuple(sorted(best.values(), key=lambda found: found.rank)), plans=plans
+    )
+
+
+def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:
+    """Write a found plan as hetopt's own."""
+    _, q, order, strategies, stages = found.shape
+    part = table.at(q)
+    hosts = _hosts(order, strategies, stages)
+    ends = _ends(found.units)
+    made = []
+    for i, (cluster, k) in enumerate(hosts):
+        own = part.clusters[cluster]
+        resharding = None
+        if i + 1 < len(hosts):
+            after, k_after = hosts[i + 1]
+            index = part.resharding[
+                table.cuts[ends[i + 1] - 1],
+                own.layout[k],
+                part.clusters[after].layout[k_after],
+            ]
+            resharding = RESHARDING[index]
+        strategy: Strategy = own.strategies[k]
+        made.append(
+            Stage(
+                cluster=table.cluster_names[cluster],
+                first_unit=ends[i],
+                end_unit=ends[i + 1],
+                strategy=strategy,
+                warmup=found.warmups[i],
+                resharding=resharding,
+            )
+        )
+    return Plan(
+        schedule=problem.training.schedule,
+        pipelines=(Pipeline(microbatches=q, stages=tuple(made)),),
+        problem_digest=table.problem_digest,
+        table_digest=table_digest(table),
+    )
+
+
+# --- enumeration --------------------------------------------------------------------
+
+
+def _skeletons(
+    problem: Problem, table: CostTable, part: TableSlice
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Yield (clusters in order, strategy of each, stages of each)."""
+    names = table.cluster_names
+    pins = problem.pins
+    body = sum(table.body[kind] for kind in table.units)
+    for used in range(1, len(names) + 1):
+        for order in permutations(range(len(names)), used):
+            named = tuple(names[j] for j in order)
+            if pins.order is not None and named != pins.order:
+                continue
+            if any(
+                pair in pins.forbidden_next
+                for pair in zip(named, named[1:], strict=False)
+            ):
+                continue
+            idle = [name for name in names if name not in named]
+            if not all(
+                pins.of(name).stages.permits(0) and pins.of(name).units.permits(0)
+                for name in idle
+            ):
+                continue
+            for strategies in product(
+                *(range(len(part.clusters[j].strategies)) for j in order)
+            ):
+                room = [
+                    table.cluster_devices[j] // part.clusters[j].strategies[k].devices
+                    for j, k in zip(order, strategies, strict=True)
+                ]
+                if any(
+                    problem.training.global_batch
+                    % (part.microbatches * part.clusters[j].strategies[k].dp)
+                    for j, k in zip(order, strategies, strict=True)
+                ):
+                    continue
+                for stages in product(*(range(1, most + 1) for most in room)):
+                    p = sum(stages)
+                    if p > body or not pins.stages.permits(p):
+                        continue
+                    if all(
+                        pins.of(name).stages.permits(count)
+                        for name, count in zip(named, stages, strict=True)
+                    ):
+                        yield order, strategies, stages
+
+
+def _splits(
+    problem: Problem, table: CostTable, pieces: _Pieces, shape: Shape
+) -> Iterator[Found]:
+    """Yield every feasible plan of one shape."""
+    p, q, order, strategies, stages = shape
+    pins = problem.pins
+    total = len(table.units)
+    is_body = [table.body[kind] for kind in table.units]
+    hosts = _hosts(order, strategies, stages)
+    layouts = [int(pieces.part.clusters[j].layout[k]) for j, k in hosts]
+    devices = sum(pieces.part.clusters[j].strategies[k].devices for j, k in hosts)
+    schedule = table.schedule
+    steps: list[int] | None = None
+    if schedule != "h-1f1b":
+        steps = [
+            2
+            if schedule == "eager-1f1b"
+            or (schedule == "virtual-1f1b" and hosts[i][0] != hosts[i + 1][0])
+            else 1
+            for i in range(p - 1)
+        ]
+    for cuts in combinations(range(1, total), p - 1):
+        ends = (0, *cuts, total)
+        units = tuple(b - a for a, b in zip(ends, ends[1:], strict=False))
+        if pins.units is not None and units != pins.units:
+            continue
+        if not all(any(is_body[a:b]) for a, b in zip(ends, ends[1:], strict=False)):
+            continue
+        if not _unit_pins_hold(problem, table, order, stages, units):
+            continue
+        forward, backward, sync = [], [], []
+        for i, host in enumerate(hosts):
+            phi, beta, g = pieces.times(host, ends[i], ends[i + 1])
+            forward.append(phi)
+            backward.append(beta)
+            sync.append(g)
+        if p > 1 and pieces.tied is not None:
+            extra = pieces.tied[layouts[0]][layouts[-1]]
+            sync[0] += extra
+            sync[-1] += extra
+        kappa, omega = [], []
+        for i, cut in enumerate(cuts):
+            x = table.cuts[cut - 1]
+            kappa.append(pieces.transfer[x][layouts[i]][layouts[i + 1]])
+            omega.append(pieces.occupancy[x][layouts[i]][layouts[i + 1]])
+        warmups = [q] * p
+        if schedule != "gpipe":
+            used = steps
+            if used is None:
+                used = _hapt_steps(forward, backward, kappa)
+            warmups = [1] * p
+            for i in range(p - 2, -1, -1):
+                warmups[i] = warmups[i + 1] + used[i]
+        if any(
+            pieces.memory(host, ends[i], ends[i + 1], min(warmups[i], q))
+            > table.usable_bytes[host[0]]
+            for i, host in enumerate(hosts)
+        ):
+            continue
+        value, exact = _closed_form(
+            schedule == "gpipe", q, forward, backward, kappa, omega, sync, warmups
+        )
+        yield Found(
+            shape=shape,
+            units=units,
+            devices=devices,
+            value_ns=value,
+            closed_form_ns=exact,
+            warmups=tuple(warmups),
+        )
+
+
+def _hosts(
+    order: Sequence[int], strategies: Sequence[int], stages: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Return (cluster, strategy) of every stage."""
+    return [
+        (j, k)
+        for j, k, count in zip(order, strategies, stages, strict=True)
+        for _ in range(count)
+    ]
+
+
+def _ends(units: Sequence[int]) -> list[int]:
+    ends = [0]
+    for count in units:
+        ends.append(ends[-1] + count)
+    return ends
+
+
+def _unit_pins_hold(
+    problem: Problem,
+    table: CostTable,
+    order: Sequence[int],
+    stages: Sequence[int],
+    units: Sequence[int],
+) -> bool:
+    start = 0
+    for j, count in zip(order, stages, strict=True):
+        hosted = sum(units[start : start + count])
+        start += count
+        if not problem.pins.of(table.cluster_names[j]).units.permits(hosted):
+            return False
+    return True
+
+
+# --- pricing ------------------------------------------------------------------------
+
+
+class _Pieces:
+    """Sums over units, remembered; plain integers, which are exact and quick."""
+
+    def __init__(self, table: CostTable, part: TableSlice) -> None:
+        self.table = table
+        self.part = part
+        self.transfer: list[list[list[int]]] = part.transfer_ns.tolist()
+        self.occupancy: list[list[list[int]]] = part.occupancy_ns.tolist()
+        self.tied: list[list[int]] | None = (
+            None if part.tied_ns is None else part.tied_ns.tolist()
+        )
+        self._times: dict[tuple[tuple[int, int], int, int], tuple[int, int, int]] = {}
+        self._bytes: dict[tuple[tuple[int, int], int, int], tuple[int, int]] = {}
+
+    def times(
+        self, host: tuple[int, int], first: int, end: int
+    ) -> tuple[int, int, int]:
+        """Forward, backward and g of a stage."""
+        key = (host, first, end)
+        if key not in self._times:
+            own, k = self.part.clusters[host[0]], host[1]
+            phi = beta = 0
+            g = int(own.sync_ns[k])
+            for kind in self.table.units[first:end]:
+                phi += int(own.forward_ns[k, kind])
+                beta += int(own.backward_ns[k, kind])
+                g += int(own.sync_unit_ns[k, kind])
+            self._times[key] = (phi, beta, g)
+        return self._times[key]
+
+    def memory(
+        self, host: tuple[int, int], first: int, end: int, in_flight: int
+    ) -> int:
+        """Bytes a stage needs on each device."""
+        key = (host, first, end)
+        if key not in self._bytes:
+            own, k = self.part.clusters[host[0]], host[1]
+            base, each, peak = int(own.fixed_bytes[k]), 0, 0
+            for kind in self.table.units[first:end]:
+                base += int(own.state_bytes[k, kind])
+                each += int(own.activation_bytes[k, kind])
+                peak = max(peak, int(own.temporary_bytes[k, kind]))
+            self._bytes[key] = (base + peak, each)
+        base, each = self._bytes[key]
+        return base + in_flight * each
+
+
+def _hapt_steps(
+    forward: Sequence[int], backward: Sequence[int], kappa: Sequence[int]
+) -> list[int]:
+    """HAPT Eq. 1, 2, 10: how many warm-ups a stage has more than the next."""
+    longest = max(f + b for f, b in zip(forward, backward, strict=True))
+    if kappa:
+        longest = max(longest, *kappa)
+    steps = []
+    for k in kappa:
+        share = Fraction(k, longest)
+        steps.append(1 if share <= Fraction(1, 100) else -((-1 - 2 * share) // 1))
+    return [int(step) for step in steps]
+
+
+def _closed_form(
+    gpipe: bool,
+    q: int,
+    forward: Sequence[int],
+    backward: Sequence[int],
+    kappa: Sequence[int],
+    omega: Sequence[int],
+    sync: Sequence[int],
+    warmups: Sequence[int],
+) -> tuple[int, Fraction]:
+    """Return the value plans are ranked by, and the exact closed form."""
+    tau = [f + b for f, b in zip(forward, backward, strict=True)]
+    fill = sum(tau) + 2 * sum(kappa) + max(sync)
+    if gpipe:
+        slowest = max(omega, default=0)
+        steady = max(*forward, slowest) + max(*backward, slowest)
+        total = fill + (q - 1) * steady
+        return total, Fraction(total)
+    period = Fraction(max(*tau, *omega, 0))
+    for i in range(len(tau)):
+        for k in range(i + 1, len(tau)):
+            window = Fraction(
+                sum(tau[i : k + 1]) + 2 * sum(kappa[i:k]),
+                warmups[i] - warmups[k] + 1,
+            )
+            period = max(period, window)
+    rounded_up = -(-period.numerator // period.denominator)
+    return fill + (q - 1) * rounded_up, fill + (q - 1) * period
