@@ -1,0 +1,230 @@
+"""What a plan costs: its coefficients in a latency table, memory and both times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.cost.table import TICK_S
+from hetopt.errors import InputError
+from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.simulator import simulate
+from hetopt.schedule.times import PipelineTimes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.plan import Pipeline, Plan, Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a plan of p stages costs.
+
+    Attributes
+    ----------
+    times
+        Times of the pipeline, and the warm-up counts the plan names.
+    closed_form_s, iteration_time_s
+        Iteration time by formula and by simulation, in seconds.
+    idle_share
+        Of each stage, in the simulation; length p.
+    memory_bytes, usable_bytes
+        Needed and available per device of each stage; length p. A plan that does
+        not fit has a price all the same.
+    """
+
+    times: PipelineTimes
+    closed_form_s: float
+    iteration_time_s: float
+    idle_share: tuple[float, ...]
+    memory_bytes: tuple[int, ...]
+    usable_bytes: tuple[int, ...]
+
+
+class _Place(NamedTuple):
+    """A stage's place in the table."""
+
+    cluster: int
+    table: ClusterTable
+    strategy: int
+    counts: NDArray[np.int64]
+
+
+def price(plan: Plan, table: CostTable) -> Price:
+    """Return memory and both iteration times of a plan.
+
+    Warm-up counts are taken from the plan, not from its schedule.
+
+    Raises
+    ------
+    InputError
+        If the plan has several pipelines or strategies per unit, names what the
+        table lacks, does not cover every unit once, or deadlocks.
+    """
+    pipeline, part, places = _locate(plan, table)
+    times = _times(plan, pipeline, table, part, places)
+    simulation = simulate(times)
+    return Price(
+        times=times,
+        closed_form_s=float(closed_form_ns(times)) * TICK_S,
+        iteration_time_s=simulation.makespan_ns * TICK_S,
+        idle_share=tuple(stage.idle_share for stage in simulation.stages),
+        memory_bytes=tuple(
+            _memory_bytes(place, inflight)
+            for place, inflight in zip(places, times.inflight, strict=True)
+        ),
+        usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
+    )
+
+
+def pipeline_times(plan: Plan, table: CostTable) -> PipelineTimes:
+    """Return the times of a plan's pipeline (MODEL.md section 3).
+
+    Raises
+    ------
+    InputError
+        As ``price``.
+    """
+    pipeline, part, places = _locate(plan, table)
+    return _times(plan, pipeline, table, part, places)
+
+
+def _locate(
+    plan: Plan, table: CostTable
+) -> tuple[Pipeline, TableSlice, tuple[_Place, ...]]:
+    """Find every stage of the plan in the table."""
+    if len(plan.pipelines) != 1:
+        msg = (
+            f"the plan has {len(plan.pipelines)} pipelines; "
+            "only plans of a single pipeline can be priced"
+        )
+        raise InputError(msg, field="pipelines")
+    pipeline = plan.pipelines[0]
+    if not pipeline.stages:
+        msg = "the pipeline has no stages, expected at least one"
+        raise InputError(msg, field="pipelines.0.stages")
+    try:
+        part = table.at(pipeline.microbatches)
+    except KeyError:
+        known = ", ".join(str(entry.microbatches) for entry in table.slices)
+        msg = (
+            f"{pipeline.microbatches} micro-batches are not in the latency table, "
+            f"which has {known or 'none'}"
+        )
+        raise InputError(msg, field="pipelines.0.microbatches") from None
+    places = []
+    expected = 0
+    for number, stage in enumerate(pipeline.stages):
+        field = f"pipelines.0.stages.{number}"
+        _check_units(stage, expected, len(table.units), field)
+        expected = stage.end_unit
+        places.append(_place(stage, table, part, pipeline.microbatches, field))
+    if expected != len(table.units):
+        msg = f"the stages end at unit {expected}, expected {len(table.units)}"
+        raise InputError(msg, field="pipelines.0.stages")
+    return pipeline, part, tuple(places)
+
+
+def _check_units(stage: Stage, expected: int, units: int, field: str) -> None:
+    if stage.first_unit != expected or not expected < stage.end_unit <= units:
+        msg = (
+            f"holds units {stage.first_unit} <= u < {stage.end_unit}, expected a "
+            f"first unit of {expected} and an end after it, at most {units}"
+        )
+        raise InputError(msg, field=field)
+
+
+def _place(
+    stage: Stage, table: CostTable, part: TableSlice, microbatches: int, field: str
+) -> _Place:
+    if stage.unit_strategies is not None:
+        msg = "strategies per unit cannot be priced, only one per stage"
+        raise InputError(msg, field=f"{field}.unit_strategies")
+    if stage.warmup < 1:
+        msg = f"warmup is {stage.warmup}, expected at least 1"
+        raise InputError(msg, field=f"{field}.warmup")
+    if stage.cluster not in table.cluster_names:
+        msg = (
+            f"cluster {stage.cluster!r} is not in the latency table, "
+            f"which has {', '.join(table.cluster_names)}"
+        )
+        raise InputError(msg, field=f"{field}.cluster")
+    cluster = table.cluster_names.index(stage.cluster)
+    costs = part.clusters[cluster]
+    if stage.strategy not in costs.strategies:
+        msg = (
+            f"strategy (dp,cp,tp) {stage.strategy} of cluster {stage.cluster!r} at "
+            f"{microbatches} micro-batches is not in the latency table: it is not "
+            "feasible, or not permitted by the problem"
+        )
+        raise InputError(msg, field=field)
+    return _Place(
+        cluster=cluster,
+        table=costs,
+        strategy=costs.strategies.index(stage.strategy),
+        counts=np.bincount(
+            table.units[stage.first_unit : stage.end_unit], minlength=len(table.kinds)
+        ),
+    )
+
+
+def _times(
+    plan: Plan,
+    pipeline: Pipeline,
+    table: CostTable,
+    part: TableSlice,
+    places: tuple[_Place, ...],
+) -> PipelineTimes:
+    layouts = [int(place.table.layout[place.strategy]) for place in places]
+    boundaries = [
+        (table.cuts[stage.end_unit - 1], here, after)
+        for stage, here, after in zip(
+            pipeline.stages, layouts, layouts[1:], strict=False
+        )
+    ]
+    sync = [
+        int(place.table.sync_ns[place.strategy])
+        + int(place.counts @ place.table.sync_unit_ns[place.strategy])
+        for place in places
+    ]
+    if part.tied_ns is not None and len(places) > 1:
+        tied = int(part.tied_ns[layouts[0], layouts[-1]])
+        sync[0] += tied
+        sync[-1] += tied
+    warmups = tuple(stage.warmup for stage in pipeline.stages)
+    try:
+        check_warmups_fall(warmups)
+    except ValueError as error:
+        raise InputError(str(error), field="pipelines.0.stages") from error
+    return PipelineTimes(
+        schedule=plan.schedule,
+        microbatches=pipeline.microbatches,
+        forward_ns=tuple(
+            int(place.counts @ place.table.forward_ns[place.strategy])
+            for place in places
+        ),
+        backward_ns=tuple(
+            int(place.counts @ place.table.backward_ns[place.strategy])
+            for place in places
+        ),
+        transfer_ns=tuple(int(part.transfer_ns[key]) for key in boundaries),
+        occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in boundaries),
+        sync_ns=tuple(sync),
+        warmups=warmups,
+    )
+
+
+def _memory_bytes(place: _Place, inflight: int) -> int:
+    """Return what a device of the stage needs (MODEL.md section 5)."""
+    costs, strategy, counts = place.table, place.strategy, place.counts
+    per_unit = costs.state_bytes[strategy] + inflight * costs.activation_bytes[strategy]
+    return (
+        int(costs.fixed_bytes[strategy])
+        + int(counts @ per_unit)
+        + int(costs.temporary_bytes[strategy][counts > 0].max())
+    )

@@ -1,0 +1,1 @@
+"""When things run: warm-up counts, period, event simulation."""

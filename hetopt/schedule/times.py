@@ -1,0 +1,103 @@
+"""What a schedule needs to know about a pipeline: its times and warm-up counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import index
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.problem.training import ScheduleName
+
+_PER_STAGE = ("forward_ns", "backward_ns", "sync_ns", "warmups")
+_PER_BOUNDARY = ("transfer_ns", "occupancy_ns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTimes:
+    """Times of a pipeline of p stages, in whole nanoseconds (MODEL.md section 3).
+
+    Entries may be of any integer type; they are kept as Python integers, so that
+    no sum or product of them overflows.
+
+    Attributes
+    ----------
+    schedule
+        Decides the closed form only; what runs when is in ``warmups``.
+    microbatches
+        q, at least 1.
+    forward_ns, backward_ns
+        phi and beta of one micro-batch on each stage; length p.
+    transfer_ns, occupancy_ns
+        kappa and omega of each boundary, the same in both directions, with
+        ``occupancy_ns <= transfer_ns``; length p - 1.
+    sync_ns
+        g of each stage, including tied embeddings; length p.
+    warmups
+        W of each stage, at least 1, as the schedule has it: not cut to q.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, a time is negative or a count is less than 1.
+    """
+
+    schedule: ScheduleName
+    microbatches: int
+    forward_ns: tuple[int, ...]
+    backward_ns: tuple[int, ...]
+    transfer_ns: tuple[int, ...]
+    occupancy_ns: tuple[int, ...]
+    sync_ns: tuple[int, ...]
+    warmups: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "microbatches", index(self.microbatches))
+        if self.microbatches < 1:
+            msg = f"microbatches is {self.microbatches}, expected at least 1"
+            raise ValueError(msg)
+        stages = len(self.forward_ns)
+        if not stages:
+            msg = "a pipeline needs at least one stage"
+            raise ValueError(msg)
+        for name in _PER_STAGE + _PER_BOUNDARY:
+            values = tuple(map(index, getattr(self, name)))
+            object.__setattr__(self, name, values)
+            length = stages - (name in _PER_BOUNDARY)
+            if len(values) != length:
+                msg = (
+                    f"{name} has {len(values)} entries, "
+                    f"expected {length} for {stages} stages"
+                )
+                raise ValueError(msg)
+            least = 1 if name == "warmups" else 0
+            if values and min(values) < least:
+                msg = f"{name} holds {min(values)}, expected at least {least}"
+                raise ValueError(msg)
+        for boundary, (transfer, occupancy) in enumerate(
+            zip(self.transfer_ns, self.occupancy_ns, strict=True)
+        ):
+            if occupancy > transfer:
+                msg = (
+                    f"occupancy_ns of boundary {boundary} is {occupancy}, "
+                    f"expected at most its transfer_ns ({transfer})"
+                )
+                raise ValueError(msg)
+
+    @property
+    def stages(self) -> int:
+        """Number of stages, p."""
+        return len(self.forward_ns)
+
+    @property
+    def round_trip_ns(self) -> tuple[int, ...]:
+        """Forward plus backward time of each stage (tau of MODEL.md); length p."""
+        return tuple(
+            forward + backward
+            for forward, backward in zip(self.forward_ns, self.backward_ns, strict=True)
+        )
+
+    @property
+    def inflight(self) -> tuple[int, ...]:
+        """Most micro-batches a stage holds at once, min(W, q); length p."""
+        return tuple(min(warmup, self.microbatches) for warmup in self.warmups)
