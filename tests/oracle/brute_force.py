@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations, permutations, product
+from itertools import combinations, pairwise, permutations, product
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table_file import table_digest
@@ -171,10 +171,7 @@ def _skeletons(
             named = tuple(names[j] for j in order)
             if pins.order is not None and named != pins.order:
                 continue
-            if any(
-                pair in pins.forbidden_next
-                for pair in zip(named, named[1:], strict=False)
-            ):
+            if any(pair in pins.forbidden_next for pair in pairwise(named)):
                 continue
             idle = [name for name in names if name not in named]
             if not all(
@@ -229,10 +226,10 @@ def _splits(
         ]
     for cuts in combinations(range(1, total), p - 1):
         ends = (0, *cuts, total)
-        units = tuple(b - a for a, b in zip(ends, ends[1:], strict=False))
+        units = tuple(b - a for a, b in pairwise(ends))
         if pins.units is not None and units != pins.units:
             continue
-        if not all(any(is_body[a:b]) for a, b in zip(ends, ends[1:], strict=False)):
+        if not all(any(is_body[a:b]) for a, b in pairwise(ends)):
             continue
         if not _unit_pins_hold(problem, table, order, stages, units):
             continue

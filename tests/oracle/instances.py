@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -175,7 +176,7 @@ def _draw_problem(
         intra_node=_LINK,
         host_device=_LINK,
     )
-    drawn = []
+    drawn: list[Cluster] = []
     for index in range(count):
         nodes, per_node = rng.choice(NODES)
         max_tp = rng.randint(1, per_node)
@@ -220,12 +221,7 @@ def _draw_problem(
         global_batch=rng.choice((2, 4, 6, 8, 8)),
         seq_len=SEQ_LEN,
         recompute={
-            cluster.name: tuple(
-                policy
-                for policy in RECOMPUTE
-                if policy in rng.sample(RECOMPUTE, rng.randint(1, 3))
-            )
-            or ("full",)
+            cluster.name: tuple(rng.sample(RECOMPUTE, rng.randint(1, 3)))
             for cluster in drawn
             if rng.random() < 0.5
         },
@@ -275,7 +271,7 @@ def _draw_pins(
             p = rng.randint(1, min(3, body))
             cuts = sorted(rng.sample(range(2, body + 1), p - 1))
             ends = [0, *cuts, body + 2]
-            units = tuple(b - a for a, b in zip(ends, ends[1:], strict=False))
+            units = tuple(b - a for a, b in pairwise(ends))
         elif kind == "cluster":
             values: Mapping[str, Sequence[object]] = {
                 "stages": range(4),
@@ -361,7 +357,7 @@ def _draw_table(rng: Random, problem: Problem, *, size: float) -> CostTable:
         usable_bytes=tuple(
             int(cluster.memory_bytes * (1 - reserve)) for cluster in problem.clusters
         ),
-        sources=("measured",) * len(problem.clusters),
+        sources=tuple("measured" for _ in problem.clusters),
         slices=tuple(slices),
         tokens=batch * SEQ_LEN,
         model_flops=1e9 * batch,
