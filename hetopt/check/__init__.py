@@ -1,0 +1,13 @@
+"""Whether a plan, or a whole result, is what it claims to be.
+
+Everything is derived again from the problem and the latency table by code that
+shares nothing with solvers, formulations, ``hetopt.pricing`` or
+``hetopt.schedule``, so that an error in one of them shows.
+"""
+
+from __future__ import annotations
+
+from hetopt.check.plan import CheckedPlan, check_plan
+from hetopt.check.result import check_result
+
+__all__ = ["CheckedPlan", "check_plan", "check_result"]

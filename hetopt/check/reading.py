@@ -1,0 +1,137 @@
+"""Read a result or plan that may be anything, naming the key that is wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_args
+
+from hetopt.errors import InputError
+from hetopt.plan import PLAN_SCHEMA, Plan
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def read_plan(data: object, field: str) -> Plan:
+    """Return the plan that JSON data describes.
+
+    Raises
+    ------
+    InputError
+        A key is missing, or its value has the wrong type; the field names it.
+    """
+    plan = mapping(data, field)
+    choice(plan, "schema", (PLAN_SCHEMA,), field)
+    choice(plan, "schedule", SCHEDULES, field)
+    text(plan, "problem_digest", field)
+    text(plan, "table_digest", field)
+    for place, item in items(plan, "pipelines", field):
+        pipeline = mapping(item, place)
+        whole(pipeline, "microbatches", place)
+        for at, entry in items(pipeline, "stages", place):
+            _check_stage(mapping(entry, at), at)
+    return Plan.from_json(plan)
+
+
+def _check_stage(stage: Mapping[str, Any], field: str) -> None:
+    text(stage, "cluster", field)
+    for key in ("first_unit", "end_unit", "warmup"):
+        whole(stage, key, field, least=0)
+    _check_strategy(stage, field)
+    if stage.get("resharding") is not None:
+        choice(stage, "resharding", RESHARDING, field)
+    if stage.get("unit_strategies") is not None:
+        for place, entry in items(stage, "unit_strategies", field):
+            _check_strategy(mapping(entry, place), place)
+
+
+def _check_strategy(data: Mapping[str, Any], field: str) -> None:
+    for key in ("dp", "cp", "tp"):
+        whole(data, key, field)
+    choice(data, "recompute", RECOMPUTE, field)
+
+
+# --- one value ----------------------------------------------------------------------
+
+
+def mapping(value: object, field: str) -> Mapping[str, Any]:
+    """Return an object of named values."""
+    if not isinstance(value, Mapping):
+        raise _wrong(field, value, "an object")
+    return value
+
+
+def items(
+    data: Mapping[str, Any], key: str, field: str
+) -> Sequence[tuple[str, object]]:
+    """Return the entries of a list, each with its place."""
+    value = _get(data, key, field)
+    place = _join(field, key)
+    if not isinstance(value, list):
+        raise _wrong(place, value, "a list")
+    return [(f"{place}.{index}", item) for index, item in enumerate(value)]
+
+
+def text(data: Mapping[str, Any], key: str, field: str) -> str:
+    """Return a string."""
+    value = _get(data, key, field)
+    if not isinstance(value, str):
+        raise _wrong(_join(field, key), value, "a string")
+    return value
+
+
+def choice(
+    data: Mapping[str, Any], key: str, allowed: Sequence[str], field: str
+) -> str:
+    """Return one of some strings."""
+    value = _get(data, key, field)
+    if value not in allowed:
+        raise _wrong(_join(field, key), value, " or ".join(allowed))
+    return str(value)
+
+
+def whole(data: Mapping[str, Any], key: str, field: str, *, least: int = 1) -> int:
+    """Return a whole number, at least ``least``."""
+    value = _get(data, key, field)
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise _wrong(_join(field, key), value, f"a whole number from {least}")
+    return value
+
+
+def number(data: Mapping[str, Any], key: str, field: str) -> float | None:
+    """Return a finite number, 0 or more, or None."""
+    value = _get(data, key, field)
+    if value is None:
+        return None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not math.isfinite(value)
+        or value < 0
+    ):
+        raise _wrong(_join(field, key), value, "a number, 0 or more, or null")
+    return float(value)
+
+
+def choices(literal: Any) -> tuple[str, ...]:
+    """Return the strings a Literal permits."""
+    return get_args(literal)
+
+
+def _get(data: Mapping[str, Any], key: str, field: str) -> Any:
+    if key not in data:
+        raise InputError("is missing", field=_join(field, key))
+    return data[key]
+
+
+def _join(field: str, key: str) -> str:
+    return f"{field}.{key}" if field else key
+
+
+def _wrong(field: str, value: object, expected: str) -> InputError:
+    shown = repr(value)
+    if len(shown) > 40:
+        shown = shown[:37] + "..."
+    return InputError(f"is {shown}, expected {expected}", field=field or None)
