@@ -18,6 +18,8 @@ import numpy as np
 from hetopt.schedule.period import check_warmups_fall
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from hetopt.schedule.times import PipelineTimes
@@ -208,73 +210,74 @@ def _critical_path(
 ) -> tuple[CriticalEvent, ...]:
     """Walk back from the end of ``stage``, which ends last, to time 0.
 
-    At every event, the walk goes on to a predecessor that ends when it starts; the
-    one on the same stage or link if there are two.
+    The walk goes from an event to one that ends when it starts; to the one on the
+    same stage or link if there are two.
     """
-    forward, backward = starts.forward, starts.backward
+    durations = _durations(times)
+    rows = {
+        "forward": starts.forward,
+        "backward": starts.backward,
+        "send-forward": starts.send_forward,
+        "send-backward": starts.send_backward,
+        "occupy-forward": starts.send_forward,
+        "occupy-backward": starts.send_backward,
+    }
     inflight = times.inflight
-    kind: EventKind = "sync"
-    microbatch = times.microbatches - 1
-    start = backward[stage][microbatch] + times.backward_ns[stage]
-    path = [CriticalEvent(kind, stage, microbatch, start, start + times.sync_ns[stage])]
+    last = times.microbatches - 1
+    end = starts.backward[stage][last] + times.backward_ns[stage]
+    path = [CriticalEvent("sync", stage, last, end, end + times.sync_ns[stage])]
     while True:
-        end = path[-1].start_ns
-        if kind in ("forward", "backward"):
-            before = _before_on_stage(
-                inflight[stage], times.microbatches, microbatch, kind == "forward"
-            )
-            if before is not None:
-                is_forward, other = before
-                duration, rows = (
-                    (times.forward_ns[stage], forward)
-                    if is_forward
-                    else (times.backward_ns[stage], backward)
-                )
-                start = rows[stage][other]
-                if start + duration == end:
-                    kind, microbatch = "forward" if is_forward else "backward", other
-                    path.append(CriticalEvent(kind, stage, microbatch, start, end))
-                    continue
-            if kind == "forward" and stage:
-                stage -= 1
-                kind, start = "send-forward", starts.send_forward[stage][microbatch]
-            elif kind == "forward":
-                return tuple(reversed(path))
-            elif stage + 1 < times.stages:
-                stage += 1
-                kind, start = "send-backward", starts.send_backward[stage][microbatch]
-        elif kind == "sync":
-            kind, start = "backward", backward[stage][microbatch]
+        event = path[-1]
+        for kind, stage, microbatch in _predecessors(event, times, inflight):
+            start = rows[kind][stage][microbatch]
+            end = start + durations[kind][stage]
+            if end == event.start_ns:
+                path.append(CriticalEvent(kind, stage, microbatch, start, end))
+                break
         else:
-            is_forward = kind.endswith("forward")
-            sends, occupancy, rows = (
-                (starts.send_forward[stage], times.occupancy_ns[stage], forward)
-                if is_forward
-                else (
-                    starts.send_backward[stage],
-                    times.occupancy_ns[stage - 1],
-                    backward,
-                )
-            )
-            if microbatch and sends[microbatch - 1] + occupancy == end:
-                microbatch -= 1
-                kind = "occupy-forward" if is_forward else "occupy-backward"
-                start = sends[microbatch]
+            return tuple(reversed(path))
+
+
+def _durations(times: PipelineTimes) -> dict[EventKind, tuple[int, ...]]:
+    """Return by (sending) stage how long the successor of an event waits for it."""
+    return {
+        "forward": times.forward_ns,
+        "backward": times.backward_ns,
+        "send-forward": times.transfer_ns,
+        "send-backward": (0, *times.transfer_ns),
+        "occupy-forward": times.occupancy_ns,
+        "occupy-backward": (0, *times.occupancy_ns),
+    }
+
+
+def _predecessors(
+    event: CriticalEvent, times: PipelineTimes, inflight: tuple[int, ...]
+) -> Iterator[tuple[EventKind, int, int]]:
+    """Yield (kind, stage, micro-batch) of every event that ``event`` waits for."""
+    kind, stage, microbatch, _, _ = event
+    match kind:
+        case "forward":
+            if microbatch >= inflight[stage]:
+                yield "backward", stage, microbatch - inflight[stage]
+            elif microbatch:
+                yield "forward", stage, microbatch - 1
+            if stage:
+                yield "send-forward", stage - 1, microbatch
+        case "backward":
+            ahead = microbatch + inflight[stage] - 1
+            if ahead < times.microbatches:
+                yield "forward", stage, ahead
             else:
-                kind = "forward" if is_forward else "backward"
-                start = rows[stage][microbatch]
-        path.append(CriticalEvent(kind, stage, microbatch, start, end))
-
-
-def _before_on_stage(
-    inflight: int, microbatches: int, microbatch: int, is_forward: bool
-) -> tuple[bool, int] | None:
-    """Return (is forward, micro-batch) of what a stage runs just before an event."""
-    if is_forward:
-        if microbatch >= inflight:
-            return False, microbatch - inflight
-        return (True, microbatch - 1) if microbatch else None
-    ahead = microbatch + inflight - 1
-    if ahead < microbatches:
-        return True, ahead
-    return False, microbatch - 1
+                yield "backward", stage, microbatch - 1
+            if stage + 1 < times.stages:
+                yield "send-backward", stage + 1, microbatch
+        case "send-forward" | "occupy-forward":
+            if microbatch:
+                yield "occupy-forward", stage, microbatch - 1
+            yield "forward", stage, microbatch
+        case "send-backward" | "occupy-backward":
+            if microbatch:
+                yield "occupy-backward", stage, microbatch - 1
+            yield "backward", stage, microbatch
+        case "sync":
+            yield "backward", stage, microbatch
