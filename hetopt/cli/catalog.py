@@ -1,0 +1,92 @@
+"""List accelerators, models, problems, profiles, solvers and launchers."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from hetopt.cli.output import emit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from rich.console import RenderableType
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options: none."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print everything that ships with hetopt."""
+    from hetopt.report.console import draw
+
+    sections: list[tuple[str, RenderableType]] = [
+        ("Accelerators", _accelerators()),
+        ("Models", _models()),
+        ("Problems", _problems()),
+        ("Latency profiles", _profiles()),
+        ("Solvers", _solvers()),
+        ("Launchers", "none in this release"),
+    ]
+    parts: list[RenderableType] = []
+    for title, body in sections:
+        parts += [title, body, ""]
+    emit(draw(parts[:-1], sys.stdout))
+    return 0
+
+
+def _accelerators() -> RenderableType:
+    from hetopt.problem.catalogue import accelerators
+    from hetopt.report.console import table
+
+    return table(
+        ("name", "peak TFLOP/s", "memory GB", "memory GB/s", "intra-node GB/s"),
+        (
+            (
+                item.name,
+                f"{item.peak_flops / 1e12:g}",
+                f"{item.memory_bytes / 1e9:.1f}",
+                f"{item.memory_bandwidth_bytes_per_s / 1e9:g}",
+                f"{item.intra_node.bandwidth_bytes_per_s / 1e9:g}",
+            )
+            for item in accelerators().values()
+        ),
+        left=("name",),
+    )
+
+
+def _models() -> RenderableType:
+    from hetopt.problem.catalogue import model_presets
+    from hetopt.report.console import table
+
+    fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+    return table(
+        ("name", *fields),
+        (
+            (name, *(preset["fields"].get(field, "") for field in fields))
+            for name, preset in model_presets().items()
+        ),
+        left=("name",),
+    )
+
+
+def _problems() -> RenderableType:
+    from hetopt.problem.catalogue import problem_files
+
+    return "\n".join(problem_files()) or "none"
+
+
+def _profiles() -> RenderableType:
+    folder = resources.files("hetopt.data").joinpath("profiles")
+    if not folder.is_dir():
+        return "none yet: every latency is modelled (roofline), not measured"
+    names = sorted(item.name for item in folder.iterdir() if item.name.endswith("csv"))
+    return "\n".join(names) or "none"
+
+
+def _solvers() -> RenderableType:
+    from hetopt.solvers.registry import SOLVERS
+
+    return "\n".join(SOLVERS)

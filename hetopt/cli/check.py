@@ -1,0 +1,27 @@
+"""Re-derive feasibility, memory and both times of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.output import emit
+from hetopt.cli.planned import add_planned, load_checked
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_planned(command)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check, and raise CheckError with one line for each difference."""
+    _, plan = load_checked(options.problem, options.plan, options.table)
+    stages = len(plan.pipeline.stages)
+    emit(
+        f"{options.plan}: feasible; units, batch, devices, memory and times of "
+        f"its {stages} stages are as claimed"
+    )
+    return 0

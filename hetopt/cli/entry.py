@@ -1,0 +1,96 @@
+"""The entry point: reads the arguments, runs one command, turns errors into codes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from hetopt import __version__
+from hetopt.cli import catalog, check, init, plan, schema, simulate, table
+from hetopt.cli.output import complain, discard_output
+from hetopt.errors import (
+    CheckError,
+    HetoptError,
+    InfeasibleError,
+    InputError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = (init, plan, check, simulate, table, catalog, schema)
+
+#: Exit codes of INTERFACE: what the user wrote, no plan or a failed check, stopped.
+BAD_INPUT = 2
+NO_PLAN = 1
+STOPPED = 3
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{self.prog}: {message.removeprefix('argument ')}")
+        raise SystemExit(BAD_INPUT)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    root = _Parser(
+        prog="hetopt",
+        description="Choose how to parallelise LLM training on a mixed cluster, "
+        "with proof.",
+        epilog="Exit codes: 0 done, or a checked plan was printed; 1 no feasible plan, "
+        "or a check failed; 2 bad input; 3 stopped without a plan.",
+        allow_abbrev=False,
+    )
+    root.add_argument("--version", action="version", version=f"hetopt {__version__}")
+    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        name = module.__name__.rpartition(".")[2]
+        summary = (module.__doc__ or "").partition("\n")[0].rstrip(".")
+        command = commands.add_parser(
+            name,
+            help=summary[:1].lower() + summary[1:],
+            description=f"{summary}.",
+            allow_abbrev=False,
+        )
+        command.add_argument(
+            "--version", action="version", version=f"hetopt {__version__}"
+        )
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code.
+
+    Parameters
+    ----------
+    arguments
+        What stands after ``hetopt``; the process's own arguments by default.
+    """
+    try:
+        options = parser().parse_args(arguments)
+        code: int = options.run(options)
+    except InputError as error:
+        complain(str(error))
+        return BAD_INPUT
+    except InfeasibleError as error:
+        complain(f"no feasible plan: {error}")
+        return NO_PLAN
+    except CheckError as error:
+        complain(*error.findings)
+        return NO_PLAN
+    except HetoptError as error:
+        complain(f"stopped: {error}")
+        return STOPPED
+    except KeyboardInterrupt:
+        complain("stopped: interrupted")
+        return STOPPED
+    except BrokenPipeError:
+        # Help text into a closed pipe; what commands print goes through emit().
+        discard_output()
+        return 0
+    return code

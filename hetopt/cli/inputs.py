@@ -1,0 +1,111 @@
+"""What several commands read: numbers, problems, tables."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.errors import DigestError, InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """Return an argument type: a whole number of at least ``least``."""
+
+    def convert(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = None
+        if value is None or value < least:
+            msg = f"{text!r} is not a whole number of at least {least}"
+            raise argparse.ArgumentTypeError(msg)
+        return value
+
+    return convert
+
+
+def seconds(text: str) -> float:
+    """Argument type: a positive, finite number of seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        msg = f"{text!r} is not a number of seconds above 0"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def add_problem(command: argparse.ArgumentParser) -> None:
+    """Add the PROBLEM argument."""
+    command.add_argument(
+        "problem",
+        metavar="PROBLEM",
+        help="a problem file, or the name of one that ships with hetopt",
+    )
+
+
+def add_table(command: argparse.ArgumentParser) -> None:
+    """Add the ``--table`` option."""
+    command.add_argument(
+        "--table",
+        metavar="FILE",
+        help="coefficients written by `hetopt table`, instead of modelled ones",
+    )
+
+
+def load_problem(name: str, schedule: ScheduleName | None = None) -> Problem:
+    """Read a problem by path, or by the name of one that ships with hetopt.
+
+    Parameters
+    ----------
+    schedule
+        Takes the place of the one in the file.
+    """
+    from hetopt.problem.catalogue import problem_files
+    from hetopt.problem.reading import read_problem
+
+    path = name
+    if not Path(name).exists():
+        shipped = problem_files()
+        if name not in shipped:
+            raise InputError(
+                "no such file, and no problem of this name ships with hetopt "
+                "(see `hetopt catalog`)",
+                file=name,
+            )
+        path = str(shipped[name])
+    problem = read_problem(path)
+    if schedule is None or schedule == problem.training.schedule:
+        return problem
+    return replace(problem, training=replace(problem.training, schedule=schedule))
+
+
+def load_table(problem: Problem, path: str | None) -> CostTable:
+    """Read the table of ``problem``, or build it when there is no ``path``."""
+    if path is None:
+        from hetopt.cost.build import build_table
+
+        return build_table(problem)
+    from hetopt.cost.table_file import read_table
+    from hetopt.problem.digest import problem_digest
+
+    table = read_table(path)
+    if table.problem_digest != problem_digest(problem):
+        raise DigestError(
+            "the table was made from another problem or schedule, "
+            "expected one written by `hetopt table` for this one",
+            file=path,
+            field="problem_digest",
+        )
+    return table

@@ -1,0 +1,49 @@
+"""Standard output and standard error, whatever they are connected to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+from hetopt.errors import InputError
+
+
+def emit(text: str) -> None:
+    """Print ``text``; a reader that went away is no error.
+
+    Raises
+    ------
+    InputError
+        Standard output cannot be written, for example because its disk is full.
+    """
+    stream = sys.stdout
+    if stream is None:
+        return
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    line = text if text.endswith("\n") else text + "\n"
+    try:
+        stream.write(line.encode(encoding, "replace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        discard_output()
+    except OSError as error:
+        discard_output()
+        reason = error.strerror or str(error)
+        msg = f"cannot be written: {reason}"
+        raise InputError(msg, file="standard output") from error
+
+
+def discard_output() -> None:
+    """Send what is still buffered nowhere, so that the flush at exit succeeds."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+
+
+def complain(*lines: str) -> None:
+    """Print each message as one line on standard error."""
+    if sys.stderr is None:
+        return
+    with contextlib.suppress(OSError):
+        for line in lines:
+            print(" ".join(line.split("\n")), file=sys.stderr)

@@ -1,0 +1,132 @@
+"""Find the best plan, with proof of how good it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import (
+    add_problem,
+    add_table,
+    load_problem,
+    load_table,
+    seconds,
+    whole,
+)
+from hetopt.cli.output import complain, emit
+from hetopt.errors import CheckError
+from hetopt.problem.training import SCHEDULES
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+
+#: Exit code by status; a status with a plan is 0.
+EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "--solver", metavar="NAME", default="cp-sat", help="default: cp-sat"
+    )
+    command.add_argument(
+        "--schedule",
+        choices=SCHEDULES,
+        metavar="NAME",
+        help=f"instead of the problem's: {', '.join(SCHEDULES)}",
+    )
+    command.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="stop after this many seconds with the best plan so far",
+    )
+    command.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="worker processes (default: one per core)",
+    )
+    command.add_argument(
+        "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
+    )
+    command.add_argument(
+        "--top",
+        type=whole(1),
+        default=1,
+        metavar="K",
+        help="also report the next best, K plans in all",
+    )
+    add_table(command)
+    command.add_argument(
+        "--out", metavar="FILE", help="write the result with its plan, as JSON"
+    )
+    command.add_argument(
+        "--json", action="store_true", help="print the result as JSON, nothing else"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search, check what was found, and report it."""
+    from hetopt.files import ensure_writable, write_text
+
+    if options.out is not None:
+        ensure_writable(options.out)
+    problem = load_problem(options.problem, options.schedule)
+    table = load_table(problem, options.table)
+    result = _search(problem, table, options)
+    _check(problem, table, result)
+    text = json.dumps(result.to_json(), indent=2, allow_nan=False)
+    if options.out is not None:
+        write_text(options.out, text + "\n")
+    if options.json:
+        emit(text)
+    elif result.best is not None:
+        emit(_report(problem, table, result))
+    if result.best is None:
+        from hetopt.report.summary import headline
+
+        complain(headline(result))
+    return EXIT_CODES[result.status]
+
+
+def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> Result:
+    from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.cp_sat import CpSatParams, solve
+
+    with ProgressBar(sys.stderr) as bar:
+        return solve(
+            problem,
+            table,
+            CpSatParams(jobs=options.jobs, top=options.top, on_progress=bar.update),
+            time_limit_s=options.time_limit,
+            seed=options.seed,
+        )
+
+
+def _check(problem: Problem, table: CostTable, result: Result) -> None:
+    """Raise CheckError unless independent code agrees with every claim."""
+    if result.best is None:
+        return
+    from hetopt.check import check_result
+
+    findings = check_result(problem, table, result.to_json())
+    if findings:
+        raise CheckError(list(findings))
+
+
+def _report(problem: Problem, table: CostTable, result: Result) -> str:
+    from hetopt.pricing import price
+    from hetopt.report.console import draw, plan_report
+
+    best = result.best
+    if best is None:
+        return ""
+    priced = price(best.plan, table)
+    return draw(plan_report(problem.model, result, best, priced), sys.stdout)

@@ -1,0 +1,100 @@
+"""Reads a plan with all it was made from, for the commands that start from one."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table
+from hetopt.errors import CheckError, InputError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plan import Plan
+
+
+def add_planned(command: argparse.ArgumentParser) -> None:
+    """Add PROBLEM, PLAN and ``--table``."""
+    add_problem(command)
+    command.add_argument(
+        "plan", metavar="PLAN", help="a file that `hetopt plan --out` wrote"
+    )
+    add_table(command)
+
+
+def load_checked(
+    problem_name: str, plan_path: str, table_path: str | None
+) -> tuple[CostTable, Plan]:
+    """Read a plan and check every claim of its file.
+
+    A file that holds a plan alone, without times, is checked for feasibility. The
+    schedule is the plan's, since ``hetopt plan --schedule`` may have changed it.
+
+    Raises
+    ------
+    CheckError
+        Something differs; one finding for each difference.
+    DigestError
+        The plan belongs to another problem or table.
+    InputError
+        The file holds no plan.
+    """
+    from hetopt.check import check_plan, check_result
+    from hetopt.check.reading import read_plan
+    from hetopt.plan import PLAN_SCHEMA
+
+    data = read_json(plan_path)
+    alone = data.get("schema") == PLAN_SCHEMA
+    with _named(plan_path):
+        if not alone and data.get("plan") is None:
+            status = data.get("status")
+            detail = f" (its status is {status!r})" if isinstance(status, str) else ""
+            raise InputError(f"there is no plan{detail}", field="plan")
+        plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
+    problem = load_problem(problem_name, plan.schedule)
+    table = load_table(problem, table_path)
+    with _named(plan_path):
+        if alone:
+            check_plan(problem, table, plan)
+        elif findings := check_result(problem, table, data):
+            raise CheckError(findings)
+    return table, plan
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """Read a file that holds one JSON object."""
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be read: {reason}", file=path) from error
+    except json.JSONDecodeError as error:
+        msg = f"is not JSON: {error.msg}"
+        raise InputError(msg, file=path, line=error.lineno) from error
+    except ValueError as error:
+        # Not UTF-8, or a whole number of thousands of digits.
+        raise InputError(f"is not JSON: {error}", file=path) from error
+    except RecursionError as error:
+        raise InputError("is nested too deeply, expected a plan", file=path) from error
+    if not isinstance(data, dict):
+        raise InputError("is not a JSON object, expected a plan", file=path)
+    return data
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Name the plan's file in errors that know only the field."""
+    try:
+        yield
+    except CheckError as error:
+        findings = [f"{path}: {finding}" for finding in error.findings]
+        raise CheckError(findings) from error
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise type(error)(error.message, file=path, field=error.field) from error

@@ -1,0 +1,51 @@
+"""Write every coefficient a solver reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import add_problem, load_problem
+from hetopt.cli.output import emit
+from hetopt.problem.training import SCHEDULES
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "--schedule",
+        choices=SCHEDULES,
+        metavar="NAME",
+        help=f"instead of the problem's: {', '.join(SCHEDULES)}",
+    )
+    command.add_argument(
+        "--out", metavar="FILE", help="where to write it (default: standard output)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Build the table and write it as JSON."""
+    import json
+
+    from hetopt.cost.build import build_table
+    from hetopt.cost.table_file import table_to_json, write_table
+    from hetopt.files import ensure_writable
+
+    if options.out is not None:
+        ensure_writable(options.out)
+    table = build_table(load_problem(options.problem, options.schedule))
+    if options.out is None:
+        emit(json.dumps(table_to_json(table)))
+        return 0
+    write_table(table, options.out)
+    strategies = sum(
+        len(cluster.strategies) for part in table.slices for cluster in part.clusters
+    )
+    emit(
+        f"wrote {options.out}: {len(table.slices)} micro-batch counts, "
+        f"{strategies} strategies"
+    )
+    return 0

@@ -1,0 +1,71 @@
+"""Writing files so that nobody ever meets half of one."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from hetopt.errors import InputError
+
+
+def ensure_writable(path: str) -> None:
+    """Raise InputError now rather than after the work if ``path`` cannot be written.
+
+    Raises
+    ------
+    InputError
+        The folder is missing or read-only, or ``path`` is itself a folder.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise InputError("is a folder, expected a file name", file=path)
+    if not target.parent.is_dir():
+        raise InputError("its folder does not exist", file=path)
+    replaced = not target.exists() or target.is_file()
+    if not os.access(target.parent if replaced else target, os.W_OK):
+        raise InputError("cannot be written: permission denied", file=path)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write UTF-8 text under a temporary name, then rename it to ``path``.
+
+    A link is followed, an existing file keeps its mode, and a device or pipe is
+    written to as it is.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written; ``path`` is then as it was before.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=path) from error
+
+
+def _replace(target: Path, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        Path(temporary).chmod(_mode(target))
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """Mode of the file that is replaced, or what the umask gives a new one."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask

@@ -1,0 +1,137 @@
+"""What a person reads about a plan, as plain data: numbers with units in the names."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hetopt.plan import Plan
+    from hetopt.pricing import Price
+    from hetopt.problem.model import Model
+    from hetopt.result import PricedPlan
+
+NS_PER_MS = 1_000_000
+
+
+class StageRow(NamedTuple):
+    """One stage of a plan; ``idle_share`` is of the simulated iteration, 0 to 1."""
+
+    stage: int
+    cluster: str
+    first_unit: int
+    end_unit: int
+    contents: str
+    dp: int
+    cp: int
+    tp: int
+    recompute: str
+    devices: int
+    memory_bytes: int
+    usable_bytes: int
+    forward_ms: float
+    backward_ms: float
+    warmup: int
+    idle_share: float
+
+
+class BoundaryRow(NamedTuple):
+    """One boundary between two stages; times are of one micro-batch one way."""
+
+    stage: int
+    clusters: tuple[str, str]
+    resharding: str
+    transfer_ms: float
+    occupancy_ms: float
+
+
+class AlternativeRow(NamedTuple):
+    """The reported plan (rank 1) or one of the next best."""
+
+    rank: int
+    stages: int
+    microbatches: int
+    devices: int
+    clusters: str
+    closed_form_s: float
+    iteration_time_s: float
+
+
+def stage_rows(model: Model, plan: Plan, price: Price) -> tuple[StageRow, ...]:
+    """Return one row per stage, in pipeline order."""
+    kinds = model.units
+    times = price.times
+    return tuple(
+        StageRow(
+            stage=index,
+            cluster=stage.cluster,
+            first_unit=stage.first_unit,
+            end_unit=stage.end_unit,
+            contents=contents(kinds[stage.first_unit : stage.end_unit]),
+            dp=stage.strategy.dp,
+            cp=stage.strategy.cp,
+            tp=stage.strategy.tp,
+            recompute=stage.strategy.recompute,
+            devices=stage.strategy.devices,
+            memory_bytes=price.memory_bytes[index],
+            usable_bytes=price.usable_bytes[index],
+            forward_ms=times.forward_ns[index] / NS_PER_MS,
+            backward_ms=times.backward_ns[index] / NS_PER_MS,
+            warmup=stage.warmup,
+            idle_share=price.idle_share[index],
+        )
+        for index, stage in enumerate(plan.pipeline.stages)
+    )
+
+
+def boundary_rows(plan: Plan, price: Price) -> tuple[BoundaryRow, ...]:
+    """Return one row per boundary, numbered by the stage before it."""
+    stages = plan.pipeline.stages
+    times = price.times
+    return tuple(
+        BoundaryRow(
+            stage=index,
+            clusters=(stage.cluster, stages[index + 1].cluster),
+            resharding=stage.resharding or "",
+            transfer_ms=times.transfer_ns[index] / NS_PER_MS,
+            occupancy_ms=times.occupancy_ns[index] / NS_PER_MS,
+        )
+        for index, stage in enumerate(stages[:-1])
+    )
+
+
+def plan_rows(plans: tuple[PricedPlan, ...]) -> tuple[AlternativeRow, ...]:
+    """Return one row per plan, best first."""
+    return tuple(
+        AlternativeRow(
+            rank=rank,
+            stages=len(priced.plan.pipeline.stages),
+            microbatches=priced.plan.pipeline.microbatches,
+            devices=priced.plan.devices,
+            clusters=chain(priced.plan),
+            closed_form_s=priced.closed_form_s,
+            iteration_time_s=priced.iteration_time_s,
+        )
+        for rank, priced in enumerate(plans, start=1)
+    )
+
+
+def chain(plan: Plan) -> str:
+    """Return the clusters in pipeline order: ``h20 2 x (8,1,2) none -> a100 ...``."""
+    parts = []
+    hosted = groupby(
+        plan.pipeline.stages, key=lambda stage: (stage.cluster, stage.strategy)
+    )
+    for (cluster, strategy), stages in hosted:
+        parts.append(f"{cluster} {len(list(stages))} x {strategy}")
+    return " -> ".join(parts)
+
+
+def contents(kinds: tuple[str, ...]) -> str:
+    """Return how many units of each kind there are: ``embedding + 5 layer``."""
+    counts: dict[str, int] = {}
+    for kind in kinds:
+        counts[kind] = counts.get(kind, 0) + 1
+    return " + ".join(
+        kind if count == 1 else f"{count} {kind}" for kind, count in counts.items()
+    )

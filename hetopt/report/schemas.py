@@ -1,0 +1,142 @@
+"""JSON Schema (draft 2020-12) of the files that hetopt writes and reads back.
+
+The problem file's schema comes from its reader (``hetopt.problem.schema``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from hetopt.cost.table import SourceKind
+from hetopt.plan import PLAN_SCHEMA
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
+from hetopt.result import RESULT_SCHEMA, How, Objective, Status
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+Schema = dict[str, Any]
+
+_TEXT: Schema = {"type": "string"}
+_DIGEST: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+
+
+def _whole(least: int = 0) -> Schema:
+    return {"type": "integer", "minimum": least}
+
+
+def _one_of(values: tuple[str, ...]) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _list(items: Schema, least: int = 0) -> Schema:
+    return {"type": "array", "items": items, "minItems": least}
+
+
+def _object(required: Schema, optional: Schema | None = None) -> Schema:
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_SECONDS: Schema = {"type": "number", "minimum": 0}
+
+_STRATEGY: Schema = {
+    "dp": _whole(1),
+    "cp": _whole(1),
+    "tp": _whole(1),
+    "recompute": _one_of(RECOMPUTE),
+}
+
+_STAGE = _object(
+    {
+        "cluster": _TEXT,
+        "first_unit": {
+            **_whole(),
+            "description": "The stage holds units first_unit <= u < end_unit.",
+        },
+        "end_unit": _whole(1),
+        **_STRATEGY,
+        "warmup": {
+            **_whole(1),
+            "description": "Forward passes before the first backward pass.",
+        },
+    },
+    {
+        "resharding": {
+            **_one_of(RESHARDING),
+            "description": "How activations reach the next stage.",
+        },
+        "unit_strategies": _list(_object(_STRATEGY)),
+    },
+)
+
+_PLAN = _object(
+    {
+        "schema": {"const": PLAN_SCHEMA},
+        "schedule": _one_of(SCHEDULES),
+        "problem_digest": _DIGEST,
+        "table_digest": _DIGEST,
+        "pipelines": _list(
+            _object({"microbatches": _whole(1), "stages": _list(_STAGE, 1)}), 1
+        ),
+    }
+)
+
+_TIMES: Schema = {
+    "iteration_time_s": {**_SECONDS, "description": "Simulated, event by event."},
+    "closed_form_s": _SECONDS,
+}
+
+PLAN: Schema = {"$schema": DRAFT, "title": "hetopt plan", **_PLAN}
+
+RESULT: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt result",
+    "description": "What `hetopt plan --json` prints and `--out` holds.",
+    **_object(
+        {
+            "schema": {"const": RESULT_SCHEMA},
+            "status": _one_of(get_args(Status)),
+            "objective": _one_of(get_args(Objective)),
+            **{name: _or_null(schema) for name, schema in _TIMES.items()},
+            "lower_bound_s": _or_null(_SECONDS),
+            "gap": _or_null({"type": "number"}),
+            "search_time_s": _SECONDS,
+            "tokens_per_s": _or_null({"type": "number", "minimum": 0}),
+            "mfu": _or_null({"type": "number", "minimum": 0}),
+            "mfu_used": _or_null({"type": "number", "minimum": 0}),
+            "settled": {
+                "type": "object",
+                "description": "Number of (p, q) by how they were settled.",
+                "propertyNames": {"enum": list(get_args(How))},
+                "additionalProperties": _whole(1),
+            },
+            "settlements": _list(
+                _object(
+                    {
+                        "stages": _whole(1),
+                        "microbatches": _whole(1),
+                        "how": _one_of(get_args(How)),
+                        "bound_s": _or_null(_SECONDS),
+                    }
+                )
+            ),
+            "solver": _TEXT,
+            "table_kinds": {
+                "type": "object",
+                "description": "Where each cluster's times come from.",
+                "additionalProperties": _one_of(get_args(SourceKind)),
+            },
+            "reason": _or_null(_TEXT),
+            "plan": _or_null(_PLAN),
+            "alternatives": _list(_object({**_TIMES, "plan": _PLAN})),
+        }
+    ),
+}

@@ -1,0 +1,104 @@
+"""The lines below the tables, as plain (label, text) pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.plan import Plan
+    from hetopt.result import PricedPlan, Result
+
+#: How a (p, q) was settled, as people say it.
+SETTLED = {
+    "solved": "solved",
+    "refuted-by-bound": "refuted by bound",
+    "refuted-by-search": "refuted by search",
+    "infeasible": "infeasible",
+    "unsettled": "unsettled",
+}
+
+
+def headline(result: Result) -> str:
+    """Return what was found, in one line."""
+    if result.status == "optimal":
+        return "proven optimal in closed form over all (p, q)"
+    if result.status == "feasible":
+        return f"best plan found, not proven: {gap_text(result.gap)} from the bound"
+    if result.status == "infeasible":
+        return f"no feasible plan: {result.reason}"
+    return f"stopped without a plan: {result.reason or 'nothing was settled'}"
+
+
+def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
+    """Return label and text of each line about a result with a plan."""
+    return (
+        ("status", f"{result.status}: {headline(result)}"),
+        ("plan", shape(best.plan)),
+        ("iteration time", times(best)),
+        ("throughput", throughput(result)),
+        ("lower bound", bound(result)),
+        ("programs (p, q)", settled(result)),
+        ("latencies", latencies(result)),
+    )
+
+
+def shape(plan: Plan) -> str:
+    """Return p, q, schedule and devices."""
+    pipeline = plan.pipeline
+    return (
+        f"p = {len(pipeline.stages)} stages, q = {pipeline.microbatches} "
+        f"micro-batches, schedule {plan.schedule}, {plan.devices} devices used"
+    )
+
+
+def times(best: PricedPlan) -> str:
+    """Return both times, and how far they are apart."""
+    difference = best.iteration_time_s / best.closed_form_s - 1
+    return (
+        f"{best.closed_form_s:.4f} s in closed form (what is minimised), "
+        f"{best.iteration_time_s:.4f} s simulated ({difference:+.1%})"
+    )
+
+
+def throughput(result: Result) -> str:
+    """Return tokens/s and both MFUs."""
+    parts = []
+    if result.tokens_per_s is not None:
+        parts.append(f"{result.tokens_per_s:,.0f} tokens/s")
+    if result.mfu is not None:
+        parts.append(f"MFU {result.mfu:.1%} of all devices offered")
+    if result.mfu_used is not None:
+        parts.append(f"{result.mfu_used:.1%} of those used")
+    return ", ".join(parts)
+
+
+def bound(result: Result) -> str:
+    """Return the global lower bound and the gap."""
+    if result.lower_bound_s is None:
+        return "none"
+    return f"{result.lower_bound_s:.4f} s, gap {gap_text(result.gap)}"
+
+
+def gap_text(gap: float | None) -> str:
+    """Return a gap as a percentage; small ones are not rounded to nothing."""
+    if gap is None:
+        return "unknown"
+    if 0 < gap < 1e-4:
+        return f"{gap:.1e}"
+    return f"{gap:.2%}"
+
+
+def settled(result: Result) -> str:
+    """Return how many (p, q) were settled in which way."""
+    counts = result.settled
+    parts = [f"{count} {SETTLED[how]}" for how, count in counts.items()]
+    total = sum(counts.values())
+    return f"{total}: {', '.join(parts)}, in {result.search_time_s:.1f} s"
+
+
+def latencies(result: Result) -> str:
+    """Return where each cluster's times come from."""
+    text = ", ".join(f"{name} {kind}" for name, kind in result.table_kinds.items())
+    if "modelled" in result.table_kinds.values():
+        text += " (modelled times were computed, not measured)"
+    return text

@@ -1,0 +1,217 @@
+"""The lines and rows of a report, from results made by hand."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.pricing import Price
+from hetopt.problem.model import Model
+from hetopt.report.console import PIPE_WIDTH, draw, plan_report
+from hetopt.report.progress import ProgressBar, state
+from hetopt.report.rows import boundary_rows, chain, contents, plan_rows, stage_rows
+from hetopt.report.summary import gap_text, headline, summary
+from hetopt.result import PricedPlan, Result, Settlement
+from hetopt.schedule.times import PipelineTimes
+from hetopt.solvers.progress import Progress
+
+MODEL = Model(
+    name="m", layers=4, hidden=8, heads=2, kv_heads=2, head_dim=4, ffn=16, vocab=32
+)
+PLAN = Plan(
+    schedule="virtual-1f1b",
+    problem_digest="0" * 64,
+    table_digest="1" * 64,
+    pipelines=(
+        Pipeline(
+            microbatches=4,
+            stages=(
+                Stage(
+                    cluster="h20",
+                    first_unit=0,
+                    end_unit=4,
+                    strategy=Strategy(dp=1, cp=2, tp=4, recompute="full"),
+                    warmup=3,
+                    resharding="leader",
+                ),
+                Stage(
+                    cluster="a100",
+                    first_unit=4,
+                    end_unit=6,
+                    strategy=Strategy(dp=2, cp=1, tp=1),
+                    warmup=1,
+                ),
+            ),
+        ),
+    ),
+)
+PRICED = PricedPlan(plan=PLAN, closed_form_s=2.0, iteration_time_s=1.9)
+PRICE = Price(
+    times=PipelineTimes(
+        schedule="virtual-1f1b",
+        microbatches=4,
+        forward_ns=(1_500_000, 2_000_000),
+        backward_ns=(3_000_000, 4_000_000),
+        transfer_ns=(500_000,),
+        occupancy_ns=(250_000,),
+        sync_ns=(0, 0),
+        warmups=(3, 1),
+    ),
+    closed_form_s=2.0,
+    iteration_time_s=1.9,
+    idle_share=(0.25, 0.125),
+    memory_bytes=(10_000_000_000, 20_000_000_000),
+    usable_bytes=(75_200_000_000, 75_200_000_000),
+)
+
+
+def result(**changes: object) -> Result:
+    fields: dict[str, object] = {
+        "status": "optimal",
+        "solver": "cp-sat",
+        "best": PRICED,
+        "lower_bound_s": 2.0,
+        "gap": 0.0,
+        "search_time_s": 1.25,
+        "settlements": (
+            Settlement(stages=2, microbatches=4, how="solved", bound_s=2.0),
+            Settlement(stages=1, microbatches=4, how="refuted-by-bound", bound_s=3.0),
+            Settlement(stages=1, microbatches=2, how="infeasible", bound_s=None),
+        ),
+        "tokens_per_s": 12345.6,
+        "mfu": 0.4,
+        "mfu_used": 0.5,
+        "table_kinds": {"h20": "modelled", "a100": "measured"},
+        **changes,
+    }
+    return Result(**fields)  # type: ignore[arg-type]
+
+
+def test_stage_rows_hold_numbers() -> None:
+    first, last = stage_rows(MODEL, PLAN, PRICE)
+    assert first == (
+        *(0, "h20", 0, 4, "embedding + 3 layer", 1, 2, 4, "full", 8),
+        *(10_000_000_000, 75_200_000_000, 1.5, 3.0, 3, 0.25),
+    )
+    assert last.contents == "layer + head"
+
+
+def test_boundary_rows_hold_numbers() -> None:
+    assert boundary_rows(PLAN, PRICE) == ((0, ("h20", "a100"), "leader", 0.5, 0.25),)
+
+
+def test_clusters_with_the_same_strategy_are_grouped() -> None:
+    assert chain(PLAN) == "h20 1 x (1,2,4) full -> a100 1 x (2,1,1) none"
+    assert plan_rows((PRICED,))[0][:4] == (1, 2, 4, 10)
+
+
+def test_contents_keep_pipeline_order() -> None:
+    assert contents(("head",)) == "head"
+    assert contents(("mlp-down", "attention", "mlp-up", "mlp-down")) == (
+        "2 mlp-down + attention + mlp-up"
+    )
+
+
+def test_summary_says_all_that_matters() -> None:
+    lines = dict(summary(result(), PRICED))
+    assert "proven optimal" in lines["status"]
+    assert "p = 2 stages, q = 4 micro-batches" in lines["plan"]
+    assert "2.0000 s in closed form" in lines["iteration time"]
+    assert "1.9000 s simulated (-5.0%)" in lines["iteration time"]
+    assert lines["throughput"] == (
+        "12,346 tokens/s, MFU 40.0% of all devices offered, 50.0% of those used"
+    )
+    assert lines["lower bound"] == "2.0000 s, gap 0.00%"
+    assert lines["programs (p, q)"] == (
+        "3: 1 solved, 1 refuted by bound, 1 infeasible, in 1.2 s"
+    )
+    assert lines["latencies"].startswith("h20 modelled, a100 measured (modelled")
+
+
+def test_measured_latencies_need_no_warning() -> None:
+    lines = dict(summary(result(table_kinds={"a": "measured"}), PRICED))
+    assert lines["latencies"] == "a measured"
+
+
+@pytest.mark.parametrize(
+    ("gap", "text"),
+    [(None, "unknown"), (0.0, "0.00%"), (3e-7, "3.0e-07"), (0.0123, "1.23%")],
+)
+def test_small_gaps_are_not_rounded_away(gap: float | None, text: str) -> None:
+    assert gap_text(gap) == text
+
+
+def test_headlines_without_a_plan() -> None:
+    none: dict[str, object] = {"best": None, "gap": None, "lower_bound_s": None}
+    infeasible = result(status="infeasible", reason="one layer needs 90 GB", **none)
+    assert headline(infeasible) == "no feasible plan: one layer needs 90 GB"
+    unknown = result(status="unknown", **none)
+    assert headline(unknown).startswith("stopped without a plan")
+    feasible = result(status="feasible", gap=0.05)
+    assert headline(feasible) == "best plan found, not proven: 5.00% from the bound"
+
+
+def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
+    text = draw(plan_report(MODEL, result(), PRICED, PRICE), io.StringIO())
+    assert "\x1b" not in text
+    rows = [line for line in text.split("\n") if "a100" in line and "2,1,1" in line]
+    assert len(rows) == 1
+    for cell in ("4-5", "layer + head", "20.0 of 75.2", "2.000 / 4.000", "12.5%"):
+        assert cell in rows[0]
+    assert all(len(line) <= PIPE_WIDTH for line in text.split("\n"))
+    assert not any(line.endswith(" ") for line in text.split("\n"))
+
+
+def test_alternatives_are_ranked_after_the_reported_plan() -> None:
+    other = PricedPlan(plan=PLAN, closed_form_s=2.5, iteration_time_s=1.8)
+    text = draw(
+        plan_report(MODEL, result(alternatives=(other,)), PRICED, PRICE), io.StringIO()
+    )
+    ranked = [line.split()[:6] for line in text.split("\n") if " 10 " in line]
+    assert ranked == [
+        ["1", "2", "4", "10", "2.0000", "1.9000"],
+        ["2", "2", "4", "10", "2.5000", "1.8000"],
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_only_on_a_terminal_that_wants_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    parts = plan_report(MODEL, result(), PRICED, PRICE)
+    assert "\x1b" in draw(parts, Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    assert "\x1b" not in draw(parts, Terminal())
+
+
+PROGRESS = Progress(
+    elapsed_s=1.0, incumbent_s=2.5, bound_s=2.0, gap=0.2, settled=3, programs=9
+)
+
+
+def test_progress_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for stream, shown in [(Terminal(), True), (io.StringIO(), False)]:
+        with ProgressBar(stream) as bar:
+            bar.update(PROGRESS)
+        assert ("best 2.5000 s, bound 2.0000 s, gap 20.00%" in stream.getvalue()) is (
+            shown
+        )
+        assert bool(stream.getvalue()) is shown
+    with ProgressBar(None) as bar:
+        bar.update(PROGRESS)
+
+
+def test_progress_before_anything_is_known() -> None:
+    nothing = Progress(
+        elapsed_s=0.0, incumbent_s=None, bound_s=None, gap=None, settled=0, programs=9
+    )
+    assert state(nothing) == "no plan yet"
