@@ -29,7 +29,8 @@ test: plan
 	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -o pythonpath=build/root
 
 bench: install
-	$(BIN)/python benchmarks/hetauto.py
+	$(BIN)/python -m benchmarks.simulator
+	$(BIN)/python -m benchmarks.hetauto
 
 install: $(INSTALLED)
 
