@@ -197,26 +197,28 @@ def _times(
         sync[0] += tied
         sync[-1] += tied
     warmups = tuple(stage.warmup for stage in pipeline.stages)
+    # What is refused here is the user's: the warm-ups of a plan file, or times of a
+    # table file that cannot be (negative, an occupancy above its transfer).
     try:
         check_warmups_fall(warmups)
+        return PipelineTimes(
+            schedule=plan.schedule,
+            microbatches=pipeline.microbatches,
+            forward_ns=tuple(
+                int(place.counts @ place.table.forward_ns[place.strategy])
+                for place in places
+            ),
+            backward_ns=tuple(
+                int(place.counts @ place.table.backward_ns[place.strategy])
+                for place in places
+            ),
+            transfer_ns=tuple(int(part.transfer_ns[key]) for key in boundaries),
+            occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in boundaries),
+            sync_ns=tuple(sync),
+            warmups=warmups,
+        )
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error
-    return PipelineTimes(
-        schedule=plan.schedule,
-        microbatches=pipeline.microbatches,
-        forward_ns=tuple(
-            int(place.counts @ place.table.forward_ns[place.strategy])
-            for place in places
-        ),
-        backward_ns=tuple(
-            int(place.counts @ place.table.backward_ns[place.strategy])
-            for place in places
-        ),
-        transfer_ns=tuple(int(part.transfer_ns[key]) for key in boundaries),
-        occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in boundaries),
-        sync_ns=tuple(sync),
-        warmups=warmups,
-    )
 
 
 def _memory_bytes(place: _Place, inflight: int) -> int:
