@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 def mesh_findings(
     problem: Problem, cluster: Cluster, strategy: Strategy, microbatches: int
 ) -> Iterator[str]:
-    """Yield every rule of MODEL.md section 2 that a strategy breaks."""
+    """Yield every rule of MODEL.md section 2 that a strategy breaks.
+
+    Whether the cluster has the devices is a matter of all its stages.
+    """
     name = f"cluster {cluster.name!r}: {strategy}"
     model, training = problem.model, problem.training
     dp, cp, tp = strategy.dp, strategy.cp, strategy.tp
     node, devices = cluster.devices_per_node, strategy.devices
-    if devices > cluster.devices:
-        yield f"{name}: {devices} devices a stage, the cluster has {cluster.devices}"
     if node % devices and devices % node:
         yield (
             f"{name}: {devices} devices a stage neither divide nor are a multiple of "
