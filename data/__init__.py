@@ -1,0 +1,1 @@
+"""Accelerators, models and problem files that ship with hetopt."""

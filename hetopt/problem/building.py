@@ -1,0 +1,347 @@
+"""From the problem file's fields to the nouns: defaults, presets, cross-checks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.catalogue import accelerators, model_presets
+from hetopt.problem.cluster import (
+    Accelerator,
+    Cluster,
+    ClusterLink,
+    ClusterLinks,
+    DeviceGroup,
+    Link,
+)
+from hetopt.problem.fields import read_tokens, unknown
+from hetopt.problem.model import Model
+from hetopt.problem.pinning import build_pins
+from hetopt.problem.problem import Problem
+from hetopt.problem.schema import ModelSpec
+from hetopt.problem.training import RECOMPUTE, Training
+from hetopt.problem.wrong import FieldError, raised_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.schema import (
+        AcceleratorSpec,
+        ClusterLinkSpec,
+        ClusterSpec,
+        LinkSpec,
+        LinksSpec,
+        ProblemSpec,
+        TrainingSpec,
+    )
+
+DEFAULT_VOCAB = 32000
+#: Of an inter-node link that gives only its bandwidth.
+DEFAULT_INTER_NODE_LATENCY_S = 5e-6
+
+
+def build_problem(
+    spec: ProblemSpec, name: str, read_config: Callable[[str], Mapping[str, Any]]
+) -> Problem:
+    """Return the problem; raises FieldError with the path of the field in the way.
+
+    Parameters
+    ----------
+    spec
+        The validated file.
+    name
+        Label if the file gives none.
+    read_config
+        Reads the config.json that ``model.hf_config`` names into model fields.
+    """
+    model = build_model(spec.model, read_config)
+    single = len(spec.clusters) == 1
+    clusters: list[Cluster] = []
+    for index, cluster_spec in enumerate(spec.clusters):
+        path: FieldPath = ("clusters", index)
+        for before in clusters:
+            if before.name == cluster_spec.name:
+                msg = f"is {before.name!r} a second time, expected different names"
+                raise FieldError((*path, "name"), msg)
+        clusters.append(_build_cluster(cluster_spec, path, alone=single))
+    names = tuple(cluster.name for cluster in clusters)
+    training = _build_training(spec.training, names)
+    for known in spec.latency or {}:
+        check_cluster(known, names, ("latency", known))
+    return Problem(
+        name=spec.name or name,
+        model=model,
+        clusters=tuple(clusters),
+        links=_build_links(spec.links, tuple(clusters)),
+        training=training,
+        pins=build_pins(spec.pin, model, tuple(clusters), training),
+        latency={name: (spec.latency or {}).get(name, "auto") for name in names},
+    )
+
+
+def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:
+    """Raise FieldError unless the problem has a cluster of this name."""
+    if name not in names:
+        raise FieldError(path, unknown(name, "a cluster of this problem", names))
+
+
+def build_model(
+    spec: ModelSpec, read_config: Callable[[str], Mapping[str, Any]]
+) -> Model:
+    """Return the model that a preset, a config.json or plain fields describe."""
+    if spec.preset is not None and spec.hf_config is not None:
+        msg = "stands beside preset, expected one of the two"
+        raise FieldError(("model", "hf_config"), msg)
+    fields: dict[str, Any] = {}
+    if spec.preset is not None:
+        presets = model_presets()
+        if spec.preset not in presets:
+            msg = unknown(spec.preset, "a model preset", presets)
+            raise FieldError(("model", "preset"), msg)
+        fields = {"name": spec.preset, **presets[spec.preset]["fields"]}
+    elif spec.hf_config is not None:
+        fields = dict(read_config(spec.hf_config))
+    own = spec.model_dump(exclude={"preset", "hf_config"}, exclude_none=True)
+    if not {"hidden", "heads"}.isdisjoint(own) and "head_dim" not in own:
+        fields.pop("head_dim", None)
+    if "heads" in own and "kv_heads" not in own:
+        fields.pop("kv_heads", None)
+    if "hidden" in own and "ffn" not in own:
+        fields.pop("ffn", None)
+    fields.update(own)
+    for required in ("layers", "hidden", "heads"):
+        if required not in fields:
+            msg = "is missing, expected it, or a preset or hf_config that gives it"
+            raise FieldError(("model", required), msg)
+    return raised_at(("model",), lambda: Model(**_model_defaults(fields, ("model",))))
+
+
+def _model_defaults(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
+    hidden, heads = fields["hidden"], fields["heads"]
+    gated = fields.get("gated", True)
+    if "head_dim" not in fields and hidden % heads:
+        msg = f"is {heads}, which does not divide hidden ({hidden}); give head_dim"
+        raise FieldError((*path, "heads"), msg)
+    if heads % fields.get("kv_heads", heads):
+        msg = f"is {fields['kv_heads']}, which does not divide heads ({heads})"
+        raise FieldError((*path, "kv_heads"), msg)
+    return {
+        "name": "model",
+        "kv_heads": heads,
+        "head_dim": hidden // heads,
+        "ffn": 256 * math.ceil(8 * hidden / (3 * 256)) if gated else 4 * hidden,
+        "vocab": DEFAULT_VOCAB,
+        "norm": "rms" if gated else "layer",
+        **fields,
+    }
+
+
+def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
+    base: Accelerator | None = None
+    if spec.preset is not None:
+        known = accelerators()
+        if spec.preset not in known:
+            msg = unknown(spec.preset, "an accelerator of the catalogue", known)
+            raise FieldError(path, msg)
+        base = known[spec.preset]
+        own = spec.model_dump(exclude={"preset"}, exclude_none=True)
+        if not own:
+            return base
+    needed: dict[str, Any] = {
+        "name": spec.name or (base.name if base else None),
+        "peak_flops": spec.peak_flops or (base.peak_flops if base else None),
+        "memory": spec.memory or (base.memory_bytes if base else None),
+        "memory_bandwidth": spec.memory_bandwidth
+        or (base.memory_bandwidth_bytes_per_s if base else None),
+        "intra_node": spec.intra_node or (base.intra_node if base else None),
+        "host_device": spec.host_device or (base.host_device if base else None),
+    }
+    for field, value in needed.items():
+        if value is None:
+            msg = "is missing, expected it, or a preset that gives it"
+            raise FieldError((*path, field), msg)
+    return Accelerator(
+        name=needed["name"],
+        peak_flops=needed["peak_flops"],
+        memory_bytes=needed["memory"],
+        memory_bandwidth_bytes_per_s=needed["memory_bandwidth"],
+        intra_node=_link(
+            spec.intra_node, base.intra_node if base else None, (*path, "intra_node")
+        ),
+        host_device=_link(
+            spec.host_device, base.host_device if base else None, (*path, "host_device")
+        ),
+        sources=base.sources if base else {},
+    )
+
+
+def _link(
+    spec: LinkSpec | None,
+    base: Link | None,
+    path: FieldPath,
+    latency_s: float | None = None,
+) -> Link:
+    """Fill what ``spec`` leaves out from ``base``, then from ``latency_s``."""
+    bandwidth = spec.bandwidth if spec else None
+    latency = spec.latency if spec else None
+    if base is not None:
+        bandwidth = base.bandwidth_bytes_per_s if bandwidth is None else bandwidth
+        latency = base.latency_s if latency is None else latency
+    latency = latency_s if latency is None else latency
+    if bandwidth is None:
+        raise FieldError(
+            (*path, "bandwidth"), "is missing, expected one such as '100 Gbps'"
+        )
+    if latency is None:
+        raise FieldError((*path, "latency"), "is missing, expected one such as '5 us'")
+    return Link(latency_s=latency, bandwidth_bytes_per_s=bandwidth)
+
+
+def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluster:
+    accelerator = _build_accelerator(spec.accelerator, (*path, "accelerator"))
+    intra_node = _link(spec.intra_node, accelerator.intra_node, (*path, "intra_node"))
+    if spec.inter_node is not None:
+        inter_node = _link(
+            spec.inter_node,
+            None,
+            (*path, "inter_node"),
+            DEFAULT_INTER_NODE_LATENCY_S,
+        )
+    elif alone and spec.nodes == 1:
+        # No byte ever leaves the node, so this is never read.
+        inter_node = intra_node
+    else:
+        msg = "is missing, expected one such as {bandwidth: 100 Gbps, latency: 5 us}"
+        raise FieldError((*path, "inter_node"), msg)
+    group = None
+    if spec.group is not None:
+        if spec.devices_per_node % spec.group.size:
+            msg = (
+                f"is {spec.group.size}, which does not divide "
+                f"devices_per_node ({spec.devices_per_node})"
+            )
+            raise FieldError((*path, "group", "size"), msg)
+        latency_s = spec.group.latency
+        group = DeviceGroup(
+            size=spec.group.size,
+            link=Link(
+                latency_s=intra_node.latency_s if latency_s is None else latency_s,
+                bandwidth_bytes_per_s=spec.group.bandwidth,
+            ),
+        )
+    max_tp = spec.max_tp or spec.devices_per_node
+    if max_tp > spec.devices_per_node:
+        msg = (
+            f"is {max_tp}, expected at most devices_per_node ({spec.devices_per_node})"
+        )
+        raise FieldError((*path, "max_tp"), msg)
+    return Cluster(
+        name=spec.name,
+        accelerator=accelerator,
+        nodes=spec.nodes,
+        devices_per_node=spec.devices_per_node,
+        memory_bytes=spec.memory or accelerator.memory_bytes,
+        max_tp=max_tp,
+        intra_node=intra_node,
+        inter_node=inter_node,
+        host_device=_link(
+            spec.host_device, accelerator.host_device, (*path, "host_device")
+        ),
+        nics_per_node=spec.nics_per_node or spec.devices_per_node,
+        group=group,
+    )
+
+
+def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> ClusterLinks:
+    names = tuple(cluster.name for cluster in clusters)
+    every = [frozenset(pair) for pair in combinations(names, 2)]
+    if spec is None or (spec.default is None and not spec.pairs):
+        if every:
+            msg = (
+                f"is missing, expected the network between the {len(names)} clusters, "
+                "such as {default: {bandwidth: 10 Gbps, latency: 1 ms}}"
+            )
+            raise FieldError(("links",) if spec is None else ("links", "default"), msg)
+        # One cluster has no network to another: this is never read.
+        return ClusterLinks(default=ClusterLink(connection=clusters[0].inter_node))
+    default = None
+    if spec.default is not None:
+        default = _cluster_link(spec.default, None, ("links", "default"))
+    pairs: dict[frozenset[str], ClusterLink] = {}
+    for index, pair in enumerate(spec.pairs):
+        path: FieldPath = ("links", "pairs", index)
+        for position, name in enumerate(pair.between):
+            check_cluster(name, names, (*path, "between", position))
+        key = frozenset(pair.between)
+        if len(key) == 1:
+            msg = f"names {pair.between[0]!r} twice, expected two clusters"
+            raise FieldError((*path, "between"), msg)
+        if key in pairs:
+            listed = " and ".join(pair.between)
+            raise FieldError((*path, "between"), f"gives {listed} a second time")
+        pairs[key] = _cluster_link(pair, default, path)
+    if default is None:
+        for key in every:
+            if key not in pairs:
+                msg = (
+                    "is missing, and pairs has no link between "
+                    f"{' and '.join(sorted(key))}"
+                )
+                raise FieldError(("links", "default"), msg)
+        default = next(iter(pairs.values()))
+    return ClusterLinks(default=default, pairs=pairs)
+
+
+def _cluster_link(
+    spec: ClusterLinkSpec, default: ClusterLink | None, path: FieldPath
+) -> ClusterLink:
+    base = default or ClusterLink(connection=Link(latency_s=0, bandwidth_bytes_per_s=1))
+    connection = _link(
+        spec,  # type: ignore[arg-type]
+        default.connection if default else None,
+        path,
+    )
+    return replace(
+        base,
+        connection=connection,
+        aggregate_bytes_per_s=spec.aggregate or base.aggregate_bytes_per_s,
+        staged=spec.staged or base.staged,
+    )
+
+
+def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
+    path: FieldPath = ("training",)
+    batch = spec.global_batch
+    if isinstance(batch, str):
+        tokens = read_tokens(batch)
+        if tokens % spec.seq_len:
+            msg = (
+                f"is {batch!r} ({tokens} tokens; K, M, G are powers of 1024), "
+                f"expected a multiple of seq_len ({spec.seq_len})"
+            )
+            raise FieldError((*path, "global_batch"), msg)
+        batch = tokens // spec.seq_len
+    recompute = spec.recompute
+    if isinstance(recompute, dict):
+        for name in recompute:
+            check_cluster(name, names, (*path, "recompute", name))
+        chosen = {name: recompute.get(name, RECOMPUTE) for name in names}
+    else:
+        chosen = dict.fromkeys(names, recompute)
+    return Training(
+        global_batch=batch,
+        seq_len=spec.seq_len,
+        precision=spec.precision,
+        optimizer=spec.optimizer,
+        zero=spec.zero,
+        # In one order, so that how a user lists them changes nothing.
+        recompute={
+            name: tuple(item for item in RECOMPUTE if item in policies)
+            for name, policies in chosen.items()
+        },
+        schedule=spec.schedule,
+        reserve=spec.reserve,
+    )

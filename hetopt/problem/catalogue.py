@@ -1,0 +1,89 @@
+"""What ships with hetopt: accelerators, model presets, problem files."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.cluster import Accelerator, Link
+from hetopt.problem.quantity import (
+    parse_bandwidth,
+    parse_flops,
+    parse_memory,
+    parse_time,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from importlib.resources.abc import Traversable
+
+DATA = "hetopt.data"
+
+
+@cache
+def accelerators() -> Mapping[str, Accelerator]:
+    """Return the catalogue's accelerators by name, sorted by name.
+
+    Sources read ``published: ...`` (a vendor's sheet or a paper) or
+    ``modelled: ...`` (our assumption).
+    """
+    found = (_accelerator(data) for data in _json_files("accelerators"))
+    return MappingProxyType({item.name: item for item in _sorted(found)})
+
+
+@cache
+def model_presets() -> Mapping[str, Mapping[str, Any]]:
+    """Return model presets by name: ``fields`` as in the problem file, ``sources``."""
+    found = {data["name"]: MappingProxyType(data) for data in _json_files("models")}
+    return MappingProxyType({name: found[name] for name in sorted(found)})
+
+
+def problem_files() -> Mapping[str, Traversable]:
+    """Return shipped problem files by name, sorted; ``str()`` of one is its path."""
+    folder = resources.files(DATA).joinpath("problems")
+    names = sorted(
+        item.name for item in folder.iterdir() if item.name.endswith(".yaml")
+    )
+    return {name.removesuffix(".yaml"): folder.joinpath(name) for name in names}
+
+
+def _json_files(folder: str) -> Iterator[dict[str, Any]]:
+    for item in resources.files(DATA).joinpath(folder).iterdir():
+        if item.name.endswith(".json"):
+            yield json.loads(item.read_text("utf-8"))
+
+
+def _sorted(found: Iterator[Accelerator]) -> list[Accelerator]:
+    return sorted(found, key=lambda item: item.name)
+
+
+def _accelerator(data: dict[str, Any]) -> Accelerator:
+    return Accelerator(
+        name=data["name"],
+        peak_flops=parse_flops(data["peak_flops"]["value"]),
+        memory_bytes=parse_memory(data["memory"]["value"]),
+        memory_bandwidth_bytes_per_s=parse_bandwidth(data["memory_bandwidth"]["value"]),
+        intra_node=_link(data["intra_node"]),
+        host_device=_link(data["host_device"]),
+        sources=dict(_sources(data)),
+    )
+
+
+def _link(data: dict[str, Any]) -> Link:
+    return Link(
+        latency_s=parse_time(data["latency"]["value"]),
+        bandwidth_bytes_per_s=parse_bandwidth(data["bandwidth"]["value"]),
+    )
+
+
+def _sources(data: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in data.items():
+        if not isinstance(value, dict):
+            continue
+        if "source" in value:
+            yield prefix + key, f"{value['kind']}: {value['source']}"
+        else:
+            yield from _sources(value, f"{prefix}{key}.")

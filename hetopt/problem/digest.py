@@ -1,0 +1,49 @@
+"""One number that changes whenever a problem means something else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+
+#: Labels and provenance: (class, field) that change no plan. An accelerator's name
+#: is not one of them: efficiency curves are looked up by it.
+_LABELS = frozenset(
+    {("Problem", "name"), ("Model", "name"), ("Accelerator", "sources")}
+)
+
+
+def problem_digest(problem: Problem) -> str:
+    """Return the SHA-256 of the problem's canonical JSON, in hexadecimal.
+
+    Labels and sources do not count; names of clusters do, because plans use them.
+    """
+    text = _text(_canonical(problem))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _canonical(value: Any) -> Any:
+    if is_dataclass(value):
+        kind = type(value).__name__
+        return {
+            field.name: _canonical(getattr(value, field.name))
+            for field in fields(value)
+            if (kind, field.name) not in _LABELS
+        }
+    if isinstance(value, Mapping):
+        items = [[_canonical(key), _canonical(item)] for key, item in value.items()]
+        return sorted(items, key=_text)
+    if isinstance(value, frozenset):
+        return sorted((_canonical(item) for item in value), key=_text)
+    if isinstance(value, tuple):
+        return [_canonical(item) for item in value]
+    return value

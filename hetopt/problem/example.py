@@ -1,0 +1,58 @@
+"""The commented problem that ``hetopt init`` writes."""
+
+from __future__ import annotations
+
+#: It loads and plans as it stands.
+EXAMPLE = """\
+# A hetopt problem: which model to train, on which clusters, and how.
+# `hetopt plan` this file; `hetopt catalog` lists presets and accelerators, and
+# `hetopt schema` prints a JSON Schema with which editors complete this file.
+# Quantities carry their unit: Gbps are bits, GB/s bytes, 1 GB is 1e9 bytes.
+# Every section may also be another file: `clusters: my-clusters.yaml`.
+
+# A preset, `{hf_config: path/to/config.json}`, or the fields themselves:
+# {layers: 32, hidden: 4096, heads: 32, kv_heads: 8, ffn: 14336, vocab: 128256}
+model: {preset: llama-7b}
+
+# Bandwidths are per device or network interface (NIC), and per direction.
+clusters:
+  - name: a100
+    accelerator: A100-80GB        # a name, or {peak_flops: 312 TFLOPS, memory: ...}
+    nodes: 2
+    devices_per_node: 8
+    inter_node: {bandwidth: 100 Gbps, latency: 5 us}
+    # memory: 75 GB               # of one device, if less than the catalogue says
+    # max_tp: 4                   # largest tensor parallelism; default: 8 here
+    # nics_per_node: 1            # default: one per device
+  - name: h20
+    accelerator: H20-96GB
+    nodes: 1
+    devices_per_node: 8
+    inter_node: {bandwidth: 100 Gbps, latency: 5 us}
+
+# Between clusters: bandwidth of one connection. `staged: host` copies through both
+# hosts, `device` goes straight from device to device.
+links:
+  default: {bandwidth: 10 Gbps, latency: 1 ms, staged: host}
+  # pairs:
+  #   - {between: [a100, h20], bandwidth: 25 Gbps, aggregate: 100 Gbps}
+
+training:
+  global_batch: 64                # sequences per iteration, or "1M tokens"
+  seq_len: 4096
+  precision: bf16
+  zero: 1                         # 0, 1, 2 or 3
+  recompute: auto                 # none, selective, full, or auto to let hetopt choose
+  schedule: virtual-1f1b          # 1f1b, eager-1f1b, virtual-1f1b, h-1f1b, gpipe
+  reserve: 6%                     # device memory that stays free
+
+# Decisions that are yours: a value or a list of values allowed; `forbid` rules out.
+# pin:
+#   stages: [2, 3, 4]
+#   order: [h20, a100]
+#   clusters: {a100: {tp: [2, 4], recompute: none}}
+#   forbid: {microbatches: 1, clusters: {h20: {cp: [2, 4, 8]}}}
+
+# Where latencies come from; auto is the modelled roofline until there are profiles.
+latency: {a100: auto, h20: auto}
+"""

@@ -1,0 +1,354 @@
+"""Field types of the problem file: each says what it expects in its own words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from hetopt.problem.cluster import Staging
+from hetopt.problem.model import Granularity, Norm
+from hetopt.problem.quantity import (
+    parse_bandwidth,
+    parse_flops,
+    parse_memory,
+    parse_time,
+)
+from hetopt.problem.training import (
+    RECOMPUTE,
+    RESHARDING,
+    SCHEDULES,
+    Optimizer,
+    Precision,
+    Recompute,
+    Resharding,
+    ScheduleName,
+)
+
+#: Largest whole number a field takes; beyond it products leave 64 bits.
+MAX_WHOLE = 10**9
+
+
+def field_error(message: str, *path: str | int) -> PydanticCustomError:
+    """Return the error that ``message`` is wrong ``path`` below this field."""
+    return PydanticCustomError(
+        "field", "{message}", {"message": message, "path": list(path)}
+    )
+
+
+def describe(value: object) -> str:
+    """Say in a word or two what the user wrote."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?``, or nothing if no known name is near."""
+    by_lower = {item.lower(): item for item in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def unknown(name: str, what: str, known: Iterable[str]) -> str:
+    """Say that no such thing exists, what is near, and what there is."""
+    known = list(known)
+    return f"is {name!r}{suggest(name, known)}, expected {what}: {', '.join(known)}"
+
+
+class Strict(BaseModel):
+    """A mapping in which an unknown key is an error that suggests the right one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        names = list(cls.model_fields)
+        if not isinstance(value, dict):
+            msg = f"is {describe(value)}, expected a mapping with {', '.join(names)}"
+            raise field_error(msg)
+        for key in value:
+            if key not in cls.model_fields:
+                msg = (
+                    f"is not a known field{suggest(str(key), names)}; "
+                    f"expected {', '.join(names)}"
+                )
+                raise field_error(msg, key)
+        return value
+
+
+def whole(minimum: int) -> Callable[[Any], int]:
+    """Return a reader of whole numbers from ``minimum``."""
+
+    def read(value: Any) -> int:
+        expected = f"expected a whole number of at least {minimum}"
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise field_error(f"is {describe(value)}, {expected}")
+        if value < minimum:
+            raise field_error(f"is {value}, {expected}")
+        if value > MAX_WHOLE:
+            raise field_error(f"is {value}, expected at most {MAX_WHOLE}")
+        return value
+
+    return read
+
+
+def choice(names: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return a reader of one of ``names``."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, bool) or value not in names:
+            listed = ", ".join(map(str, names))
+            hint = suggest(value, names) if isinstance(value, str) else ""
+            msg = f"is {describe(value)}{hint}, expected one of {listed}"
+            raise field_error(msg)
+        return value
+
+    return read
+
+
+def read_flag(value: Any) -> bool:
+    """Read true or false."""
+    if not isinstance(value, bool):
+        raise field_error(f"is {describe(value)}, expected true or false")
+    return value
+
+
+def read_text(value: Any) -> str:
+    """Read a name; a bare number is taken as the text it was written with."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise field_error(f"is {describe(value)}, expected a name")
+    if not value.isprintable():
+        raise field_error("contains characters that cannot be printed")
+    return value
+
+
+def several(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a reader of one value or a list of them, without repetitions."""
+
+    def read_all(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            return (read(value),)
+        if not value:
+            raise field_error("is an empty list, expected at least one value")
+        result = read_each(read, value)
+        for index, item in enumerate(result):
+            if item in result[:index]:
+                raise field_error(f"is {describe(item)} a second time", index)
+        return result
+
+    return read_all
+
+
+def read_each(
+    read: Callable[[Any], Any], value: list[Any] | tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """Read every item of a list; an error names the item's position."""
+    result = []
+    for index, item in enumerate(value):
+        try:
+            result.append(read(item))
+        except PydanticCustomError as error:
+            context = error.context or {}
+            message = context.get("message", str(error))
+            raise field_error(message, index, *context.get("path", ())) from None
+    return tuple(result)
+
+
+def listed(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a reader of a list."""
+
+    def read_list(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise field_error(f"is {describe(value)}, expected a list")
+        return read_each(read, value)
+
+    return read_list
+
+
+def or_none(read: Callable[[Any], Any]) -> BeforeValidator:
+    """Return a validator that lets an empty value be an absent one."""
+    return BeforeValidator(lambda value: None if value is None else read(value))
+
+
+def _positive(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def read_positive(value: Any) -> Any:
+        result = read(value)
+        if not result > 0:
+            raise field_error(f"is {describe(value)}, expected more than 0")
+        return result
+
+    return read_positive
+
+
+def _quantity_schema(*examples: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": ["string", "number"], "examples": list(examples)})
+
+
+def _values_schema(item: dict[str, Any]) -> WithJsonSchema:
+    many = {"type": "array", "items": item, "minItems": 1}
+    return WithJsonSchema({"anyOf": [item, many]})
+
+
+def _names_schema(names: tuple[str, ...]) -> dict[str, Any]:
+    return {"type": "string", "enum": list(names)}
+
+
+_WHOLE = {"type": "integer", "minimum": 1}
+
+Count = Annotated[int, Field(ge=1), BeforeValidator(whole(1))]
+OptionalCount = Annotated[int | None, or_none(whole(1)), WithJsonSchema(_WHOLE)]
+Name = Annotated[str, BeforeValidator(read_text)]
+OptionalName = Annotated[
+    str | None, or_none(read_text), WithJsonSchema({"type": "string"})
+]
+OptionalFlag = Annotated[
+    bool | None, or_none(read_flag), WithJsonSchema({"type": "boolean"})
+]
+Bandwidth = Annotated[
+    float,
+    BeforeValidator(_positive(parse_bandwidth)),
+    _quantity_schema("100 Gbps", "12.5 GB/s"),
+]
+OptionalBandwidth = Annotated[
+    float | None,
+    or_none(_positive(parse_bandwidth)),
+    _quantity_schema("100 Gbps", "12.5 GB/s"),
+]
+OptionalLatency = Annotated[
+    float | None, or_none(parse_time), _quantity_schema("5 us", "1 ms")
+]
+OptionalMemory = Annotated[
+    int | None, or_none(_positive(parse_memory)), _quantity_schema("80 GB", "80 GiB")
+]
+OptionalFlops = Annotated[
+    float | None, or_none(_positive(parse_flops)), _quantity_schema("312 TFLOPS")
+]
+
+Counts = Annotated[
+    tuple[int, ...] | None, or_none(several(whole(1))), _values_schema(_WHOLE)
+]
+CountsFromZero = Annotated[
+    tuple[int, ...] | None,
+    or_none(several(whole(0))),
+    _values_schema({"type": "integer", "minimum": 0}),
+]
+CountList = Annotated[
+    tuple[int, ...] | None,
+    or_none(listed(whole(1))),
+    WithJsonSchema({"type": "array", "items": _WHOLE}),
+]
+NameList = Annotated[
+    tuple[str, ...] | None,
+    or_none(listed(read_text)),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+]
+Policies = Annotated[
+    tuple[Recompute, ...] | None,
+    or_none(several(choice(RECOMPUTE))),
+    _values_schema(_names_schema(RECOMPUTE)),
+]
+Reshardings = Annotated[
+    tuple[Resharding, ...] | None,
+    or_none(several(choice(RESHARDING))),
+    _values_schema(_names_schema(RESHARDING)),
+]
+
+
+OptionalNorm = Annotated[Norm | None, or_none(choice(get_args(Norm)))]
+OptionalGranularity = Annotated[
+    Granularity | None, or_none(choice(get_args(Granularity)))
+]
+OptionalStaging = Annotated[Staging | None, or_none(choice(get_args(Staging)))]
+PrecisionName = Annotated[Precision, BeforeValidator(choice(get_args(Precision)))]
+OptimizerName = Annotated[Optimizer, BeforeValidator(choice(get_args(Optimizer)))]
+ZeroStage = Annotated[Literal[0, 1, 2, 3], BeforeValidator(choice((0, 1, 2, 3)))]
+Schedule = Annotated[ScheduleName, BeforeValidator(choice(SCHEDULES))]
+
+AUTO = "auto"
+
+
+def _read_policies(value: Any) -> tuple[str, ...]:
+    if value == AUTO:
+        return RECOMPUTE
+    chosen = several(choice((AUTO, *RECOMPUTE)))(value)
+    return RECOMPUTE if AUTO in chosen else chosen
+
+
+def read_recompute(value: Any) -> tuple[str, ...] | dict[str, tuple[str, ...]]:
+    """Read ``auto``, a policy, a list of them, or any of these per cluster."""
+    if not isinstance(value, dict):
+        return _read_policies(value)
+    result = {}
+    for key, item in value.items():
+        try:
+            result[key] = _read_policies(item)
+        except PydanticCustomError as error:
+            context = error.context or {}
+            path = context.get("path", ())
+            raise field_error(str(context["message"]), key, *path) from None
+    return result
+
+
+def read_fraction(value: Any) -> float:
+    """Read 0.06 or "6%"."""
+    expected = "expected a fraction such as 0.06 or '6%', at least 0 and less than 1"
+    number: float | None = None
+    if isinstance(value, str) and value.strip().endswith("%"):
+        try:
+            number = float(value.strip()[:-1]) / 100
+        except ValueError:
+            number = None
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    if number is None or not 0 <= number < 1:
+        raise field_error(f"is {describe(value)}, {expected}")
+    return number
+
+
+#: Token budgets are powers of two: 2M tokens are 2 * 2**20.
+_TOKEN_PREFIXES = {"k": 2**10, "K": 2**10, "M": 2**20, "G": 2**30, "B": 2**30}
+
+
+def read_batch(value: Any) -> int | str:
+    """Read a number of sequences, or keep a text that counts tokens."""
+    if isinstance(value, str):
+        read_tokens(value)
+        return value
+    return whole(1)(value)
+
+
+def read_tokens(text: str) -> int:
+    """Return the tokens that "2M tokens" or "2097152 tokens" stands for."""
+    words = text.split()
+    if len(words) == 3:
+        words = [words[0] + words[1], words[2]]
+    if len(words) == 2 and words[1] in ("tokens", "token"):
+        number, factor = words[0], _TOKEN_PREFIXES.get(words[0][-1], 1)
+        digits = number[:-1] if factor > 1 else number
+        if digits.isascii() and digits.isdigit() and 0 < len(digits) < 16:
+            tokens = int(digits) * factor
+            if tokens > 0:
+                return tokens
+    msg = f"is {describe(text)}, expected sequences such as 128 or '2M tokens'"
+    raise field_error(msg)

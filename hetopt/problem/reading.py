@@ -1,0 +1,164 @@
+"""Reading a problem: one YAML file, and the files its sections name.
+
+Whatever the user wrote wrong becomes one InputError with file, line and field.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from hetopt.problem.building import build_problem
+from hetopt.problem.document import (
+    Document,
+    FieldPath,
+    dotted,
+    load_document,
+    parse_document,
+)
+from hetopt.problem.fields import describe
+from hetopt.problem.huggingface import model_fields
+from hetopt.problem.schema import SECTIONS, ProblemSpec
+from hetopt.problem.wrong import FieldError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.errors import InputError
+    from hetopt.problem.problem import Problem
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+#: Files naming files naming files: more is a mistake.
+_MAX_DEPTH = 8
+
+
+def read_problem(path: str | Path) -> Problem:
+    """Read a problem file.
+
+    Raises
+    ------
+    InputError
+        With file, line and field of the first thing that is wrong.
+    """
+    return _problem(load_document(path), str(path))
+
+
+def read_problem_text(text: str, name: str = "problem.yaml") -> Problem:
+    """Read a problem from text.
+
+    Parameters
+    ----------
+    text
+        YAML or JSON.
+    name
+        What errors call it; files it names are relative to this path.
+    """
+    return _problem(parse_document(text, name), name)
+
+
+def _problem(document: Document, name: str) -> Problem:
+    if not isinstance(document.data, dict):
+        msg = (
+            f"is {describe(document.data)}, expected a mapping with "
+            f"{', '.join(SECTIONS)}"
+        )
+        raise document.error((), msg)
+    _include_files(document)
+    try:
+        spec = ProblemSpec.model_validate(document.data)
+    except ValidationError as error:
+        raise _first_error(document, error) from None
+
+    def read_config(config: str) -> Mapping[str, Any]:
+        return _read_config(document, config)
+
+    try:
+        return build_problem(spec, Path(name).stem, read_config)
+    except FieldError as error:
+        raise document.error(error.path, error.message) from None
+
+
+def _read_config(document: Document, config: str) -> Mapping[str, Any]:
+    where = ("model", "hf_config")
+    path = _relative(document, where, config)
+    if not path.is_file():
+        raise document.error(where, f"names {str(path)!r}, which is not a file")
+    loaded = load_document(path)
+    try:
+        return model_fields(loaded.data, name=path.parent.name or path.stem)
+    except FieldError as error:
+        raise loaded.error(error.path, error.message) from None
+
+
+def _relative(document: Document, where: FieldPath, name: str) -> Path:
+    place = document.place(where)
+    return Path(place.file).parent / name if place else Path(name)
+
+
+def _include_files(document: Document) -> None:
+    """Replace sections, clusters and accelerators that name a file by its content."""
+    for section in SECTIONS:
+        if section in document.data:
+            _include(document, (section,))
+    clusters = document.data.get("clusters")
+    if isinstance(clusters, list):
+        for index in range(len(clusters)):
+            _include(document, ("clusters", index))
+            cluster = clusters[index]
+            if isinstance(cluster, dict) and "accelerator" in cluster:
+                _include(document, ("clusters", index, "accelerator"))
+
+
+def _include(document: Document, path: FieldPath) -> None:
+    for _ in range(_MAX_DEPTH):
+        reference = _reference(document, path)
+        if reference is None:
+            return
+        file = _relative(document, path, reference)
+        if not file.is_file():
+            raise document.error(path, f"names {str(file)!r}, which is not a file")
+        document.replace(path, load_document(file))
+    msg = f"names a file that names a file, more than {_MAX_DEPTH} times"
+    raise document.error(path, msg)
+
+
+def _reference(document: Document, path: FieldPath) -> str | None:
+    """Return the file that stands for a value: a path, or ``{file: path}``."""
+    value = document.data
+    for key in path:
+        value = value[key]
+    if isinstance(value, str) and value.endswith(_SUFFIXES):
+        return value
+    if isinstance(value, dict) and "file" in value:
+        if len(value) > 1:
+            msg = "stands beside other fields, expected it alone"
+            raise document.error((*path, "file"), msg)
+        if not isinstance(value["file"], str) or not value["file"]:
+            msg = f"is {describe(value['file'])}, expected a path"
+            raise document.error((*path, "file"), msg)
+        return value["file"]
+    return None
+
+
+def _first_error(document: Document, error: ValidationError) -> InputError:
+    found = []
+    for item in error.errors(include_url=False):
+        context = item.get("ctx", {})
+        path: FieldPath = (*item["loc"], *context.get("path", ()))
+        if item["type"] == "missing":
+            message = "is missing"
+        elif item["type"] == "field":
+            message = str(context["message"])
+        elif item["type"] == "value_error":
+            message = str(context["error"])
+        else:
+            message = f"is {describe(item['input'])}, expected: {item['msg']}"
+        place = document.place(path)
+        found.append((place.line if place else 0, path, message))
+    found.sort(key=lambda entry: (entry[0], dotted(entry[1]) or ""))
+    _, path, message = found[0]
+    if len(found) > 1:
+        message += f" (and {len(found) - 1} more)"
+    return document.error(path, message)

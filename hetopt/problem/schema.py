@@ -1,0 +1,424 @@
+"""The problem file as pydantic models: which fields there are and what they mean.
+
+The descriptions end up in the JSON Schema, so editors show them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from hetopt.problem.catalogue import accelerators, model_presets
+from hetopt.problem.fields import (
+    AUTO,
+    Bandwidth,
+    Count,
+    CountList,
+    Counts,
+    CountsFromZero,
+    Name,
+    NameList,
+    OptimizerName,
+    OptionalBandwidth,
+    OptionalCount,
+    OptionalFlag,
+    OptionalFlops,
+    OptionalGranularity,
+    OptionalLatency,
+    OptionalMemory,
+    OptionalName,
+    OptionalNorm,
+    OptionalStaging,
+    Policies,
+    PrecisionName,
+    Reshardings,
+    Schedule,
+    Strict,
+    ZeroStage,
+    describe,
+    field_error,
+    listed,
+    or_none,
+    read_batch,
+    read_fraction,
+    read_recompute,
+    read_text,
+    unknown,
+    whole,
+)
+from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Sections that may also be another file.
+SECTIONS = ("model", "clusters", "links", "training", "pin", "latency")
+
+#: What `latency` knows today; both are the modelled roofline.
+LATENCY_SOURCES = ("auto", "roofline")
+
+
+def _preset_if_text(value: Any) -> Any:
+    return {"preset": value} if isinstance(value, str) else value
+
+
+class ModelSpec(Strict):
+    """A decoder-only transformer: a preset, a config.json, or its fields.
+
+    Fields beside ``preset`` or ``hf_config`` override what that gives.
+    """
+
+    preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
+    hf_config: OptionalName = Field(
+        None, description="Hugging Face config.json, relative to this file."
+    )
+    name: OptionalName = Field(None, description="Label for reports.")
+    layers: OptionalCount = Field(None, description="Transformer layers.")
+    hidden: OptionalCount = Field(None, description="Hidden size.")
+    heads: OptionalCount = Field(None, description="Attention heads.")
+    kv_heads: OptionalCount = Field(
+        None, description="Key-value heads (GQA); default: heads."
+    )
+    head_dim: OptionalCount = Field(
+        None, description="Size of a head; default: hidden / heads."
+    )
+    ffn: OptionalCount = Field(
+        None,
+        description="Inner size of the MLP; default: 4 hidden, or for a gated MLP "
+        "Llama's rule, 8/3 hidden rounded up to a multiple of 256.",
+    )
+    vocab: OptionalCount = Field(None, description="Vocabulary size; default: 32000.")
+    gated: OptionalFlag = Field(
+        None, description="true: SwiGLU, three matrices (default); false: GELU, two."
+    )
+    tied: OptionalFlag = Field(
+        None, description="Embedding table is also the output head; default: false."
+    )
+    norm: OptionalNorm = Field(None, description="Default: rms if gated, else layer.")
+    positions: Annotated[int | None, or_none(whole(0))] = Field(
+        None, description="Length of a learned position table; default: 0, rotary."
+    )
+    granularity: OptionalGranularity = Field(
+        None,
+        description="What the pipeline is cut into; layer (default): whole layers; "
+        "block: attention, first and second MLP matrix are units of their own.",
+    )
+
+    _text = model_validator(mode="before")(_preset_if_text)
+
+
+class LinkSpec(Strict):
+    """A link per device (or NIC) and direction."""
+
+    bandwidth: OptionalBandwidth = None
+    latency: OptionalLatency = None
+
+
+class GroupSpec(Strict):
+    """Neighbouring devices of a node that share a faster link."""
+
+    size: Count = Field(description="Devices per group; divides devices_per_node.")
+    bandwidth: Bandwidth
+    latency: OptionalLatency = Field(None, description="Default: that of intra_node.")
+
+
+class AcceleratorSpec(Strict):
+    """A device: a name from the catalogue, or its own numbers, or both.
+
+    Fields beside ``preset`` override what the catalogue says.
+    """
+
+    preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
+    name: OptionalName = Field(None, description="Label for reports.")
+    peak_flops: OptionalFlops = Field(
+        None, description="Dense BF16 (or FP16) rate, without sparsity."
+    )
+    memory: OptionalMemory = Field(None, description="Memory of one device.")
+    memory_bandwidth: OptionalBandwidth = Field(
+        None, description="Of the device's own memory."
+    )
+    intra_node: LinkSpec | None = Field(
+        None, description="To another device of the node, per direction."
+    )
+    host_device: LinkSpec | None = Field(
+        None, description="To the host, per direction."
+    )
+
+    _text = model_validator(mode="before")(_preset_if_text)
+
+
+class ClusterSpec(Strict):
+    """A homogeneous cluster of nodes x devices_per_node accelerators."""
+
+    name: Name
+    accelerator: AcceleratorSpec
+    nodes: Count
+    devices_per_node: Count
+    memory: OptionalMemory = Field(
+        None, description="Per device; default: the accelerator's."
+    )
+    max_tp: OptionalCount = Field(
+        None, description="Largest tensor parallelism; default: devices_per_node."
+    )
+    intra_node: LinkSpec | None = Field(
+        None, description="Per device and direction; default: the accelerator's."
+    )
+    inter_node: LinkSpec | None = Field(
+        None,
+        description="One NIC, per direction; latency 5 us unless given. Only a single "
+        "node that is the whole problem needs none.",
+    )
+    host_device: LinkSpec | None = Field(
+        None, description="Per device and direction; default: the accelerator's."
+    )
+    nics_per_node: OptionalCount = Field(
+        None,
+        description="Network interfaces per node, each with inter_node's bandwidth; "
+        "default: one per device.",
+    )
+    group: GroupSpec | None = None
+
+
+class ClusterLinkSpec(Strict):
+    """The network between two clusters."""
+
+    bandwidth: OptionalBandwidth = Field(
+        None, description="Of one connection, per direction."
+    )
+    latency: OptionalLatency = None
+    aggregate: OptionalBandwidth = Field(
+        None, description="Cap on the sum of all connections; default: none."
+    )
+    staged: OptionalStaging = Field(
+        None,
+        description="host (default): device to host, network, host to device; "
+        "device: straight from device to device.",
+    )
+
+
+class PairSpec(ClusterLinkSpec):
+    """An exception for two clusters; what it does not say is as in the default."""
+
+    between: Annotated[tuple[str, ...], BeforeValidator(listed(read_text))] = Field(
+        description="Two cluster names.", min_length=0
+    )
+
+    @field_validator("between", mode="after")
+    @classmethod
+    def _two(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) != 2:
+            msg = f"names {len(value)} clusters, expected two such as [a100, h20]"
+            raise field_error(msg)
+        return value
+
+
+class LinksSpec(Strict):
+    """Links between clusters."""
+
+    default: ClusterLinkSpec | None = Field(
+        None, description="Required unless pairs lists every pair of clusters."
+    )
+    pairs: tuple[PairSpec, ...] = ()
+
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, list):
+            msg = f"is {describe(value)}, expected a list of links with between"
+            raise field_error(msg)
+        return value or []
+
+
+class TrainingSpec(Strict):
+    """How the model is trained."""
+
+    global_batch: Annotated[
+        Any,
+        BeforeValidator(read_batch),
+        WithJsonSchema({"type": ["integer", "string"], "examples": [128, "2M tokens"]}),
+    ] = Field(
+        description="Sequences per iteration, or tokens: '2M tokens' are 2 * 2**20, "
+        "'2000000 tokens' exactly that; they must make whole sequences."
+    )
+    seq_len: Count = Field(description="Tokens per sequence.")
+    precision: PrecisionName = "bf16"
+    optimizer: OptimizerName = "adam"
+    zero: ZeroStage = Field(
+        1, description="1 shards optimizer states, 2 gradients too, 3 weights too."
+    )
+    recompute: Annotated[
+        Any,
+        BeforeValidator(read_recompute),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": [AUTO, *RECOMPUTE]},
+                    {"type": "array", "items": {"enum": list(RECOMPUTE)}},
+                    {"type": "object"},
+                ]
+            }
+        ),
+    ] = Field(
+        AUTO,
+        description="Activation recomputation: none, selective, full, a list the plan "
+        "may choose from, auto for all three, or any of these per cluster name.",
+        validate_default=True,
+    )
+    schedule: Schedule = "virtual-1f1b"
+    reserve: Annotated[
+        float,
+        BeforeValidator(read_fraction),
+        WithJsonSchema({"type": ["number", "string"], "examples": [0.06, "6%"]}),
+    ] = Field(DEFAULT_RESERVE, description="Share of device memory that stays free.")
+
+
+class ClusterPinSpec(Strict):
+    """Decisions of one cluster: a value, or a list of the values allowed."""
+
+    stages: CountsFromZero = Field(
+        None, description="Pipeline stages it hosts; 0: it is not used."
+    )
+    units: CountsFromZero = Field(
+        None, description="Units of the model it hosts, embedding and head included."
+    )
+    dp: Counts = Field(None, description="Data parallelism, if the cluster is used.")
+    cp: Counts = Field(None, description="Context parallelism, if used.")
+    tp: Counts = Field(None, description="Tensor parallelism, if used.")
+    recompute: Policies = Field(None, description="Recomputation, if used.")
+
+
+class ForbidSpec(Strict):
+    """Values ruled out; the shape mirrors that of ``pin``."""
+
+    stages: Counts = None
+    microbatches: Counts = None
+    clusters: dict[str, ClusterPinSpec] = Field(default_factory=dict)
+    resharding: Reshardings = None
+    next: Annotated[
+        tuple[tuple[str, ...], ...] | None, or_none(listed(listed(read_text)))
+    ] = Field(
+        None, description="Pairs [a, b]: cluster b may not directly follow cluster a."
+    )
+
+
+class PinSpec(Strict):
+    """Decisions that the user fixes: a value, or a list of the values allowed."""
+
+    stages: Counts = Field(None, description="Pipeline stages (p).")
+    microbatches: Counts = Field(
+        None, description="Micro-batches (q); divides the global batch."
+    )
+    order: NameList = Field(
+        None, description="Exactly these clusters, in this order along the pipeline."
+    )
+    units: CountList = Field(
+        None,
+        description="Units per stage in pipeline order, embedding and head included.",
+    )
+    clusters: dict[str, ClusterPinSpec] = Field(default_factory=dict)
+    resharding: Reshardings = Field(
+        None, description="Resharding strategies a boundary may use."
+    )
+    forbid: ForbidSpec | None = None
+
+
+def _read_latency(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        msg = f"is {describe(value)}, expected a mapping such as {{a100: auto}}"
+        raise field_error(msg)
+    for cluster, source in value.items():
+        if source not in LATENCY_SOURCES:
+            what = "a latency source (profiles cannot be read yet)"
+            text = source if isinstance(source, str) else describe(source)
+            raise field_error(unknown(text, what, LATENCY_SOURCES), cluster)
+    return value
+
+
+class ProblemSpec(Strict):
+    """A hetopt problem: which model to train, on which clusters, how."""
+
+    name: OptionalName = Field(None, description="Label; default: the file's name.")
+    model: ModelSpec
+    clusters: tuple[ClusterSpec, ...]
+    links: LinksSpec | None = Field(
+        None, description="Between clusters; required when there are two or more."
+    )
+    training: TrainingSpec
+    pin: PinSpec | None = Field(
+        None, description="Decisions of the plan that are fixed or forbidden."
+    )
+    latency: Annotated[
+        dict[str, str] | None,
+        or_none(_read_latency),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "additionalProperties": {"enum": list(LATENCY_SOURCES)},
+            }
+        ),
+    ] = Field(None, description="Where a cluster's latencies come from, by name.")
+
+    @field_validator("clusters", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        if not isinstance(value, list) or not value:
+            what = "an empty list" if value == [] else describe(value)
+            raise field_error(f"is {what}, expected a list of at least one cluster")
+        return value
+
+
+_FILE = {
+    "anyOf": [
+        {"type": "string", "pattern": r"\.(ya?ml|json)$"},
+        {
+            "type": "object",
+            "properties": {"file": {"type": "string"}},
+            "required": ["file"],
+            "additionalProperties": False,
+        },
+    ],
+    "description": "Another file, relative to this one.",
+}
+_FILE_REFERENCE = {"$ref": "#/$defs/FileReference"}
+
+
+def problem_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a problem file."""
+    schema = ProblemSpec.model_json_schema(mode="validation")
+    schema["$defs"]["FileReference"] = _FILE
+    properties = schema["properties"]
+    clusters = properties["clusters"]
+    clusters["items"] = _or_else(clusters["items"], _FILE_REFERENCE)
+    for section in SECTIONS:
+        properties[section] = _or_else(properties[section], _FILE_REFERENCE)
+    properties["model"]["anyOf"].append(_name_of(model_presets()))
+    cluster = schema["$defs"]["ClusterSpec"]["properties"]
+    cluster["accelerator"] = _or_else(
+        cluster["accelerator"], _name_of(accelerators()), _FILE_REFERENCE
+    )
+    return {
+        **schema,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "hetopt problem",
+    }
+
+
+def _name_of(known: Iterable[str]) -> dict[str, Any]:
+    return {"type": "string", "examples": list(known)}
+
+
+def _or_else(inline: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
+    inside = {
+        key: value
+        for key, value in inline.items()
+        if key not in ("description", "default")
+    }
+    outside = {key: value for key, value in inline.items() if key not in inside}
+    return {"anyOf": [inside, *others], **outside}

@@ -1,0 +1,31 @@
+"""What is wrong with a field whose place in the file the reader looks up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.problem.document import FieldPath
+
+_T = TypeVar("_T")
+
+
+class FieldError(ValueError):
+    """The field at ``path`` cannot be used; ``message`` says why."""
+
+    def __init__(self, path: FieldPath, message: str) -> None:
+        self.path = path
+        self.message = message
+        super().__init__(message)
+
+
+def raised_at(path: FieldPath, make: Callable[[], _T]) -> _T:
+    """Call ``make``; its ValueError becomes a FieldError about ``path``."""
+    try:
+        return make()
+    except FieldError:
+        raise
+    except ValueError as error:
+        raise FieldError(path, str(error)) from error
