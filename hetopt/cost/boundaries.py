@@ -1,0 +1,101 @@
+"""Layouts and boundary times of one micro-batch count."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.memory import parameter_bytes
+from hetopt.cost.operations import Floats, Ints, element_bytes
+from hetopt.cost.resharding import Side, boundary, tied_exchange_s
+from hetopt.cost.table import TICK_S, ClusterTable, Layout, TableSlice
+
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Resharding
+
+
+def nanoseconds(seconds: Floats) -> Ints:
+    """Round to the nearest tick."""
+    return np.rint(seconds / TICK_S).astype(np.int64)
+
+
+def table_slice(
+    problem: Problem,
+    microbatches: int,
+    tables: list[ClusterTable],
+    cut_classes: tuple[str, ...],
+    permitted: tuple[Resharding, ...],
+) -> TableSlice:
+    """Add layouts and boundaries to the clusters' coefficients."""
+    layouts: list[Layout] = []
+    starts = [0]
+    numbered = []
+    for index, table in enumerate(tables):
+        found = sorted({(s.dp, s.cp * s.tp) for s in table.strategies})
+        number = {key: len(layouts) + place for place, key in enumerate(found)}
+        layouts += [Layout(cluster=index, dp=dp, shards=shards) for dp, shards in found]
+        starts.append(len(layouts))
+        layout = [number[s.dp, s.cp * s.tp] for s in table.strategies]
+        numbered.append(replace(table, layout=np.array(layout, dtype=np.int64)))
+    count = len(layouts)
+    shape = (len(cut_classes), count, count)
+    transfer, occupancy = np.zeros(shape), np.zeros(shape)
+    resharding = np.zeros(shape, dtype=np.int64)
+    tied = np.zeros((count, count)) if problem.model.tied else None
+    batch_slices = np.array([layout.dp for layout in layouts], dtype=np.int64)
+    token_slices = np.array([layout.shards for layout in layouts], dtype=np.int64)
+    spans = [slice(*bounds) for bounds in pairwise(starts)]
+    for cluster, rows in zip(problem.clusters, spans, strict=True):
+        sender = Side(
+            cluster=cluster,
+            dp=batch_slices[rows, None],
+            shards=token_slices[rows, None],
+        )
+        for other, columns in zip(problem.clusters, spans, strict=True):
+            receiver = Side(
+                cluster=other,
+                dp=batch_slices[None, columns],
+                shards=token_slices[None, columns],
+            )
+            for place, cut in enumerate(cut_classes):
+                total = boundary_bytes(problem, microbatches, cut)
+                found_boundary = boundary(
+                    sender, receiver, problem.links, total, permitted
+                )
+                at = (place, rows, columns)
+                transfer[at] = found_boundary.transfer_s
+                occupancy[at] = found_boundary.occupancy_s
+                resharding[at] = found_boundary.strategy
+            if tied is not None:
+                tied[rows, columns] = tied_exchange_s(
+                    sender, receiver, problem.links, tied_bytes(problem)
+                )
+    transfer_ns = np.maximum(nanoseconds(transfer), 1)
+    return TableSlice(
+        microbatches=microbatches,
+        clusters=tuple(numbered),
+        layouts=tuple(layouts),
+        transfer_ns=transfer_ns,
+        occupancy_ns=np.clip(nanoseconds(occupancy), 1, transfer_ns),
+        resharding=resharding,
+        tied_ns=None if tied is None else nanoseconds(tied),
+    )
+
+
+def boundary_bytes(problem: Problem, microbatches: int, cut: str) -> float:
+    """Bytes of one micro-batch that cross a cut, over all replicas."""
+    training = problem.training
+    tokens = training.global_batch // microbatches * training.seq_len
+    width = problem.model.cut_width(cut)
+    return float(tokens * width * element_bytes(training.precision))
+
+
+def tied_bytes(problem: Problem) -> float:
+    """Bytes of the gradient of a tied embedding table."""
+    model = problem.model
+    gradient = parameter_bytes(problem.training).gradient
+    return float(model.hidden * model.vocab * gradient)

@@ -1,0 +1,307 @@
+"""Build the latency table of a problem: the one place where costs are evaluated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.boundaries import nanoseconds, table_slice
+from hetopt.cost.communication import exposed_ring_s, stage_communication
+from hetopt.cost.memory import (
+    activation_bytes,
+    fixed_bytes,
+    state_bytes,
+    temporary_bytes,
+)
+from hetopt.cost.operations import (
+    Floats,
+    Ints,
+    Shape,
+    model_flops,
+)
+from hetopt.cost.resharding import permitted_strategies
+from hetopt.cost.roofline import Roofline
+from hetopt.cost.strategies import strategies
+from hetopt.cost.synchronisation import (
+    OPTIMIZER_START_S,
+    exposed_s,
+    reduction_s,
+    update_s,
+)
+from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.model import END_KINDS
+from hetopt.problem.training import RECOMPUTE
+
+if TYPE_CHECKING:
+    from hetopt.cost.source import LatencySource
+    from hetopt.plan import Strategy
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Feasible strategies of one cluster over all micro-batch counts; R rows.
+
+    Arrays are (R,) or (R, N); ``microbatches`` says which count a row belongs to.
+    """
+
+    cluster: Cluster
+    strategies: tuple[Strategy, ...]
+    microbatches: Ints
+    shape: Shape
+    dp: Ints
+    replicas: Ints
+
+    def select(self, keep: Ints) -> _Rows:
+        """Return some of the rows, in the order of ``keep``."""
+        return _Rows(
+            cluster=self.cluster,
+            strategies=tuple(self.strategies[row] for row in keep),
+            microbatches=self.microbatches[keep],
+            shape=Shape(
+                microbatch=self.shape.microbatch[keep],
+                cp=self.shape.cp[keep],
+                tp=self.shape.tp[keep],
+            ),
+            dp=self.dp[keep],
+            replicas=self.replicas[keep],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    """Bytes of every row; (R, N), and ``fixed`` (R,)."""
+
+    state: Ints
+    activation: Ints
+    temporary: Ints
+    fixed: Ints
+
+
+def build_table(problem: Problem, source: LatencySource | None = None) -> CostTable:
+    """Evaluate every coefficient of a problem.
+
+    Parameters
+    ----------
+    source
+        Where compute times come from; the roofline if None.
+
+    Raises
+    ------
+    InputError
+        The pins leave no resharding strategy.
+    """
+    source = source or Roofline()
+    model, training = problem.model, problem.training
+    kinds = tuple(dict.fromkeys(model.units))
+    cut_classes = tuple(dict.fromkeys(model.cuts))
+    body = tuple(kind not in END_KINDS for kind in kinds)
+    usable = tuple(usable_bytes(problem, cluster) for cluster in problem.clusters)
+    permitted = permitted_strategies(problem.pins.resharding)
+    per_cluster = [
+        _cluster_tables(problem, cluster, kinds, body, limit, source)
+        for cluster, limit in zip(problem.clusters, usable, strict=True)
+    ]
+    slices = []
+    for microbatches in problem.microbatch_counts:
+        tables = [tables[microbatches] for tables in per_cluster]
+        if any(table.strategies for table in tables):
+            slices.append(
+                table_slice(problem, microbatches, tables, cut_classes, permitted)
+            )
+    return CostTable(
+        problem_digest=problem_digest(problem),
+        schedule=training.schedule,
+        kinds=kinds,
+        cut_classes=cut_classes,
+        units=tuple(kinds.index(kind) for kind in model.units),
+        cuts=tuple(cut_classes.index(cut) for cut in model.cuts),
+        body=body,
+        cluster_names=tuple(cluster.name for cluster in problem.clusters),
+        cluster_devices=tuple(cluster.devices for cluster in problem.clusters),
+        usable_bytes=usable,
+        sources=tuple(source.source_kind(cluster) for cluster in problem.clusters),
+        slices=tuple(slices),
+        tokens=training.global_batch * training.seq_len,
+        model_flops=model_flops(model, training),
+        peak_flops=tuple(
+            float(cluster.accelerator.peak_flops) for cluster in problem.clusters
+        ),
+    )
+
+
+def usable_bytes(problem: Problem, cluster: Cluster) -> int:
+    """Return a device's memory after the reserve."""
+    return math.floor(cluster.memory_bytes * (1 - problem.training.reserve))
+
+
+def whole_bytes(size_bytes: Floats) -> Ints:
+    """Round up to whole bytes."""
+    return np.ceil(size_bytes).astype(np.int64)
+
+
+def _rows(problem: Problem, cluster: Cluster) -> _Rows:
+    """List the strategies of a cluster over all micro-batch counts."""
+    found = [
+        (q, strategy)
+        for q in problem.microbatch_counts
+        for strategy in strategies(problem, cluster, q)
+    ]
+    batch = problem.training.global_batch
+    numbers = np.array(
+        [
+            (q, batch // (q * strategy.dp), strategy.dp, strategy.cp, strategy.tp)
+            for q, strategy in found
+        ],
+        dtype=np.int64,
+    ).reshape(len(found), 5)
+    q, microbatch, dp, cp, tp = numbers.T
+    return _Rows(
+        cluster=cluster,
+        strategies=tuple(strategy for _, strategy in found),
+        microbatches=q,
+        shape=Shape(microbatch=microbatch, cp=cp, tp=tp),
+        dp=dp,
+        replicas=dp * cp,
+    )
+
+
+def _cluster_tables(
+    problem: Problem,
+    cluster: Cluster,
+    kinds: tuple[str, ...],
+    body: tuple[bool, ...],
+    limit_bytes: int,
+    source: LatencySource,
+) -> dict[int, ClusterTable]:
+    """Return a cluster's coefficients by micro-batch count."""
+    rows = _rows(problem, cluster)
+    memory = _memory(problem, rows, kinds)
+    one_unit = memory.state + memory.activation + memory.temporary
+    least = memory.fixed + one_unit[:, list(body)].min(axis=1)
+    keep = np.flatnonzero(least <= limit_bytes)
+    rows = rows.select(keep)
+    forward_s, backward_s = _passes_s(problem, rows, kinds, source)
+    sync_s, sync_unit_s = _sync_s(problem, rows, kinds, body, backward_s)
+    forward, backward = nanoseconds(forward_s), nanoseconds(backward_s)
+    sync, sync_unit = nanoseconds(sync_s), nanoseconds(sync_unit_s)
+    tables = {}
+    for q in problem.microbatch_counts:
+        at = np.flatnonzero(rows.microbatches == q)
+        part, kept = rows.select(at), keep[at]
+        devices = part.dp * part.shape.cp * part.shape.tp
+        tables[q] = ClusterTable(
+            strategies=part.strategies,
+            microbatch=part.shape.microbatch,
+            devices=devices,
+            max_stages=cluster.devices // devices,
+            # Renumbered when the slice's layouts are known.
+            layout=np.zeros(len(at), dtype=np.int64),
+            forward_ns=forward[at],
+            backward_ns=backward[at],
+            state_bytes=memory.state[kept],
+            activation_bytes=memory.activation[kept],
+            temporary_bytes=memory.temporary[kept],
+            fixed_bytes=memory.fixed[kept],
+            sync_ns=sync[at],
+            sync_unit_ns=sync_unit[at],
+        )
+    return tables
+
+
+def _memory(problem: Problem, rows: _Rows, kinds: tuple[str, ...]) -> _Memory:
+    """Evaluate the memory of every row."""
+    model, training, shape = problem.model, problem.training, rows.shape
+    policies = np.array(
+        [RECOMPUTE.index(strategy.recompute) for strategy in rows.strategies],
+        dtype=np.int64,
+    )
+    state, activation, temporary = [], [], []
+    for kind in kinds:
+        state.append(state_bytes(model, training, kind, shape.tp, rows.replicas))
+        activation.append(
+            np.choose(
+                policies,
+                [
+                    activation_bytes(model, training, kind, shape, policy)
+                    for policy in RECOMPUTE
+                ],
+            )
+        )
+        temporary.append(
+            np.choose(
+                policies,
+                [
+                    temporary_bytes(model, training, kind, shape, policy)
+                    for policy in RECOMPUTE
+                ],
+            )
+        )
+    return _Memory(
+        state=whole_bytes(np.stack(state, axis=1)),
+        activation=whole_bytes(np.stack(activation, axis=1)),
+        temporary=whole_bytes(np.stack(temporary, axis=1)),
+        fixed=whole_bytes(fixed_bytes(model, training, shape)),
+    )
+
+
+def _passes_s(
+    problem: Problem, rows: _Rows, kinds: tuple[str, ...], source: LatencySource
+) -> tuple[Floats, Floats]:
+    """Forward and backward seconds per unit and micro-batch; (R, N)."""
+    model, training, shape = problem.model, problem.training, rows.shape
+    # Rows that differ in q, dp or recomputation alone compute the same shard.
+    keys = np.stack([shape.microbatch, shape.cp, shape.tp], axis=1)
+    unique, where = np.unique(keys, axis=0, return_inverse=True)
+    where = where.reshape(-1)  # numpy 2.0 alone keeps the reduced axis
+    times = source.shard_times(
+        model,
+        training,
+        rows.cluster,
+        kinds,
+        Shape(microbatch=unique[:, 0], cp=unique[:, 1], tp=unique[:, 2]),
+    )
+    selective = np.array(
+        [s.recompute == "selective" for s in rows.strategies], dtype=np.bool_
+    )
+    full = np.array([s.recompute == "full" for s in rows.strategies], dtype=np.bool_)
+    forward, backward = [], []
+    for number, kind in enumerate(kinds):
+        computed = times.forward_s[where, number]
+        core = times.attention_core_s[where, number]
+        core_backward = times.attention_core_backward_s[where, number]
+        moved = stage_communication(
+            model, training, rows.cluster, kind, shape, rows.replicas
+        )
+        ring = exposed_ring_s(moved.ring_s, core, shape.cp)
+        ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
+        once = computed + moved.forward_s + ring
+        repeated = np.where(full & (kind not in END_KINDS), once, 0.0)
+        repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
+        back = times.backward_s[where, number] + moved.backward_s + ring_backward
+        forward.append(np.maximum(once, moved.gather_s))
+        backward.append(
+            np.maximum(back + repeated, np.maximum(moved.gather_s, moved.scatter_s))
+        )
+    return np.stack(forward, axis=1), np.stack(backward, axis=1)
+
+
+def _sync_s(
+    problem: Problem,
+    rows: _Rows,
+    kinds: tuple[str, ...],
+    body: tuple[bool, ...],
+    backward_s: Floats,
+) -> tuple[Floats, Floats]:
+    """Return g as seconds per stage (R,) and per unit (R, N)."""
+    arguments = (problem.model, problem.training, rows.cluster)
+    tp, replicas = rows.shape.tp, rows.replicas
+    reductions = [reduction_s(*arguments, kind, tp, replicas) for kind in kinds]
+    updates = [update_s(*arguments, kind, tp, replicas) for kind in kinds]
+    stage_s, unit_s = exposed_s(np.stack(reductions, axis=1), backward_s, body)
+    return stage_s + OPTIMIZER_START_S, unit_s + np.stack(updates, axis=1)

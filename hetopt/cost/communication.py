@@ -1,0 +1,129 @@
+"""Communication inside a stage that one micro-batch waits for.
+
+Tensor parallelism with sequence parallelism gathers and scatters around attention
+and around the MLP: per layer two all-gathers and two reduce-scatters forward, and
+the same backward (the extra gather for weight gradients overlaps with the input
+gradient). None of it is hidden.
+
+Context parallelism passes keys and values around a ring: forward once, backward
+twice the bytes (their gradients travel too). A ring hides behind the attention
+core of the steps that wait for it; what is longer than that is exposed.
+
+ZeRO-3 gathers a unit's weights before its forward and its backward pass, while the
+previous unit computes, so a unit takes at least as long as its gather. ZeRO-2 and
+ZeRO-3 keep gradients sharded while they accumulate (that is the memory they save),
+so every micro-batch reduce-scatters them, behind the unit's backward computation in
+the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.collectives import all_gather_s, all_reduce_s, group_link
+from hetopt.cost.memory import parameter_bytes
+from hetopt.cost.operations import element_bytes, kv_width, unit_parameters
+from hetopt.problem.model import (
+    ATTENTION,
+    EMBEDDING,
+    HEAD,
+    LAYER,
+    MLP_DOWN,
+    MLP_UP,
+    Model,
+)
+
+if TYPE_CHECKING:
+    from hetopt.cost.operations import Floats, Ints, Shape
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.training import Training
+
+#: All-gathers and reduce-scatters of the boundary tensor, per pass.
+_TENSOR_COLLECTIVES = {
+    LAYER: 4,
+    ATTENTION: 2,
+    MLP_UP: 1,
+    MLP_DOWN: 1,
+    EMBEDDING: 1,
+    HEAD: 1,
+}
+
+#: All-reduces of one fp32 number per token in the vocabulary-parallel loss.
+_LOSS_REDUCTIONS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCommunication:
+    """Seconds per row that a unit of one kind adds; (R,).
+
+    Attributes
+    ----------
+    forward_s, backward_s
+        Collectives that nothing hides.
+    ring_s, ring_backward_s
+        Context-parallel ring, hidden behind the attention core.
+    gather_s
+        ZeRO-3's weights, before each pass.
+    scatter_s
+        Gradients of every micro-batch under ZeRO-2 and -3.
+    """
+
+    forward_s: Floats
+    backward_s: Floats
+    ring_s: Floats
+    ring_backward_s: Floats
+    gather_s: Floats
+    scatter_s: Floats
+
+
+def stage_communication(
+    model: Model,
+    training: Training,
+    cluster: Cluster,
+    kind: str,
+    shape: Shape,
+    replicas: Ints,
+) -> StageCommunication:
+    """Communication of one unit and micro-batch; replicas = dp * cp per row."""
+    e = element_bytes(training.precision)
+    tokens = shape.microbatch * training.seq_len / shape.cp
+    one = np.ones_like(shape.tp)
+    forward = _TENSOR_COLLECTIVES[kind] * all_gather_s(
+        cluster, shape.tp, one, tokens * model.hidden * e
+    )
+    backward = forward
+    if kind == HEAD:
+        forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
+            cluster, shape.tp, one, tokens * 4
+        )
+    nothing = np.zeros(len(tokens))
+    ring = ring_backward = nothing
+    if kind in (LAYER, ATTENTION):
+        bandwidth, latency = group_link(cluster, shape.cp, shape.tp)
+        steps = shape.cp - 1
+        step_s = tokens * 2 * kv_width(model, shape.tp) * e / bandwidth
+        ring = steps * (step_s + latency)
+        ring_backward = steps * (2 * step_s + latency)
+    gather = scatter = nothing
+    parameters = unit_parameters(model, kind, shape.tp)
+    size = parameter_bytes(training)
+    if training.zero >= 3:
+        gather = all_gather_s(cluster, replicas, shape.tp, parameters * size.weight)
+    if training.zero >= 2:
+        scatter = all_gather_s(cluster, replicas, shape.tp, parameters * size.gradient)
+    return StageCommunication(
+        forward_s=forward,
+        backward_s=backward,
+        ring_s=ring,
+        ring_backward_s=ring_backward,
+        gather_s=gather,
+        scatter_s=scatter,
+    )
+
+
+def exposed_ring_s(ring_s: Floats, core_s: Floats, cp: Ints) -> Floats:
+    """Return what of a ring is longer than the attention steps that hide it."""
+    return np.maximum(ring_s - core_s * (cp - 1) / cp, 0.0)

@@ -1,0 +1,163 @@
+"""The latency table: every coefficient a solver reads (MODEL.md section 3).
+
+Times are whole nanoseconds and memory is whole bytes, so that every solver works
+on the same integers and sums are exact. A time is rounded to the nearest
+nanosecond when the table is made; nothing rounds it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hetopt.plan import Strategy
+    from hetopt.problem.training import ScheduleName
+
+#: Seconds per tick of every time in the table.
+TICK_S = 1e-9
+
+SourceKind = Literal["measured", "published", "modelled"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How a stage's boundary tensor lies on its devices.
+
+    ``[b / dp, s / (cp * tp), width]`` per device (HetAuto section 5.2): boundary
+    costs depend on nothing else of a strategy.
+    """
+
+    cluster: int
+    dp: int
+    shards: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ClusterTable:
+    """Coefficients of one cluster at one micro-batch count; K strategies, N kinds.
+
+    Attributes
+    ----------
+    strategies
+        K feasible strategies, ascending by (dp, cp, tp, recompute).
+    microbatch
+        Sequences per replica and micro-batch, b = B / (q dp); shape (K,).
+    devices, max_stages
+        Devices of one stage; stages the cluster has room for; shape (K,).
+    layout
+        Index into ``TableSlice.layouts``; shape (K,).
+    forward_ns, backward_ns
+        Per unit kind, one micro-batch; backward includes recomputation; (K, N).
+    state_bytes
+        Weights, gradients, optimizer states of one unit; (K, N).
+    activation_bytes
+        Of one unit and one in-flight micro-batch; (K, N).
+    temporary_bytes
+        Largest short-lived tensor while a unit of the kind runs; (K, N). A stage
+        needs the largest over the kinds it holds.
+    fixed_bytes
+        Receive buffers and whatever else a stage needs once; (K,).
+    sync_ns, sync_unit_ns
+        g of a stage = ``sync_ns`` (K,) + units of each kind * ``sync_unit_ns`` (K, N).
+    """
+
+    strategies: tuple[Strategy, ...]
+    microbatch: NDArray[np.int64]
+    devices: NDArray[np.int64]
+    max_stages: NDArray[np.int64]
+    layout: NDArray[np.int64]
+    forward_ns: NDArray[np.int64]
+    backward_ns: NDArray[np.int64]
+    state_bytes: NDArray[np.int64]
+    activation_bytes: NDArray[np.int64]
+    temporary_bytes: NDArray[np.int64]
+    fixed_bytes: NDArray[np.int64]
+    sync_ns: NDArray[np.int64]
+    sync_unit_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TableSlice:
+    """All coefficients at one micro-batch count q; A layouts, X cut classes.
+
+    Attributes
+    ----------
+    transfer_ns, occupancy_ns
+        kappa and omega of a boundary from layout a to layout a' for a cut of class
+        x; shape (X, A, A). Inside a cluster as well as across.
+    resharding
+        Index into ``RESHARDING`` of the strategy that achieves ``transfer_ns``.
+    tied_ns
+        What tied embeddings add to g of the first and of the last stage, by their
+        layouts, when p > 1; shape (A, A), or None for untied models.
+    """
+
+    microbatches: int
+    clusters: tuple[ClusterTable, ...]
+    layouts: tuple[Layout, ...]
+    transfer_ns: NDArray[np.int64]
+    occupancy_ns: NDArray[np.int64]
+    resharding: NDArray[np.int64]
+    tied_ns: NDArray[np.int64] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CostTable:
+    """The whole table of one problem.
+
+    Attributes
+    ----------
+    kinds
+        Names of the unit kinds; axis N of every array.
+    cut_classes
+        Names of the cut classes; axis X.
+    units
+        Index into ``kinds`` of every unit, in pipeline order; length U.
+    cuts
+        Index into ``cut_classes`` after each unit but the last; length U - 1.
+    body
+        Whether a unit of the kind counts as part of a transformer layer; every
+        stage holds at least one such unit. Length N.
+    cluster_names, cluster_devices
+        Of every cluster, in the problem's order.
+    usable_bytes
+        Memory per device after the reserve, per cluster.
+    sources
+        Where each cluster's latencies come from.
+    slices
+        One per micro-batch count, ascending; counts without any strategy are left
+        out.
+    tokens
+        Tokens per iteration.
+    model_flops
+        FLOPs of one iteration, forward and backward, without recomputation.
+    peak_flops
+        Per device of each cluster; model_flops over these gives the MFU.
+    """
+
+    problem_digest: str
+    schedule: ScheduleName
+    kinds: tuple[str, ...]
+    cut_classes: tuple[str, ...]
+    units: tuple[int, ...]
+    cuts: tuple[int, ...]
+    body: tuple[bool, ...]
+    cluster_names: tuple[str, ...]
+    cluster_devices: tuple[int, ...]
+    usable_bytes: tuple[int, ...]
+    sources: tuple[SourceKind, ...]
+    slices: tuple[TableSlice, ...]
+    tokens: int
+    model_flops: float
+    peak_flops: tuple[float, ...]
+
+    def at(self, microbatches: int) -> TableSlice:
+        """Return the slice of a micro-batch count; KeyError if there is none."""
+        for part in self.slices:
+            if part.microbatches == microbatches:
+                return part
+        raise KeyError(microbatches)
