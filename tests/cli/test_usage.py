@@ -1,0 +1,155 @@
+"""What the user wrote wrongly: one line on standard error, exit code 2."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hetopt.cli import main
+
+WRONG: list[tuple[list[str], str]] = [
+    ([], "the following arguments are required: COMMAND"),
+    (["frobnicate"], "invalid choice: 'frobnicate'"),
+    (["plan"], "the following arguments are required: PROBLEM"),
+    (["plan", "p.yaml", "--frobnicate"], "unrecognized arguments: --frobnicate"),
+    (["plan", "p.yaml", "--jobs"], "--jobs: expected one argument"),
+    (["plan", "p.yaml", "--jobs", "0"], "--jobs: '0' is not a whole number of at"),
+    (["plan", "p.yaml", "--jobs", "two"], "--jobs: 'two' is not a whole number"),
+    (["plan", "p.yaml", "--top", "0"], "--top: '0' is not a whole number"),
+    (["plan", "p.yaml", "--seed", "-1"], "--seed: '-1' is not a whole number"),
+    (["plan", "p.yaml", "--seed", "9" * 5000], "--seed: "),
+    (["plan", "p.yaml", "--time-limit", "0"], "--time-limit: '0' is not a number of"),
+    (["plan", "p.yaml", "--time-limit", "-3"], "--time-limit: '-3' is not a number"),
+    (["plan", "p.yaml", "--time-limit", "nan"], "--time-limit: 'nan' is not a num"),
+    (["plan", "p.yaml", "--time-limit", "inf"], "--time-limit: 'inf' is not a num"),
+    (["plan", "p.yaml", "--time-limit", "1h"], "--time-limit: '1h' is not a number"),
+    (["plan", "p.yaml", "--schedule", "zigzag"], "--schedule: invalid choice: 'zi"),
+    (["plan", "p.yaml", "--solver", "abacus"], "--solver: there is no solver 'abacus'"),
+    (["plan", "p.yaml", "--sol", "cp-sat"], "unrecognized arguments: --sol"),
+    (["plan", "missing.yaml"], "missing.yaml: no such file, and no problem of this"),
+    (["plan", "p.yaml", "--out", "no/plan.json"], "no/plan.json: its folder does not"),
+    (["plan", "p.yaml", "--out", "."], ".: is a folder, expected a file name"),
+    (["plan", "p.yaml", "--out", "p.yaml/x"], "p.yaml/x: its folder does not exist"),
+    (["plan", "p.yaml", "--table", "no.json"], "no.json: "),
+    (["plan", "p.yaml", "--table", "p.yaml"], "p.yaml:1: "),
+    (["plan", "."], ".: "),
+    (["plan", "list.yaml"], "list.yaml:1: "),
+    (["table", "p.yaml", "--out", "no/table.json"], "no/table.json: its folder does"),
+    (["init", "--out", "no/problem.yaml"], "no/problem.yaml: cannot be written: No"),
+    (["init", "--out", "p.yaml"], "p.yaml: exists already and is not replaced"),
+    (["schema", "proof"], "NAME: invalid choice: 'proof'"),
+    (["check", "p.yaml"], "the following arguments are required: PLAN"),
+    (["check", "p.yaml", "missing.json"], "missing.json: cannot be read: No such"),
+    (["check", "p.yaml", "."], ".: cannot be read: Is a directory"),
+    (["check", "p.yaml", "broken.json"], "broken.json:2: is not JSON: "),
+    (["check", "p.yaml", "list.yaml"], "list.yaml: is not a JSON object"),
+    (["check", "p.yaml", "bytes.json"], "bytes.json: is not JSON: "),
+    (["check", "p.yaml", "digits.json"], "digits.json: is not JSON: "),
+    (["check", "p.yaml", "deep.json"], "deep.json: is nested too deeply"),
+    (["check", "p.yaml", "none.json"], "none.json: plan: there is no plan (its st"),
+    (["check", "p.yaml", "text.json"], "text.json: plan: "),
+    (["simulate", "p.yaml", "empty.json"], "empty.json: plan: there is no plan"),
+    (["formulate", "p.yaml", "--p", "1"], "the following arguments are required"),
+]
+
+FILES = {
+    "list.yaml": b"[1, 2]\n",
+    "broken.json": b'{"plan":\n  oops}\n',
+    "bytes.json": b"\xff\xfe\x00",
+    "digits.json": b'{"plan": ' + b"9" * 5000 + b"}",
+    "deep.json": b"[" * 100_000,
+    "none.json": b'{"plan": null, "status": "infeasible"}',
+    "text.json": b'{"plan": "text"}',
+    "empty.json": b"{}",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, small: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "p.yaml").write_bytes((small / "problem.yaml").read_bytes())
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), WRONG, ids=[" ".join(a)[:40] for a, _ in WRONG]
+)
+def test_one_line_and_exit_code_2(
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    try:
+        code = main(arguments)
+    except SystemExit as stop:
+        code = stop.code  # type: ignore[assignment]
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert message in err
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "command", ["init", "plan", "check", "simulate", "table", "catalog", "schema"]
+)
+def test_version_everywhere(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--version"])
+    assert stop.value.code == 0
+    assert re.fullmatch(r"hetopt \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_a_reader_that_leaves_is_no_error(environment: dict[str, str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "hetopt", "schema"],
+        cwd="/",
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+def test_a_full_disk_is_one_line(environment: dict[str, str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hetopt", "schema"],
+            cwd="/",
+            env=environment,
+            check=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "standard output: cannot be written: No space left on device\n"
+    )
+
+
+def test_output_in_any_encoding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hetopt.cli.output import emit
+
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    emit("λ = 1")
+    assert raw.getvalue() == b"? = 1\n"
+    monkeypatch.setattr(sys, "stdout", None)
+    emit("nobody reads this")
