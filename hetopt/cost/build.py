@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.boundaries import nanoseconds, table_slice
-from hetopt.cost.communication import exposed_ring_s, stage_communication
+from hetopt.cost.communication import (
+    exposed_ring_s,
+    overlapped_s,
+    stage_communication,
+)
 from hetopt.cost.memory import (
     activation_bytes,
     fixed_bytes,
@@ -284,10 +288,8 @@ def _passes_s(
         repeated = np.where(full & (kind not in END_KINDS), once, 0.0)
         repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
         back = times.backward_s[where, number] + moved.backward_s + ring_backward
-        forward.append(np.maximum(once, moved.gather_s))
-        backward.append(
-            np.maximum(back + repeated, np.maximum(moved.gather_s, moved.scatter_s))
-        )
+        forward.append(overlapped_s(once, moved.gather_s))
+        backward.append(overlapped_s(back + repeated, moved.gather_s + moved.scatter_s))
     return np.stack(forward, axis=1), np.stack(backward, axis=1)
 
 

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 #: Share of a network interface's nominal bandwidth (calculon, InfiniBand).
 NETWORK_SHARE = 0.9
 
-#: Share of the nominal link inside a node: calculon's 0.65 for A100 agrees with
-#: measured all-reduces (174 GB/s bus bandwidth of 300).
-INTRA_NODE_SHARE = 0.65
+#: Share of the nominal link inside a node: 174 of 300 GB/s bus bandwidth measured on
+#: A100 (all-reduce of 64 MiB over 8 ranks, vidur's profiles).
+INTRA_NODE_SHARE = 0.58
 
-#: Devices whose switch reduces in the network: 365 of 450 GB/s measured on H100.
+#: Families that reach more: 365 of 450 GB/s on H100 in the same profiles.
 INTRA_NODE_SHARES = dict.fromkeys(("H100", "H200", "H800", "H20", "B200"), 0.8)
 
 #: Share of the nominal host link (PCIe) that pinned copies reach.

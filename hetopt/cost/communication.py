@@ -10,10 +10,11 @@ twice the bytes (their gradients travel too). A ring hides behind the attention
 core of the steps that wait for it; what is longer than that is exposed.
 
 ZeRO-3 gathers a unit's weights before its forward and its backward pass, while the
-previous unit computes, so a unit takes at least as long as its gather. ZeRO-2 and
-ZeRO-3 keep gradients sharded while they accumulate (that is the memory they save),
-so every micro-batch reduce-scatters them, behind the unit's backward computation in
-the same way.
+previous unit computes. ZeRO-2 and ZeRO-3 keep gradients sharded while they
+accumulate (that is the memory they save), so every micro-batch reduce-scatters them,
+behind the backward pass in the same way.
+
+Hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ _TENSOR_COLLECTIVES = {
     EMBEDDING: 1,
     HEAD: 1,
 }
+
+#: Share of hidden communication that computation loses to it: the processors that
+#: move data inside a node (calculon's ``processor_usage``, A100 and H100).
+OVERLAP_COST = 0.15
 
 #: All-reduces of one fp32 number per token in the vocabulary-parallel loss.
 _LOSS_REDUCTIONS = 3
@@ -124,6 +129,13 @@ def stage_communication(
     )
 
 
+def overlapped_s(computation_s: Floats, communication_s: Floats) -> Floats:
+    """Return how long both take when they run at once; never falls in either."""
+    longer = np.maximum(computation_s, communication_s)
+    return longer + OVERLAP_COST * np.minimum(computation_s, communication_s)
+
+
 def exposed_ring_s(ring_s: Floats, core_s: Floats, cp: Ints) -> Floats:
-    """Return what of a ring is longer than the attention steps that hide it."""
-    return np.maximum(ring_s - core_s * (cp - 1) / cp, 0.0)
+    """Return what a ring adds to the attention steps that it overlaps with."""
+    steps_s = core_s * (cp - 1) / cp
+    return overlapped_s(steps_s, ring_s) - steps_s

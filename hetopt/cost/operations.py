@@ -57,10 +57,21 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiplication:
-    """One dense matrix multiplication: FLOPs and device-memory traffic; (R,)."""
+    """One dense matrix multiplication; (R,).
+
+    Attributes
+    ----------
+    flops
+        Of the forward product, and of each of the two backward ones.
+    traffic_bytes
+        Device-memory traffic, forward and for the input's gradient.
+    weight_gradient_bytes
+        The same for the weight's gradient, which is added to an fp32 buffer.
+    """
 
     flops: Floats
     traffic_bytes: Floats
+    weight_gradient_bytes: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,5 +260,7 @@ def sum_of(arrays: Iterable[Floats]) -> Floats:
 def _multiply(m: Floats, k: Floats | int, n: Floats | int, e: int) -> Multiplication:
     """Return the (m, k) x (k, n) multiplication."""
     return Multiplication(
-        flops=2.0 * m * k * n, traffic_bytes=e * (m * k + k * n + m * n)
+        flops=2.0 * m * k * n,
+        traffic_bytes=e * (m * k + k * n + m * n),
+        weight_gradient_bytes=e * (m * k + m * n) + 8 * k * n,
     )

@@ -5,14 +5,13 @@ A matrix multiplication of F FLOPs takes the longer of its memory traffic and
     F / (peak * e(F)),      e(F) = e_max * F / (F + peak * ramp),
 
 so efficiency rises with the size of the multiplication: half of ``e_max`` where
-the peak would need ``ramp`` seconds. Element-wise work runs at a share of the memory
-bandwidth, and every kernel costs a gap. Backward is derived per operation: twice
-the forward for multiplications and element-wise work, 2.5 times for fused
-attention, which recomputes its scores.
+the peak would need ``ramp`` seconds. Element-wise work runs at a lower share of the
+memory bandwidth, and every kernel costs a gap. Backward is derived per operation:
+two multiplications for each (the weight's gradient is added to an fp32 buffer),
+twice the element-wise work, and 2.5 times the fused attention core.
 
-The shares below are ours: chosen once per device family from public measurements
-of large multiplications, not fitted to any iteration time. Against the published
-Megatron-LM iterations on A100 see ``tests/cost/test_roofline.py``.
+The shares below are ours, one set per device family, read off kernels that others
+measured; none is fitted to the time of an iteration.
 """
 
 from __future__ import annotations
@@ -38,6 +37,9 @@ ATTENTION_BACKWARD = 2.5
 #: Seconds between two dependent kernels on a busy stream.
 KERNEL_GAP_S = 3e-6
 
+#: Share of the memory bandwidth that multiplications and attention stream at.
+STREAM_SHARE = 0.85
+
 #: Without tensor-core support for 32 bits a device reaches at most its TF32 rate,
 #: half of the 16-bit one on the devices of the catalogue.
 FP32_SHARE_OF_PEAK = 0.5
@@ -53,37 +55,40 @@ class Efficiency:
         e_max: share of peak FLOP/s of a very large multiplication.
     attention
         The same for the fused attention core.
-    memory
-        Share of the memory bandwidth.
+    elementwise
+        Share of the memory bandwidth that norms, activations and the like reach.
     ramp_s
         Time constant of the efficiency curve.
     """
 
     multiplication: float
     attention: float
-    memory: float
-    ramp_s: float
+    elementwise: float = 0.50
+    ramp_s: float = 5e-6
 
 
-DEFAULT_EFFICIENCY = Efficiency(
-    multiplication=0.75, attention=0.45, memory=0.80, ramp_s=5e-6
-)
+DEFAULT_EFFICIENCY = Efficiency(multiplication=0.70, attention=0.45)
 
 #: By beginning of the accelerator's name; the longest that fits counts.
 EFFICIENCIES = {
-    # 250-270 of 312 TFLOP/s on large GEMMs; FlashAttention-2 causal about 170-190.
-    "A100": Efficiency(multiplication=0.82, attention=0.55, memory=0.85, ramp_s=5e-6),
-    # Power holds large GEMMs at 650-730 of 989 TFLOP/s.
-    "H100": Efficiency(multiplication=0.70, attention=0.45, memory=0.85, ramp_s=5e-6),
-    "H200": Efficiency(multiplication=0.70, attention=0.45, memory=0.85, ramp_s=5e-6),
-    "H800": Efficiency(multiplication=0.70, attention=0.45, memory=0.85, ramp_s=5e-6),
-    # An H100 with a seventh of the compute: neither power nor memory holds it back.
-    "H20": Efficiency(multiplication=0.90, attention=0.70, memory=0.85, ramp_s=5e-6),
-    "B200": Efficiency(multiplication=0.70, attention=0.45, memory=0.85, ramp_s=5e-6),
-    "V100": Efficiency(multiplication=0.75, attention=0.40, memory=0.85, ramp_s=5e-6),
-    # 550-700 of 1307 TFLOP/s reported for large GEMMs.
-    "MI300X": Efficiency(multiplication=0.50, attention=0.30, memory=0.80, ramp_s=8e-6),
-    "Ascend": Efficiency(multiplication=0.70, attention=0.40, memory=0.80, ramp_s=8e-6),
+    # Llama-2-7B's multiplications over 512 to 4096 tokens (vidur's profiles) reach
+    # 200-245 of 312 TFLOP/s, 224 in the median; norms, activations, rotary embedding a third to half of
+    # the bandwidth. FlashAttention-2, causal: about 170 TFLOP/s.
+    "A100": Efficiency(multiplication=0.72, attention=0.55),
+    # The same profiles: 700-840 of 989 TFLOP/s. FlashAttention-2: about 400.
+    "H100": Efficiency(multiplication=0.75, attention=0.42),
+    "H200": Efficiency(multiplication=0.75, attention=0.42),
+    "H800": Efficiency(multiplication=0.75, attention=0.42),
+    # An H100 with a seventh of the compute and all of the bandwidth: neither power
+    # nor memory holds it back.
+    "H20": Efficiency(multiplication=0.90, attention=0.70),
+    "B200": Efficiency(multiplication=0.75, attention=0.42),
+    # The same profiles: 105-120 of 150 TFLOP/s.
+    "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
+    "V100": Efficiency(multiplication=0.70, attention=0.35),
+    # 550-700 of 1307 TFLOP/s reported for large multiplications.
+    "MI300X": Efficiency(multiplication=0.50, attention=0.30, ramp_s=8e-6),
+    "Ascend": Efficiency(multiplication=0.70, attention=0.40, ramp_s=8e-6),
 }
 
 
@@ -114,13 +119,14 @@ class Roofline:
         forward, backward, core, core_backward = [], [], [], []
         for kind in kinds:
             work = unit_operations(model, training, kind, shape)
-            dense = device.dense_s(work)
             attention = device.attention_s(work)
             forward.append(
-                dense + attention + device.elementwise_s(work.elementwise_bytes, work)
+                device.dense_s(work)
+                + attention
+                + device.elementwise_s(work.elementwise_bytes, work)
             )
             backward.append(
-                2 * dense
+                device.dense_backward_s(work)
                 + ATTENTION_BACKWARD * attention
                 + device.elementwise_s(work.elementwise_backward_bytes, work)
             )
@@ -141,21 +147,23 @@ class _Device:
         self.efficiency = efficiency_of(accelerator)
         share = FP32_SHARE_OF_PEAK if training.precision == "fp32" else 1.0
         self.peak = accelerator.peak_flops * share
+        self.stream = accelerator.memory_bandwidth_bytes_per_s * STREAM_SHARE
         self.bandwidth = (
-            accelerator.memory_bandwidth_bytes_per_s * self.efficiency.memory
+            accelerator.memory_bandwidth_bytes_per_s * self.efficiency.elementwise
         )
 
     def dense_s(self, work: Operations) -> Floats:
         """Forward seconds of all matrix multiplications."""
         total = np.zeros(len(work.attention_flops))
         for part in work.multiplications:
-            total += (
-                np.maximum(
-                    self._ramped_s(part.flops, self.efficiency.multiplication),
-                    part.traffic_bytes / self.bandwidth,
-                )
-                + KERNEL_GAP_S
-            )
+            total += self._multiplication_s(part.flops, part.traffic_bytes)
+        return total
+
+    def dense_backward_s(self, work: Operations) -> Floats:
+        """Seconds of the gradients of inputs and weights."""
+        total = self.dense_s(work)
+        for part in work.multiplications:
+            total += self._multiplication_s(part.flops, part.weight_gradient_bytes)
         return total
 
     def attention_s(self, work: Operations) -> Floats:
@@ -163,7 +171,7 @@ class _Device:
         seconds = (
             np.maximum(
                 self._ramped_s(work.attention_flops, self.efficiency.attention),
-                work.attention_bytes / self.bandwidth,
+                work.attention_bytes / self.stream,
             )
             + KERNEL_GAP_S
         )
@@ -172,6 +180,10 @@ class _Device:
     def elementwise_s(self, traffic_bytes: Floats, work: Operations) -> Floats:
         """Seconds of the memory-bound rest."""
         return traffic_bytes / self.bandwidth + work.kernels * KERNEL_GAP_S
+
+    def _multiplication_s(self, flops: Floats, traffic_bytes: Floats) -> Floats:
+        compute = self._ramped_s(flops, self.efficiency.multiplication)
+        return np.maximum(compute, traffic_bytes / self.stream) + KERNEL_GAP_S
 
     def _ramped_s(self, flops: Floats, share: float) -> Floats:
         return flops / (self.peak * share) + self.efficiency.ramp_s / share

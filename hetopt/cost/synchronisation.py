@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.collectives import all_gather_s
+from hetopt.cost.communication import overlapped_s
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.operations import unit_parameters
 
@@ -82,5 +83,6 @@ def exposed_s(
     reductions_s: Floats, backward_s: Floats, body: tuple[bool, ...]
 ) -> tuple[Floats, Floats]:
     """Split reductions into a part per stage (R,) and a part per unit (R, N)."""
-    hidden = np.minimum(reductions_s, backward_s)
-    return hidden[:, list(body)].max(axis=1), reductions_s - hidden
+    beside = overlapped_s(backward_s, reductions_s) - backward_s
+    last = reductions_s - beside
+    return last[:, list(body)].max(axis=1), beside

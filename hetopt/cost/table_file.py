@@ -1,0 +1,274 @@
+"""The latency table as a JSON document: what ``hetopt table`` writes and reads.
+
+Schema ``hetopt-table/1``. Times are whole nanoseconds, memory whole bytes. The
+document is complete: a problem can be planned from it alone, and whoever has
+measured better numbers may replace any of them.
+
+======================  ==========================================================
+``problem_digest``      the problem the table belongs to
+``schedule``            name of the pipeline schedule
+``kinds``, ``body``     unit kinds; whether a kind is part of a transformer layer
+``cut_classes``         what can cross a stage boundary
+``units``               kind of every unit, in pipeline order, by name
+``cuts``                cut class after every unit but the last, by name
+``tokens``              tokens per iteration
+``model_flops``         of one iteration, without recomputation
+``clusters``            per cluster: name, devices, usable_bytes per device, source
+                        (measured, published, modelled), peak_flops per device
+``slices``              per micro-batch count: see below
+======================  ==========================================================
+
+A slice has ``microbatches``; ``layouts`` (cluster by name, dp, shards = cp * tp);
+matrices ``[cut class][layout][next layout]`` of ``transfer_ns`` (kappa),
+``occupancy_ns`` (omega) and ``resharding`` (its name); ``tied_ns``
+``[layout of first][layout of last]``, or null; and ``clusters``, one entry per
+cluster with a list ``strategies`` of
+
+======================  ==========================================================
+``dp cp tp recompute``  the strategy
+``microbatch``          sequences per replica and micro-batch
+``devices``             of one stage; ``max_stages`` fit the cluster
+``layout``              position in ``layouts``
+``fixed_bytes``         once per stage
+``sync_ns``             once per stage and iteration
+``forward_ns ...``      by kind: ``forward_ns``, ``backward_ns``, ``state_bytes``,
+                        ``activation_bytes`` per in-flight micro-batch,
+                        ``temporary_bytes`` (the largest counts), ``sync_unit_ns``
+======================  ==========================================================
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cost.table_parsing import TableReader
+from hetopt.errors import DigestError, InputError
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.training import RESHARDING
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.problem.problem import Problem
+
+TABLE_SCHEMA = "hetopt-table/1"
+
+#: Fields of a strategy that hold one number, and one number per kind.
+STRATEGY_NUMBERS = (
+    "microbatch",
+    "devices",
+    "max_stages",
+    "layout",
+    "fixed_bytes",
+    "sync_ns",
+)
+KIND_NUMBERS = (
+    "forward_ns",
+    "backward_ns",
+    "state_bytes",
+    "activation_bytes",
+    "temporary_bytes",
+    "sync_unit_ns",
+)
+
+
+def table_to_json(table: CostTable) -> dict[str, Any]:
+    """Return the table as plain JSON data."""
+    return {
+        "schema": TABLE_SCHEMA,
+        "problem_digest": table.problem_digest,
+        "schedule": table.schedule,
+        "kinds": list(table.kinds),
+        "body": list(table.body),
+        "cut_classes": list(table.cut_classes),
+        "units": [table.kinds[unit] for unit in table.units],
+        "cuts": [table.cut_classes[cut] for cut in table.cuts],
+        "tokens": table.tokens,
+        "model_flops": table.model_flops,
+        "clusters": [
+            {
+                "name": name,
+                "devices": devices,
+                "usable_bytes": usable,
+                "source": source,
+                "peak_flops": peak,
+            }
+            for name, devices, usable, source, peak in zip(
+                table.cluster_names,
+                table.cluster_devices,
+                table.usable_bytes,
+                table.sources,
+                table.peak_flops,
+                strict=True,
+            )
+        ],
+        "slices": [_slice_to_json(table, part) for part in table.slices],
+    }
+
+
+def table_from_json(
+    data: Any, *, file: str | None = None, problem: Problem | None = None
+) -> CostTable:
+    """Read what ``table_to_json`` wrote, or what somebody else did.
+
+    Parameters
+    ----------
+    file
+        Named in errors.
+    problem
+        The problem the table has to belong to.
+
+    Raises
+    ------
+    InputError
+        Anything missing, of the wrong type or shape, negative or inconsistent.
+    DigestError
+        The table was made for another problem.
+    """
+    table = TableReader(file, TABLE_SCHEMA, STRATEGY_NUMBERS, KIND_NUMBERS).table(data)
+    if problem is not None:
+        expected = problem_digest(problem)
+        if table.problem_digest != expected:
+            msg = (
+                f"the table was made for problem {table.problem_digest[:12]}, "
+                f"this problem is {expected[:12]}; make a new table"
+            )
+            raise DigestError(msg, file=file, field="problem_digest")
+        _check_problem(table, problem, file)
+    return table
+
+
+def write_table(table: CostTable, path: str | Path) -> None:
+    """Write the table to a file, whole or not at all."""
+    target = Path(path)
+    text = json.dumps(table_to_json(table), allow_nan=False) + "\n"
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, prefix=target.name, delete=False
+        ) as handle:
+            temporary = Path(handle.name)
+            handle.write(text)
+        try:
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except OSError:
+            temporary.unlink()
+            raise
+    except OSError as error:
+        msg = f"cannot write: {error.strerror or error}"
+        raise InputError(msg, file=str(path)) from error
+
+
+def read_table(path: str | Path, problem: Problem | None = None) -> CostTable:
+    """Read a table from a file; see ``table_from_json``."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except OSError as error:
+        msg = f"cannot read: {error.strerror or error}"
+        raise InputError(msg, file=str(path)) from error
+    except UnicodeDecodeError as error:
+        msg = "not UTF-8 text, expected a table in JSON"
+        raise InputError(msg, file=str(path)) from error
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        msg = f"not JSON: {error.msg}"
+        raise InputError(msg, file=str(path), line=error.lineno) from error
+    except (RecursionError, ValueError) as error:
+        msg = f"not JSON that can be read: {error}"
+        raise InputError(msg, file=str(path)) from error
+    return table_from_json(data, file=str(path), problem=problem)
+
+
+def table_digest(table: CostTable) -> str:
+    """SHA-256 of the table's content, in hexadecimal."""
+    text = json.dumps(table_to_json(table), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
+    return {
+        "microbatches": part.microbatches,
+        "layouts": [
+            {
+                "cluster": table.cluster_names[layout.cluster],
+                "dp": layout.dp,
+                "shards": layout.shards,
+            }
+            for layout in part.layouts
+        ],
+        "transfer_ns": part.transfer_ns.tolist(),
+        "occupancy_ns": part.occupancy_ns.tolist(),
+        "resharding": [
+            [[RESHARDING[index] for index in row] for row in matrix]
+            for matrix in part.resharding.tolist()
+        ],
+        "tied_ns": None if part.tied_ns is None else part.tied_ns.tolist(),
+        "clusters": [
+            {"name": name, "strategies": _strategies_to_json(table, cluster)}
+            for name, cluster in zip(table.cluster_names, part.clusters, strict=True)
+        ],
+    }
+
+
+def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
+    numbers = {name: getattr(cluster, name).tolist() for name in STRATEGY_NUMBERS}
+    by_kind = {name: getattr(cluster, name).tolist() for name in KIND_NUMBERS}
+    return [
+        {
+            "dp": strategy.dp,
+            "cp": strategy.cp,
+            "tp": strategy.tp,
+            "recompute": strategy.recompute,
+            **{name: values[row] for name, values in numbers.items()},
+            **{
+                name: dict(zip(table.kinds, values[row], strict=True))
+                for name, values in by_kind.items()
+            },
+        }
+        for row, strategy in enumerate(cluster.strategies)
+    ]
+
+
+def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None:
+    """Refuse a table whose header contradicts the problem its digest names."""
+    names = tuple(cluster.name for cluster in problem.clusters)
+    devices = tuple(cluster.devices for cluster in problem.clusters)
+    training = problem.training
+    for field, found, expected in (
+        ("clusters", table.cluster_names, names),
+        ("clusters.devices", table.cluster_devices, devices),
+        ("units", tuple(table.kinds[u] for u in table.units), problem.model.units),
+        ("cuts", tuple(table.cut_classes[c] for c in table.cuts), problem.model.cuts),
+        ("schedule", table.schedule, training.schedule),
+        ("tokens", table.tokens, training.global_batch * training.seq_len),
+    ):
+        if found != expected:
+            msg = "is not what the problem says"
+            raise InputError(msg, file=file, field=field)
+    for place, part in enumerate(table.slices):
+        field = f"slices.{place}"
+        if training.global_batch % part.microbatches:
+            msg = (
+                f"{part.microbatches} micro-batches do not divide "
+                f"the global batch of {training.global_batch}"
+            )
+            raise InputError(msg, file=file, field=f"{field}.microbatches")
+        for number, cluster in enumerate(part.clusters):
+            for row, strategy in enumerate(cluster.strategies):
+                sequences = int(cluster.microbatch[row]) * strategy.dp
+                if sequences * part.microbatches != training.global_batch:
+                    msg = "microbatch * dp * microbatches is not the global batch"
+                    where = f"{field}.clusters.{number}.strategies.{row}.microbatch"
+                    raise InputError(msg, file=file, field=where)
+
+
+def _umask() -> int:
+    """Return the process's umask; a temporary file is private whatever it says."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

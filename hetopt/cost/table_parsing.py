@@ -1,0 +1,381 @@
+"""Read a latency table from JSON data, naming the field of whatever is wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
+
+import numpy as np
+
+from hetopt.cost.table import (
+    ClusterTable,
+    CostTable,
+    Layout,
+    SourceKind,
+    TableSlice,
+)
+from hetopt.errors import InputError
+from hetopt.plan import Strategy
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+#: Largest number a table may hold (nearly four months, or ten petabytes): sums over
+#: a pipeline still fit 64 bits.
+LARGEST = 10**16
+
+_T = TypeVar("_T", bound=str)
+
+_SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
+
+
+class TableReader:
+    """Reads one document; every method takes the dotted field it reads.
+
+    Parameters
+    ----------
+    file
+        Named in errors.
+    schema
+        The schema the document must declare.
+    strategy_numbers, kind_numbers
+        Names of the integer fields of a strategy, single and by kind.
+    """
+
+    def __init__(
+        self,
+        file: str | None,
+        schema: str,
+        strategy_numbers: Sequence[str],
+        kind_numbers: Sequence[str],
+    ) -> None:
+        self.file = file
+        self.schema = schema
+        self.strategy_numbers = strategy_numbers
+        self.kind_numbers = kind_numbers
+
+    def table(self, data: Any) -> CostTable:
+        """Read the whole document."""
+        top = self._object(data, "")
+        self._choice(self._get(top, "", "schema"), "schema", (self.schema,))
+        kinds = self._names(top, "kinds")
+        cut_classes = self._names(top, "cut_classes")
+        body = self._list(top, "", "body", length=len(kinds))
+        for place, value in enumerate(body):
+            if not isinstance(value, bool):
+                self._wrong(f"body.{place}", value, "true or false")
+        units = self._indices(top, "units", kinds)
+        if len(units) < 3:
+            self._wrong("units", f"{len(units)} units", "at least 3")
+        cuts = self._indices(top, "cuts", cut_classes)
+        if len(cuts) != len(units) - 1:
+            self._wrong("cuts", f"{len(cuts)} cuts", f"{len(units) - 1}")
+        clusters = self._clusters(top)
+        names = tuple(cluster["name"] for cluster in clusters)
+        devices = tuple(cluster["devices"] for cluster in clusters)
+        slices = tuple(
+            self._slice(part, f"slices.{place}", kinds, cut_classes, names, devices)
+            for place, part in enumerate(self._list(top, "", "slices"))
+        )
+        counts = [part.microbatches for part in slices]
+        if counts != sorted(set(counts)):
+            self._wrong("slices", counts, "ascending micro-batch counts")
+        return CostTable(
+            problem_digest=self._text(top, "", "problem_digest"),
+            schedule=self._choice(
+                self._get(top, "", "schedule"), "schedule", SCHEDULES
+            ),
+            kinds=kinds,
+            cut_classes=cut_classes,
+            units=units,
+            cuts=cuts,
+            body=tuple(body),
+            cluster_names=names,
+            cluster_devices=devices,
+            usable_bytes=tuple(cluster["usable_bytes"] for cluster in clusters),
+            sources=tuple(cluster["source"] for cluster in clusters),
+            slices=slices,
+            tokens=self._integer(top, "", "tokens", least=1),
+            model_flops=self._float(top, "", "model_flops"),
+            peak_flops=tuple(cluster["peak_flops"] for cluster in clusters),
+        )
+
+    def _clusters(self, top: dict[str, Any]) -> list[dict[str, Any]]:
+        found = []
+        for place, item in enumerate(self._list(top, "", "clusters")):
+            where = f"clusters.{place}"
+            entry = self._object(item, where)
+            found.append(
+                {
+                    "name": self._text(entry, where, "name"),
+                    "devices": self._integer(entry, where, "devices", least=1),
+                    "usable_bytes": self._integer(entry, where, "usable_bytes"),
+                    "source": self._choice(
+                        self._get(entry, where, "source"), f"{where}.source", _SOURCES
+                    ),
+                    "peak_flops": self._float(entry, where, "peak_flops"),
+                }
+            )
+        if not found:
+            self._wrong("clusters", "an empty list", "at least one cluster")
+        names = [entry["name"] for entry in found]
+        if len(set(names)) < len(names):
+            self._wrong("clusters", names, "different names")
+        return found
+
+    def _slice(
+        self,
+        item: Any,
+        where: str,
+        kinds: tuple[str, ...],
+        cut_classes: tuple[str, ...],
+        names: tuple[str, ...],
+        devices: tuple[int, ...],
+    ) -> TableSlice:
+        entry = self._object(item, where)
+        layouts = self._layouts(entry, where, names)
+        size = len(layouts)
+        shape = (len(cut_classes), size, size)
+        transfer = self._matrix(entry, where, "transfer_ns", shape)
+        occupancy = self._matrix(entry, where, "occupancy_ns", shape)
+        if (occupancy > transfer).any():
+            field = f"{where}.occupancy_ns"
+            at = np.argwhere(occupancy > transfer)[0].tolist()
+            self._wrong(field, f"more than transfer_ns at {at}", "at most as much")
+        tied = None
+        if self._get(entry, where, "tied_ns") is not None:
+            tied = self._matrix(entry, where, "tied_ns", shape[1:])
+        parts = self._list(entry, where, "clusters", length=len(names))
+        clusters = []
+        for place, part in enumerate(parts):
+            field = f"{where}.clusters.{place}"
+            named = self._object(part, field)
+            self._choice(
+                self._get(named, field, "name"), f"{field}.name", (names[place],)
+            )
+            clusters.append(
+                self._cluster(named, field, kinds, layouts, place, devices[place])
+            )
+        return TableSlice(
+            microbatches=self._integer(entry, where, "microbatches", least=1),
+            clusters=tuple(clusters),
+            layouts=layouts,
+            transfer_ns=transfer,
+            occupancy_ns=occupancy,
+            resharding=self._resharding(entry, where, shape),
+            tied_ns=tied,
+        )
+
+    def _layouts(
+        self, entry: dict[str, Any], where: str, names: tuple[str, ...]
+    ) -> tuple[Layout, ...]:
+        layouts = []
+        for place, item in enumerate(self._list(entry, where, "layouts")):
+            field = f"{where}.layouts.{place}"
+            layout = self._object(item, field)
+            name = self._choice(
+                self._get(layout, field, "cluster"), f"{field}.cluster", names
+            )
+            layouts.append(
+                Layout(
+                    cluster=names.index(name),
+                    dp=self._integer(layout, field, "dp", least=1),
+                    shards=self._integer(layout, field, "shards", least=1),
+                )
+            )
+        return tuple(layouts)
+
+    def _cluster(
+        self,
+        entry: dict[str, Any],
+        where: str,
+        kinds: tuple[str, ...],
+        layouts: tuple[Layout, ...],
+        cluster: int,
+        devices: int,
+    ) -> ClusterTable:
+        strategies = []
+        columns: dict[str, list[Any]] = {
+            name: [] for name in (*self.strategy_numbers, *self.kind_numbers)
+        }
+        for place, item in enumerate(self._list(entry, where, "strategies")):
+            field = f"{where}.strategies.{place}"
+            row = self._object(item, field)
+            strategy = Strategy(
+                dp=self._integer(row, field, "dp", least=1),
+                cp=self._integer(row, field, "cp", least=1),
+                tp=self._integer(row, field, "tp", least=1),
+                recompute=self._choice(
+                    self._get(row, field, "recompute"), f"{field}.recompute", RECOMPUTE
+                ),
+            )
+            for name in self.strategy_numbers:
+                columns[name].append(self._integer(row, field, name))
+            for name in self.kind_numbers:
+                by_kind = self._object(self._get(row, field, name), f"{field}.{name}")
+                columns[name].append(
+                    [self._integer(by_kind, f"{field}.{name}", kind) for kind in kinds]
+                )
+            number = columns["layout"][-1]
+            self._strategy(strategy, row, field, devices)
+            lies = Layout(
+                cluster=cluster, dp=strategy.dp, shards=strategy.cp * strategy.tp
+            )
+            if number >= len(layouts) or layouts[number] != lies:
+                expected = f"the layout of dp {lies.dp}, shards {lies.shards}"
+                self._wrong(f"{field}.layout", number, expected)
+            strategies.append(strategy)
+        if len(set(strategies)) < len(strategies):
+            self._wrong(f"{where}.strategies", "a repeated strategy", "each once")
+        shapes = dict.fromkeys(self.strategy_numbers, (len(strategies),)) | (
+            dict.fromkeys(self.kind_numbers, (len(strategies), len(kinds)))
+        )
+        return ClusterTable(
+            strategies=tuple(strategies),
+            **{
+                name: np.array(values, dtype=np.int64).reshape(shapes[name])
+                for name, values in columns.items()
+            },
+        )
+
+    def _strategy(
+        self, strategy: Strategy, row: dict[str, Any], field: str, devices: int
+    ) -> None:
+        """Check the numbers that follow from the strategy itself."""
+        if row["devices"] != strategy.devices:
+            expected = f"dp * cp * tp = {strategy.devices}"
+            self._wrong(f"{field}.devices", row["devices"], expected)
+        if strategy.devices > devices:
+            expected = f"at most the cluster's {devices}"
+            self._wrong(f"{field}.devices", strategy.devices, expected)
+        if not 1 <= row["max_stages"] <= devices // strategy.devices:
+            expected = f"1 to {devices // strategy.devices}"
+            self._wrong(f"{field}.max_stages", row["max_stages"], expected)
+        if row["microbatch"] < 1:
+            self._wrong(f"{field}.microbatch", row["microbatch"], "at least 1")
+
+    def _matrix(
+        self, entry: dict[str, Any], where: str, key: str, shape: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        """Read nested lists of whole numbers of exactly this shape."""
+        field = f"{where}.{key}"
+        flat = self._flatten(self._get(entry, where, key), field, shape)
+        for place, value in enumerate(flat):
+            self._whole(value, field, least=0, place=place)
+        return np.array(flat, dtype=np.int64).reshape(shape)
+
+    def _resharding(
+        self, entry: dict[str, Any], where: str, shape: tuple[int, ...]
+    ) -> NDArray[np.int64]:
+        field = f"{where}.resharding"
+        flat = self._flatten(self._get(entry, where, "resharding"), field, shape)
+        index = [
+            RESHARDING.index(self._choice(name, field, RESHARDING)) for name in flat
+        ]
+        return np.array(index, dtype=np.int64).reshape(shape)
+
+    def _flatten(self, value: Any, field: str, shape: tuple[int, ...]) -> list[Any]:
+        if not isinstance(value, list):
+            self._wrong(field, value, f"lists of shape {list(shape)}")
+        if len(value) != shape[0]:
+            self._wrong(field, f"a list of {len(value)}", f"{shape[0]} entries")
+        if len(shape) == 1:
+            return value
+        return [
+            item
+            for place, inner in enumerate(value)
+            for item in self._flatten(inner, f"{field}.{place}", shape[1:])
+        ]
+
+    def _names(self, top: dict[str, Any], key: str) -> tuple[str, ...]:
+        names = self._list(top, "", key)
+        for place, name in enumerate(names):
+            if not isinstance(name, str) or not name:
+                self._wrong(f"{key}.{place}", name, "a name")
+        if not names or len(set(names)) < len(names):
+            self._wrong(key, names, "different names")
+        return tuple(names)
+
+    def _indices(
+        self, top: dict[str, Any], key: str, names: tuple[str, ...]
+    ) -> tuple[int, ...]:
+        return tuple(
+            names.index(self._choice(name, f"{key}.{place}", names))
+            for place, name in enumerate(self._list(top, "", key))
+        )
+
+    def _get(self, entry: dict[str, Any], where: str, key: str) -> Any:
+        if key not in entry:
+            self._fail(_join(where, key), "is missing")
+        return entry[key]
+
+    def _object(self, value: Any, field: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self._wrong(field or "document", value, "an object")
+        return value
+
+    def _list(
+        self, entry: dict[str, Any], where: str, key: str, length: int | None = None
+    ) -> list[Any]:
+        value = self._get(entry, where, key)
+        if not isinstance(value, list):
+            self._wrong(_join(where, key), value, "a list")
+        if length is not None and len(value) != length:
+            self._wrong(_join(where, key), f"a list of {len(value)}", f"{length}")
+        return value
+
+    def _text(self, entry: dict[str, Any], where: str, key: str) -> str:
+        value = self._get(entry, where, key)
+        if not isinstance(value, str) or not value:
+            self._wrong(_join(where, key), value, "text")
+        return value
+
+    def _integer(
+        self, entry: dict[str, Any], where: str, key: str, least: int = 0
+    ) -> int:
+        return self._whole(self._get(entry, where, key), _join(where, key), least=least)
+
+    def _whole(
+        self, value: Any, field: str, *, least: int, place: int | None = None
+    ) -> int:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not least <= value <= LARGEST
+        ):
+            where = field if place is None else f"{field} (entry {place})"
+            self._wrong(where, value, f"a whole number of at least {least}")
+        return value
+
+    def _float(self, entry: dict[str, Any], where: str, key: str) -> float:
+        value = self._get(entry, where, key)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value <= 0
+        ):
+            self._wrong(_join(where, key), value, "a number above 0")
+        return float(value)
+
+    def _choice(self, value: Any, field: str, choices: tuple[_T, ...]) -> _T:
+        found = next((choice for choice in choices if value == choice), None)
+        if found is None:
+            self._wrong(field, value, f"one of {', '.join(choices)}")
+        return found
+
+    def _wrong(self, field: str, found: Any, expected: str) -> NoReturn:
+        shown = repr(found) if not isinstance(found, str) else found
+        if len(shown) > 60:
+            shown = f"{shown[:57]}..."
+        self._fail(field, f"is {shown}, expected {expected}")
+
+    def _fail(self, field: str, message: str) -> NoReturn:
+        raise InputError(message, file=self.file, field=field)
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
