@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.errors import DigestError, InputError
+from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,14 +98,5 @@ def load_table(problem: Problem, path: str | None) -> CostTable:
 
         return build_table(problem)
     from hetopt.cost.table_file import read_table
-    from hetopt.problem.digest import problem_digest
 
-    table = read_table(path)
-    if table.problem_digest != problem_digest(problem):
-        raise DigestError(
-            "the table was made from another problem or schedule, "
-            "expected one written by `hetopt table` for this one",
-            file=path,
-            field="problem_digest",
-        )
-    return table
+    return read_table(path, problem)

@@ -41,13 +41,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.table_parsing import TableReader
 from hetopt.errors import DigestError, InputError
+from hetopt.files import write_text
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RESHARDING
 
@@ -144,23 +143,7 @@ def table_from_json(
 
 def write_table(table: CostTable, path: str | Path) -> None:
     """Write the table to a file, whole or not at all."""
-    target = Path(path)
-    text = json.dumps(table_to_json(table), allow_nan=False) + "\n"
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=target.name, delete=False
-        ) as handle:
-            temporary = Path(handle.name)
-            handle.write(text)
-        try:
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except OSError:
-            temporary.unlink()
-            raise
-    except OSError as error:
-        msg = f"cannot write: {error.strerror or error}"
-        raise InputError(msg, file=str(path)) from error
+    write_text(str(path), json.dumps(table_to_json(table), allow_nan=False) + "\n")
 
 
 def read_table(path: str | Path, problem: Problem | None = None) -> CostTable:
@@ -265,10 +248,3 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
                     msg = "microbatch * dp * microbatches is not the global batch"
                     where = f"{field}.clusters.{number}.strategies.{row}.microbatch"
                     raise InputError(msg, file=file, field=where)
-
-
-def _umask() -> int:
-    """Return the process's umask; a temporary file is private whatever it says."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from hetopt.cost.table import SourceKind
+from hetopt.cost.table_file import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
 from hetopt.plan import PLAN_SCHEMA
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
 from hetopt.result import RESULT_SCHEMA, How, Objective, Status
@@ -137,6 +138,83 @@ RESULT: Schema = {
             "reason": _or_null(_TEXT),
             "plan": _or_null(_PLAN),
             "alternatives": _list(_object({**_TIMES, "plan": _PLAN})),
+        }
+    ),
+}
+
+_MATRIX = _list(_list(_whole()))
+
+_POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
+
+_TABLE_STRATEGY = _object(
+    {
+        **_STRATEGY,
+        **{name: _whole() for name in STRATEGY_NUMBERS},
+        **{
+            name: {
+                "type": "object",
+                "description": "One number per unit kind, by its name.",
+                "additionalProperties": _whole(),
+            }
+            for name in KIND_NUMBERS
+        },
+    }
+)
+
+_SLICE = _object(
+    {
+        "microbatches": _whole(1),
+        "layouts": _list(
+            _object({"cluster": _TEXT, "dp": _whole(1), "shards": _whole(1)})
+        ),
+        "transfer_ns": {
+            **_list(_MATRIX),
+            "description": "kappa by cut class, layout and next layout.",
+        },
+        "occupancy_ns": {
+            **_list(_MATRIX),
+            "description": "omega by cut class, layout and next layout.",
+        },
+        "resharding": _list(_list(_list(_one_of(RESHARDING)))),
+        "tied_ns": {
+            **_or_null(_MATRIX),
+            "description": "By the layouts of the first and of the last stage.",
+        },
+        "clusters": _list(
+            _object({"name": _TEXT, "strategies": _list(_TABLE_STRATEGY)}), 1
+        ),
+    }
+)
+
+TABLE: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt latency table",
+    "description": "Every coefficient a solver reads: whole nanoseconds and bytes.",
+    **_object(
+        {
+            "schema": {"const": TABLE_SCHEMA},
+            "problem_digest": _DIGEST,
+            "schedule": _one_of(SCHEDULES),
+            "kinds": _list(_TEXT, 1),
+            "body": _list({"type": "boolean"}, 1),
+            "cut_classes": _list(_TEXT),
+            "units": {**_list(_TEXT, 1), "description": "Kind of every unit."},
+            "cuts": {**_list(_TEXT), "description": "Cut class after each unit."},
+            "tokens": _whole(1),
+            "model_flops": _POSITIVE,
+            "clusters": _list(
+                _object(
+                    {
+                        "name": _TEXT,
+                        "devices": _whole(1),
+                        "usable_bytes": _whole(),
+                        "source": _one_of(get_args(SourceKind)),
+                        "peak_flops": _POSITIVE,
+                    }
+                ),
+                1,
+            ),
+            "slices": _list(_SLICE),
         }
     ),
 }

@@ -164,7 +164,7 @@ def test_another_table_is_refused(
     for command in (["plan", problem], ["check", problem, plan]):
         assert main([*command, "--table", "table.json"]) == 2
         err = capsys.readouterr().err
-        assert err.startswith("table.json: problem_digest: the table was made from")
+        assert err.startswith("table.json: problem_digest: the table was made for")
 
 
 def test_infeasible_says_why(
