@@ -18,13 +18,16 @@ def ensure_writable(path: str) -> None:
     InputError
         The folder is missing or read-only, or ``path`` is itself a folder.
     """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
+    if Path(path).is_dir():
         raise InputError("is a folder, expected a file name", file=path)
-    if not target.parent.is_dir():
+    target = Path(os.path.realpath(path))
+    if _is_device(path):
+        target = Path(path)
+    elif target.parent.is_dir():
+        target = target.parent
+    else:
         raise InputError("its folder does not exist", file=path)
-    replaced = not target.exists() or target.is_file()
-    if not os.access(target.parent if replaced else target, os.W_OK):
+    if not os.access(target, os.W_OK):
         raise InputError("cannot be written: permission denied", file=path)
 
 
@@ -39,15 +42,19 @@ def write_text(path: str, text: str) -> None:
     InputError
         The file cannot be written; ``path`` is then as it was before.
     """
-    target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
+        if _is_device(path):
+            Path(path).write_text(text, encoding="utf-8")
         else:
-            _replace(target, text)
+            _replace(Path(os.path.realpath(path)), text)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", file=path) from error
+
+
+def _is_device(path: str) -> bool:
+    """Whether ``path`` is a device or pipe, which is written to and never replaced."""
+    return Path(path).exists() and not Path(path).is_file()
 
 
 def _replace(target: Path, text: str) -> None:
