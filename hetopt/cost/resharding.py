@@ -20,8 +20,12 @@ Between clusters a boundary drives as many connections as there are sending pair
 at most the network interfaces of the nodes that host either stage; a connection is
 no faster than an interface, all together no faster than the aggregate. More pairs
 than connections take turns, and each turn pays the latency. Host-staged links copy
-to and from the host first. kappa is the sum of the steps, omega the slowest.
-Bandwidths between clusters are taken as given, because people measure them.
+to and from the host first. kappa is the sum of the steps of the fastest strategy;
+omega is the slowest step of the strategy whose slowest step is shortest. They are
+mostly one strategy, or within some percent: taking each at its best keeps both from
+rising when a link gets faster, which no single choice does, as a faster copy can
+make a strategy the fastest whose slowest step is longer. Bandwidths between
+clusters are taken as given, because people measure them.
 
 Inside a cluster the tensor goes over the interfaces of the nodes. Two stages of
 less than a node may share one, or may not: the slower of both is taken, also where
@@ -86,7 +90,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """Seconds of a boundary; ``strategy`` indexes ``RESHARDING``."""
+    """Seconds of a boundary; ``strategy``, the fastest, indexes ``RESHARDING``."""
 
     transfer_s: Floats
     occupancy_s: Floats
@@ -203,13 +207,12 @@ def boundary(
         occupancies.append(
             np.where(same, np.maximum.reduce(peer_steps), np.maximum.reduce(steps))
         )
-    kappa, omega = np.stack(transfers), np.stack(occupancies)
-    best = kappa.argmin(axis=0)[np.newaxis]
+    kappa = np.stack(transfers)
     index = np.array([RESHARDING.index(name) for name in permitted])
     return Boundary(
-        transfer_s=np.take_along_axis(kappa, best, axis=0)[0],
-        occupancy_s=np.take_along_axis(omega, best, axis=0)[0],
-        strategy=index[best[0]],
+        transfer_s=kappa.min(axis=0),
+        occupancy_s=np.minimum.reduce(occupancies),
+        strategy=index[kappa.argmin(axis=0)],
     )
 
 

@@ -72,7 +72,8 @@ DEFAULT_EFFICIENCY = Efficiency(multiplication=0.70, attention=0.45)
 #: By beginning of the accelerator's name; the longest that fits counts.
 EFFICIENCIES = {
     # Llama-2-7B's multiplications over 512 to 4096 tokens (vidur's profiles) reach
-    # 200-245 of 312 TFLOP/s, 224 in the median; norms, activations, rotary embedding a third to half of
+    # 200-245 of 312 TFLOP/s, 224 in the median; norms, activations and rotary
+    # embeddings a third to half of
     # the bandwidth. FlashAttention-2, causal: about 170 TFLOP/s.
     "A100": Efficiency(multiplication=0.72, attention=0.55),
     # The same profiles: 700-840 of 989 TFLOP/s. FlashAttention-2: about 400.
