@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -174,12 +173,21 @@ def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
         host_device=_link(
             spec.host_device, base.host_device if base else None, (*path, "host_device")
         ),
-        sources=base.sources if base else {},
+        sources=_kept_sources(base, spec),
     )
 
 
+def _kept_sources(base: Accelerator | None, spec: AcceleratorSpec) -> dict[str, str]:
+    """Return the catalogue's sources of what the user does not override."""
+    return {
+        key: source
+        for key, source in (base.sources if base else {}).items()
+        if getattr(spec, key.split(".")[0]) is None
+    }
+
+
 def _link(
-    spec: LinkSpec | None,
+    spec: LinkSpec | ClusterLinkSpec | None,
     base: Link | None,
     path: FieldPath,
     latency_s: float | None = None,
@@ -298,17 +306,11 @@ def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Clust
 def _cluster_link(
     spec: ClusterLinkSpec, default: ClusterLink | None, path: FieldPath
 ) -> ClusterLink:
-    base = default or ClusterLink(connection=Link(latency_s=0, bandwidth_bytes_per_s=1))
-    connection = _link(
-        spec,  # type: ignore[arg-type]
-        default.connection if default else None,
-        path,
-    )
-    return replace(
-        base,
+    connection = _link(spec, default.connection if default else None, path)
+    return ClusterLink(
         connection=connection,
-        aggregate_bytes_per_s=spec.aggregate or base.aggregate_bytes_per_s,
-        staged=spec.staged or base.staged,
+        aggregate_bytes_per_s=spec.aggregate,
+        staged=spec.staged or (default.staged if default else "host"),
     )
 
 

@@ -93,7 +93,9 @@ class Document:
 
 def dotted(path: FieldPath) -> str | None:
     """Return ``clusters.0.nodes`` for ``("clusters", 0, "nodes")``."""
-    return ".".join(str(part) for part in path) or None
+    text = ".".join(str(part) for part in path)
+    # An error stays on one line whatever a key is made of.
+    return (text if text.isprintable() else ascii(text)) or None
 
 
 def load_document(path: str | Path) -> Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, get_args
 
@@ -61,10 +62,10 @@ def describe(value: object) -> str:
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?``, or nothing if no known name is near."""
+    """Return `` (did you mean 'x'?)``, or nothing if no known name is near."""
     by_lower = {item.lower(): item for item in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
 
 
 def unknown(name: str, what: str, known: Iterable[str]) -> str:
@@ -74,7 +75,10 @@ def unknown(name: str, what: str, known: Iterable[str]) -> str:
 
 
 class Strict(BaseModel):
-    """A mapping in which an unknown key is an error that suggests the right one."""
+    """A mapping in which an unknown key is an error that suggests the right one.
+
+    Required fields have a description, which says what was expected in their place.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -88,10 +92,15 @@ class Strict(BaseModel):
         for key in value:
             if key not in cls.model_fields:
                 msg = (
-                    f"is not a known field{suggest(str(key), names)}; "
-                    f"expected {', '.join(names)}"
+                    f"is not a known field{suggest(str(key), names)}, "
+                    f"expected one of {', '.join(names)}"
                 )
                 raise field_error(msg, key)
+        for key, info in cls.model_fields.items():
+            if info.is_required() and key not in value:
+                wanted = re.split(r"[.;](?:\s|$)", str(info.description))[0]
+                wanted = wanted[0].lower() + wanted[1:]
+                raise field_error(f"is missing, expected {wanted}", key)
         return value
 
 
@@ -140,6 +149,14 @@ def read_text(value: Any) -> str:
         raise field_error(f"is {describe(value)}, expected a name")
     if not value.isprintable():
         raise field_error("contains characters that cannot be printed")
+    return value
+
+
+def read_mapping(value: Any) -> dict[str, Any]:
+    """Read a mapping whose keys are the names of clusters."""
+    if not isinstance(value, dict):
+        msg = f"is {describe(value)}, expected a mapping from cluster names"
+        raise field_error(msg)
     return value
 
 

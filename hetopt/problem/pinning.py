@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.document import FieldPath
     from hetopt.problem.model import Model
-    from hetopt.problem.schema import ClusterPinSpec, PinSpec
+    from hetopt.problem.pin_schema import ClusterPinSpec, PinSpec
     from hetopt.problem.training import Training
 
 _PIN: FieldPath = ("pin",)

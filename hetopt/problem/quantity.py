@@ -145,7 +145,7 @@ def _wrong_unit(value: str, unit: str, dimension: Dimension, expected: str) -> s
         if other is not dimension and unit in other.units:
             return f"is {_short(value)}, which is {other.name}, {expected}"
     near = [known for known in dimension.units if known.lower() == unit.lower()]
-    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     return f"is {_short(value)} with the unknown unit {unit!r}{hint}, {expected}"
 
 

@@ -155,10 +155,15 @@ def _first_error(document: Document, error: ValidationError) -> InputError:
             message = str(context["error"])
         else:
             message = f"is {describe(item['input'])}, expected: {item['msg']}"
-        place = document.place(path)
-        found.append((place.line if place else 0, path, message))
-    found.sort(key=lambda entry: (entry[0], dotted(entry[1]) or ""))
-    _, path, message = found[0]
+        found.append((path, message))
+    order = {key: index for index, key in enumerate(document.data)}
+
+    def position(entry: tuple[FieldPath, str]) -> tuple[int, int, str]:
+        place = document.place(entry[0])
+        section = order.get(str(entry[0][0]), -1) if entry[0] else -1
+        return section, place.line if place else 0, dotted(entry[0]) or ""
+
+    path, message = min(found, key=position)
     if len(found) > 1:
         message += f" (and {len(found) - 1} more)"
     return document.error(path, message)

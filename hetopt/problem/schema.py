@@ -20,11 +20,7 @@ from hetopt.problem.fields import (
     AUTO,
     Bandwidth,
     Count,
-    CountList,
-    Counts,
-    CountsFromZero,
     Name,
-    NameList,
     OptimizerName,
     OptionalBandwidth,
     OptionalCount,
@@ -36,9 +32,7 @@ from hetopt.problem.fields import (
     OptionalName,
     OptionalNorm,
     OptionalStaging,
-    Policies,
     PrecisionName,
-    Reshardings,
     Schedule,
     Strict,
     ZeroStage,
@@ -53,6 +47,7 @@ from hetopt.problem.fields import (
     unknown,
     whole,
 )
+from hetopt.problem.pin_schema import PinSpec
 from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
 
 if TYPE_CHECKING:
@@ -124,8 +119,12 @@ class LinkSpec(Strict):
 class GroupSpec(Strict):
     """Neighbouring devices of a node that share a faster link."""
 
-    size: Count = Field(description="Devices per group; divides devices_per_node.")
-    bandwidth: Bandwidth
+    size: Count = Field(
+        description="The devices per group; it divides devices_per_node."
+    )
+    bandwidth: Bandwidth = Field(
+        description="A bandwidth such as '200 GB/s', per device and direction."
+    )
     latency: OptionalLatency = Field(None, description="Default: that of intra_node.")
 
 
@@ -157,10 +156,12 @@ class AcceleratorSpec(Strict):
 class ClusterSpec(Strict):
     """A homogeneous cluster of nodes x devices_per_node accelerators."""
 
-    name: Name
-    accelerator: AcceleratorSpec
-    nodes: Count
-    devices_per_node: Count
+    name: Name = Field(description="A name that plans and pins use.")
+    accelerator: AcceleratorSpec = Field(
+        description="A name from `hetopt catalog`, or the device's own numbers."
+    )
+    nodes: Count = Field(description="The number of nodes.")
+    devices_per_node: Count = Field(description="The number of devices of a node.")
     memory: OptionalMemory = Field(
         None, description="Per device; default: the accelerator's."
     )
@@ -204,10 +205,14 @@ class ClusterLinkSpec(Strict):
 
 
 class PairSpec(ClusterLinkSpec):
-    """An exception for two clusters; what it does not say is as in the default."""
+    """An exception for two clusters.
+
+    Bandwidth, latency and staging are the default's where it does not give them; an
+    aggregate cap is not.
+    """
 
     between: Annotated[tuple[str, ...], BeforeValidator(listed(read_text))] = Field(
-        description="Two cluster names.", min_length=0
+        description="Two cluster names."
     )
 
     @field_validator("between", mode="after")
@@ -244,10 +249,10 @@ class TrainingSpec(Strict):
         BeforeValidator(read_batch),
         WithJsonSchema({"type": ["integer", "string"], "examples": [128, "2M tokens"]}),
     ] = Field(
-        description="Sequences per iteration, or tokens: '2M tokens' are 2 * 2**20, "
-        "'2000000 tokens' exactly that; they must make whole sequences."
+        description="The sequences per iteration; or tokens: '2M tokens' are 2 * "
+        "2**20, '2000000 tokens' exactly that; they must make whole sequences."
     )
-    seq_len: Count = Field(description="Tokens per sequence.")
+    seq_len: Count = Field(description="The tokens per sequence.")
     precision: PrecisionName = "bf16"
     optimizer: OptimizerName = "adam"
     zero: ZeroStage = Field(
@@ -279,56 +284,6 @@ class TrainingSpec(Strict):
     ] = Field(DEFAULT_RESERVE, description="Share of device memory that stays free.")
 
 
-class ClusterPinSpec(Strict):
-    """Decisions of one cluster: a value, or a list of the values allowed."""
-
-    stages: CountsFromZero = Field(
-        None, description="Pipeline stages it hosts; 0: it is not used."
-    )
-    units: CountsFromZero = Field(
-        None, description="Units of the model it hosts, embedding and head included."
-    )
-    dp: Counts = Field(None, description="Data parallelism, if the cluster is used.")
-    cp: Counts = Field(None, description="Context parallelism, if used.")
-    tp: Counts = Field(None, description="Tensor parallelism, if used.")
-    recompute: Policies = Field(None, description="Recomputation, if used.")
-
-
-class ForbidSpec(Strict):
-    """Values ruled out; the shape mirrors that of ``pin``."""
-
-    stages: Counts = None
-    microbatches: Counts = None
-    clusters: dict[str, ClusterPinSpec] = Field(default_factory=dict)
-    resharding: Reshardings = None
-    next: Annotated[
-        tuple[tuple[str, ...], ...] | None, or_none(listed(listed(read_text)))
-    ] = Field(
-        None, description="Pairs [a, b]: cluster b may not directly follow cluster a."
-    )
-
-
-class PinSpec(Strict):
-    """Decisions that the user fixes: a value, or a list of the values allowed."""
-
-    stages: Counts = Field(None, description="Pipeline stages (p).")
-    microbatches: Counts = Field(
-        None, description="Micro-batches (q); divides the global batch."
-    )
-    order: NameList = Field(
-        None, description="Exactly these clusters, in this order along the pipeline."
-    )
-    units: CountList = Field(
-        None,
-        description="Units per stage in pipeline order, embedding and head included.",
-    )
-    clusters: dict[str, ClusterPinSpec] = Field(default_factory=dict)
-    resharding: Reshardings = Field(
-        None, description="Resharding strategies a boundary may use."
-    )
-    forbid: ForbidSpec | None = None
-
-
 def _read_latency(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         msg = f"is {describe(value)}, expected a mapping such as {{a100: auto}}"
@@ -345,12 +300,16 @@ class ProblemSpec(Strict):
     """A hetopt problem: which model to train, on which clusters, how."""
 
     name: OptionalName = Field(None, description="Label; default: the file's name.")
-    model: ModelSpec
-    clusters: tuple[ClusterSpec, ...]
+    model: ModelSpec = Field(
+        description="A preset, a Hugging Face config.json or a model's fields."
+    )
+    clusters: tuple[ClusterSpec, ...] = Field(description="A list of clusters.")
     links: LinksSpec | None = Field(
         None, description="Between clusters; required when there are two or more."
     )
-    training: TrainingSpec
+    training: TrainingSpec = Field(
+        description="A mapping with at least global_batch and seq_len."
+    )
     pin: PinSpec | None = Field(
         None, description="Decisions of the plan that are fixed or forbidden."
     )

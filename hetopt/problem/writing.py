@@ -1,0 +1,165 @@
+"""A problem as plain data that ``read_problem_text`` reads back unchanged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.training import RECOMPUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hetopt.problem.cluster import (
+        Accelerator,
+        Cluster,
+        ClusterLink,
+        ClusterLinks,
+        Link,
+    )
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+
+_MODEL_FIELDS = (
+    "name",
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "vocab",
+    "gated",
+    "tied",
+    "norm",
+    "positions",
+    "granularity",
+)
+
+
+def problem_to_data(problem: Problem) -> dict[str, Any]:
+    """Return the problem in the form of a problem file, as plain JSON data.
+
+    Every default and preset is spelled out, and numbers are exact: reading the data
+    back gives an equal problem, except for the sources of an accelerator's numbers.
+    """
+    return {
+        "name": problem.name,
+        "model": {name: getattr(problem.model, name) for name in _MODEL_FIELDS},
+        "clusters": [_cluster(cluster) for cluster in problem.clusters],
+        "links": _links(problem.links),
+        "training": _training(problem.training),
+        "pin": _pins(problem.pins),
+        "latency": dict(problem.latency),
+    }
+
+
+def _rate(value: float) -> str:
+    return f"{value!r} B/s"
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {
+        "bandwidth": _rate(link.bandwidth_bytes_per_s),
+        "latency": f"{link.latency_s!r} s",
+    }
+
+
+def _accelerator(accelerator: Accelerator) -> dict[str, Any]:
+    return {
+        "name": accelerator.name,
+        "peak_flops": f"{accelerator.peak_flops!r} FLOP/s",
+        "memory": f"{accelerator.memory_bytes} B",
+        "memory_bandwidth": _rate(accelerator.memory_bandwidth_bytes_per_s),
+        "intra_node": _link(accelerator.intra_node),
+        "host_device": _link(accelerator.host_device),
+    }
+
+
+def _cluster(cluster: Cluster) -> dict[str, Any]:
+    data = {
+        "name": cluster.name,
+        "accelerator": _accelerator(cluster.accelerator),
+        "nodes": cluster.nodes,
+        "devices_per_node": cluster.devices_per_node,
+        "memory": f"{cluster.memory_bytes} B",
+        "max_tp": cluster.max_tp,
+        "intra_node": _link(cluster.intra_node),
+        "inter_node": _link(cluster.inter_node),
+        "host_device": _link(cluster.host_device),
+        "nics_per_node": cluster.nics_per_node,
+    }
+    if cluster.group is not None:
+        data["group"] = {"size": cluster.group.size, **_link(cluster.group.link)}
+    return data
+
+
+def _cluster_link(link: ClusterLink) -> dict[str, Any]:
+    data = {**_link(link.connection), "staged": link.staged}
+    if link.aggregate_bytes_per_s is not None:
+        data["aggregate"] = _rate(link.aggregate_bytes_per_s)
+    return data
+
+
+def _links(links: ClusterLinks) -> dict[str, Any]:
+    return {
+        "default": _cluster_link(links.default),
+        "pairs": [
+            {"between": sorted(pair), **_cluster_link(link)}
+            for pair, link in links.pairs.items()
+        ],
+    }
+
+
+def _training(training: Training) -> dict[str, Any]:
+    return {
+        "global_batch": training.global_batch,
+        "seq_len": training.seq_len,
+        "precision": training.precision,
+        "optimizer": training.optimizer,
+        "zero": training.zero,
+        "recompute": {
+            name: list(policies) for name, policies in training.recompute.items()
+        },
+        "schedule": training.schedule,
+        "reserve": training.reserve,
+    }
+
+
+def _split(domains: Iterable[tuple[str, Domain]]) -> tuple[dict[str, Any], ...]:
+    """Return the pinned and the forbidden values by field."""
+    pinned, forbidden = {}, {}
+    for field, domain in domains:
+        if domain.allowed is not None:
+            pinned[field] = _ordered(domain.allowed)
+        if domain.forbidden:
+            forbidden[field] = _ordered(domain.forbidden)
+    return pinned, forbidden
+
+
+def _ordered(values: Iterable[Any]) -> list[Any]:
+    return sorted(
+        values,
+        key=lambda item: RECOMPUTE.index(item) if item in RECOMPUTE else item,
+    )
+
+
+def _pins(pins: Pins) -> dict[str, Any]:
+    fields = ("stages", "microbatches", "resharding")
+    pinned, forbidden = _split((field, getattr(pins, field)) for field in fields)
+    if pins.order is not None:
+        pinned["order"] = list(pins.order)
+    if pins.units is not None:
+        pinned["units"] = list(pins.units)
+    if pins.forbidden_next:
+        forbidden["next"] = sorted(list(pair) for pair in pins.forbidden_next)
+    clusters = {name: _cluster_pins(item) for name, item in pins.clusters.items()}
+    for part, target in ((0, pinned), (1, forbidden)):
+        own = {name: split[part] for name, split in clusters.items() if split[part]}
+        if own:
+            target["clusters"] = own
+    return {**pinned, "forbid": forbidden} if forbidden else pinned
+
+
+def _cluster_pins(pins: ClusterPins) -> tuple[dict[str, Any], ...]:
+    fields = ("stages", "units", "dp", "cp", "tp", "recompute")
+    return _split((field, getattr(pins, field)) for field in fields)

@@ -1,0 +1,197 @@
+"""Hugging Face configs of each family, and those that are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hetopt.errors import InputError
+from hetopt.problem.model import Model
+from hetopt.problem.reading import read_problem
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 256,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "intermediate_size": 704,
+    "vocab_size": 1000,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 4096,
+}
+GPT2 = {
+    "model_type": "gpt2",
+    "n_embd": 128,
+    "n_layer": 3,
+    "n_head": 4,
+    "n_inner": None,
+    "n_positions": 512,
+    "vocab_size": 500,
+    "activation_function": "gelu_new",
+}
+NEOX = {
+    "model_type": "gpt_neox",
+    "hidden_size": 128,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "intermediate_size": 512,
+    "vocab_size": 500,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Any:
+    def read(config: Any, **overrides: Any) -> Model:
+        folder = tmp_path / "tiny"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config, indent=2))
+        data = {
+            "model": {"hf_config": "tiny/config.json", **overrides},
+            "clusters": [
+                {"name": "a", "accelerator": "A40", "nodes": 1, "devices_per_node": 1}
+            ],
+            "training": {"global_batch": 1, "seq_len": 128},
+        }
+        main = tmp_path / "main.json"
+        main.write_text(json.dumps(data))
+        return read_problem(main).model
+
+    return read
+
+
+def without(config: dict[str, Any], *names: str, **changed: Any) -> dict[str, Any]:
+    kept = {key: value for key, value in config.items() if key not in names}
+    return {**kept, **changed}
+
+
+def test_llama(load: Any) -> None:
+    assert load(LLAMA) == Model(
+        name="tiny",
+        layers=6,
+        hidden=256,
+        heads=8,
+        kv_heads=2,
+        head_dim=32,
+        ffn=704,
+        vocab=1000,
+        gated=True,
+        tied=False,
+        norm="rms",
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "kv_heads", "head_dim", "tied"),
+    [
+        (without(LLAMA, "num_key_value_heads"), 8, 32, False),
+        (without(LLAMA, num_key_value_heads=None), 8, 32, False),
+        (without(LLAMA, head_dim=None), 2, 32, False),
+        (without(LLAMA, head_dim=64), 2, 64, False),
+        (without(LLAMA, "tie_word_embeddings"), 2, 32, False),
+        (without(LLAMA, tie_word_embeddings=True), 2, 32, True),
+        (without(LLAMA, model_type="mistral", sliding_window=4096), 2, 32, False),
+        (without(LLAMA, model_type="qwen2", tie_word_embeddings=True), 2, 32, True),
+        (without(LLAMA, model_type="qwen3", head_dim=128), 2, 128, False),
+        (without(LLAMA, "tie_word_embeddings", model_type="gemma"), 2, 32, True),
+        (without(LLAMA, model_type="something-new"), 2, 32, False),
+        (without(LLAMA, num_experts=0), 2, 32, False),
+        (without(LLAMA, num_local_experts=None), 2, 32, False),
+    ],
+)
+def test_like_llama(
+    load: Any, config: dict[str, Any], kv_heads: int, head_dim: int, tied: bool
+) -> None:
+    model = load(config)
+    assert (model.kv_heads, model.head_dim, model.tied) == (kv_heads, head_dim, tied)
+    assert model.gated
+    assert model.norm == "rms"
+
+
+def test_gpt2(load: Any) -> None:
+    assert load(GPT2) == Model(
+        name="tiny",
+        layers=3,
+        hidden=128,
+        heads=4,
+        kv_heads=4,
+        head_dim=32,
+        ffn=512,
+        vocab=500,
+        gated=False,
+        tied=True,
+        norm="layer",
+        positions=512,
+    )
+    assert load(without(GPT2, n_inner=100)).ffn == 100
+
+
+def test_gpt_neox(load: Any) -> None:
+    model = load(NEOX)
+    assert (model.gated, model.tied, model.norm, model.positions) == (
+        False,
+        False,
+        "layer",
+        0,
+    )
+    assert (model.layers, model.ffn) == (5, 512)
+
+
+def test_overrides(load: Any) -> None:
+    model = load(LLAMA, layers=12, granularity="block", name="mine")
+    assert (model.name, model.layers, model.granularity) == ("mine", 12, "block")
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (without(LLAMA, num_local_experts=8), "num_local_experts: is 8: mixtures of"),
+        (without(LLAMA, num_experts=128), "num_experts: is 128: mixtures of experts"),
+        (without(LLAMA, n_routed_experts=64), "n_routed_experts: is 64: mixtures of"),
+        (without(LLAMA, num_experts="8"), "num_experts: is '8': mixtures of experts"),
+        (without(LLAMA, kv_lora_rank=512), "kv_lora_rank: is given: multi-head latent"),
+        (without(LLAMA, text_config={}), "text_config: is given: models of several"),
+        (without(LLAMA, is_encoder_decoder=True), "is_encoder_decoder: is true, expec"),
+        (without(LLAMA, num_nextn_predict_layers=1), "num_nextn_predict_layers: is gi"),
+        (without(LLAMA, "hidden_size"), "hidden_size: is missing (or n_embd, d_model)"),
+        (without(LLAMA, "num_hidden_layers"), "num_hidden_layers: is missing"),
+        (without(LLAMA, "num_attention_heads"), "num_attention_heads: is missing"),
+        (without(LLAMA, "vocab_size"), "vocab_size: is missing, expected a whole num"),
+        (without(LLAMA, "intermediate_size"), "intermediate_size: is missing"),
+        (without(LLAMA, hidden_size="256"), "hidden_size: is '256', expected a whole"),
+        (without(LLAMA, vocab_size=1.5), "vocab_size: is 1.5, expected a whole number"),
+        (without(LLAMA, num_hidden_layers=0), "num_hidden_layers: is 0, expected a wh"),
+        (without(LLAMA, head_dim=True), "head_dim: is true, expected a whole number"),
+        (without(LLAMA, tie_word_embeddings=1), "tie_word_embeddings: is 1, expected"),
+        (without(LLAMA, model_type=3), "model_type: is 3, expected a name"),
+        (without(NEOX, model_type="bert"), "model_type: is 'bert', expected one of"),
+        (without(NEOX, "model_type"), "model_type: is missing, expected one of llama"),
+        (without(GPT2, "n_positions"), "n_positions: is missing, expected a whole nu"),
+        (without(GPT2, n_positions="x"), "n_positions: is 'x', expected a whole numb"),
+        ([], "is a list, expected the mapping of a config.json"),
+    ],
+)
+def test_refused(load: Any, tmp_path: Path, config: Any, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load(config)
+    file, line, message = str(caught.value).split(":", 2)
+    assert file == str(tmp_path / "tiny" / "config.json")
+    assert line.isdigit()
+    assert message.strip().startswith(said)
+
+
+def test_the_line_is_that_of_the_field(load: Any) -> None:
+    with pytest.raises(InputError) as caught:
+        load(without(LLAMA, hidden_size="256"))
+    assert caught.value.line == 3
+
+
+def test_heads_that_do_not_divide_are_an_error_of_the_problem(load: Any) -> None:
+    with pytest.raises(InputError, match=r"main\.json:1: model\.heads: is 8, which"):
+        load(without(LLAMA, hidden_size=100))

@@ -1,0 +1,74 @@
+"""Pins: what the file's shape becomes."""
+
+import pytest
+
+from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training import ANY, NO_CLUSTER_PINS, Domain, Pins
+
+BASE = """\
+model: {layers: 6, hidden: 64, heads: 4}
+clusters:
+  - {name: a, accelerator: A40, nodes: 1, devices_per_node: 8, inter_node: {bandwidth: 1 Gbps}}
+  - {name: b, accelerator: A40, nodes: 1, devices_per_node: 8, inter_node: {bandwidth: 1 Gbps}}
+links: {default: {bandwidth: 1 Gbps, latency: 1 ms}}
+training: {global_batch: 12, seq_len: 64}
+"""  # noqa: E501
+
+
+def pins(text: str) -> Pins:
+    return read_problem_text(BASE + text).pins
+
+
+@pytest.mark.parametrize("text", ["", "pin:", "pin: {}", "pin: {forbid: {}}"])
+def test_none(text: str) -> None:
+    assert pins(text) == Pins()
+
+
+def test_scalars_and_lists() -> None:
+    found = pins("pin: {stages: 3, microbatches: [4, 6, 12]}")
+    assert found.stages == Domain(allowed=frozenset({3}))
+    assert found.microbatches == Domain(allowed=frozenset({4, 6, 12}))
+    problem = read_problem_text(BASE + "pin: {stages: 3, forbid: {microbatches: 1}}")
+    assert problem.stage_counts == (3,)
+    assert problem.microbatch_counts == (2, 3, 4, 6, 12)
+
+
+def test_clusters() -> None:
+    found = pins(
+        "pin: {clusters: {a: {stages: [0, 2], tp: 2}}, "
+        "forbid: {clusters: {a: {tp: 4}, b: {stages: 0, recompute: full}}}}"
+    )
+    assert found.of("a").stages == Domain(allowed=frozenset({0, 2}))
+    assert found.of("a").tp == Domain(allowed=frozenset({2}), forbidden=frozenset({4}))
+    assert found.of("a").dp == ANY
+    assert not found.of("b").stages.permits(0)
+    assert found.of("b").recompute == Domain(forbidden=frozenset({"full"}))
+
+
+def test_a_cluster_without_pins_is_left_out() -> None:
+    found = pins("pin: {clusters: {a: {}}}")
+    assert found == Pins()
+    assert found.of("a") is NO_CLUSTER_PINS
+
+
+def test_order_next_units_resharding() -> None:
+    found = pins(
+        "pin: {order: [b, a], units: [4, 4], resharding: [p2p, leader], "
+        "forbid: {next: [[a, b]], resharding: inner-dp}}"
+    )
+    assert found.order == ("b", "a")
+    assert found.units == (4, 4)
+    assert found.forbidden_next == {("a", "b")}
+    assert found.resharding == Domain(
+        allowed=frozenset({"p2p", "leader"}), forbidden=frozenset({"inner-dp"})
+    )
+
+
+def test_one_stage_may_hold_everything() -> None:
+    assert pins("pin: {units: [8]}").units == (8,)
+
+
+def test_sums_are_compared_only_where_every_cluster_has_one_value() -> None:
+    assert pins("pin: {stages: 5, clusters: {a: {stages: 2}}}")
+    assert pins("pin: {stages: 5, clusters: {a: {stages: [1, 2]}, b: {stages: 2}}}")
+    assert pins("pin: {stages: 2, order: [a], clusters: {a: {stages: 2}}}")
