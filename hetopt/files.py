@@ -32,7 +32,12 @@ def ensure_writable(path: str) -> None:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write UTF-8 text under a temporary name, then rename it to ``path``.
+    """Write UTF-8 text; see ``write_bytes``."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Write under a temporary name, then rename it to ``path``.
 
     A link is followed, an existing file keeps its mode, and a device or pipe is
     written to as it is.
@@ -44,9 +49,9 @@ def write_text(path: str, text: str) -> None:
     """
     try:
         if _is_device(path):
-            Path(path).write_text(text, encoding="utf-8")
+            Path(path).write_bytes(content)
         else:
-            _replace(Path(os.path.realpath(path)), text)
+            _replace(Path(os.path.realpath(path)), content)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", file=path) from error
@@ -57,11 +62,11 @@ def _is_device(path: str) -> bool:
     return Path(path).exists() and not Path(path).is_file()
 
 
-def _replace(target: Path, text: str) -> None:
+def _replace(target: Path, content: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(handle, "wb") as file:
+            file.write(content)
         Path(temporary).chmod(_mode(target))
         Path(temporary).replace(target)
     except BaseException:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 from hetopt import __version__
-from hetopt.cli import catalog, check, init, plan, schema, simulate, table
+from hetopt.cli import catalog, check, formulate, init, plan, schema, simulate, table
 from hetopt.cli.output import complain, discard_output
 from hetopt.errors import (
     CheckError,
@@ -18,7 +18,7 @@ from hetopt.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (init, plan, check, simulate, table, catalog, schema)
+COMMANDS = (init, plan, check, simulate, table, catalog, schema, formulate)
 
 #: Exit codes of INTERFACE: what the user wrote, no plan or a failed check, stopped.
 BAD_INPUT = 2

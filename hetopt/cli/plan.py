@@ -15,7 +15,7 @@ from hetopt.cli.inputs import (
     whole,
 )
 from hetopt.cli.output import complain, emit
-from hetopt.errors import CheckError
+from hetopt.errors import CheckError, InputError
 from hetopt.problem.training import SCHEDULES
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.out is not None:
         ensure_writable(options.out)
+    _known_solver(options.solver)
     problem = load_problem(options.problem, options.schedule)
     table = load_table(problem, options.table)
     result = _search(problem, table, options)
@@ -96,10 +97,20 @@ def run(options: argparse.Namespace) -> int:
     return EXIT_CODES[result.status]
 
 
+def _known_solver(name: str) -> None:
+    from hetopt.solvers.registry import SOLVERS
+
+    if name not in SOLVERS:
+        msg = f"there is no solver {name!r}, expected one of {', '.join(SOLVERS)}"
+        raise InputError(msg, field="--solver")
+
+
 def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> Result:
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.cp_sat import CpSatParams, solve
+    from hetopt.solvers.cp_sat import CpSatParams
+    from hetopt.solvers.registry import load
 
+    solve = load(options.solver)
     with ProgressBar(sys.stderr) as bar:
         return solve(
             problem,

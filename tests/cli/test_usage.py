@@ -12,6 +12,8 @@ import pytest
 
 from hetopt.cli import main
 
+FORMULATE = ["formulate", "p.yaml", "--p", "1", "--q", "1"]
+
 WRONG: list[tuple[list[str], str]] = [
     ([], "the following arguments are required: COMMAND"),
     (["frobnicate"], "invalid choice: 'frobnicate'"),
@@ -55,6 +57,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "p.yaml", "text.json"], "text.json: plan: "),
     (["simulate", "p.yaml", "empty.json"], "empty.json: plan: there is no plan"),
     (["formulate", "p.yaml", "--p", "1"], "the following arguments are required"),
+    ([*FORMULATE, "--out", "model.txt"], "model.txt: --out: the name does not end in"),
+    ([*FORMULATE, "--q", "3", "--out", "m.proto"], "--q: 3 is not possible, expected"),
+    ([*FORMULATE, "--p", "5", "--out", "m.proto"], "--p: 5 is not possible, expected"),
+    ([*FORMULATE, "--formulation", "lp", "--out", "m.proto"], "invalid choice: 'lp'"),
 ]
 
 FILES = {
@@ -101,7 +107,8 @@ def test_one_line_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    "command", ["init", "plan", "check", "simulate", "table", "catalog", "schema"]
+    "command",
+    ["init", "plan", "check", "simulate", "table", "catalog", "schema", "formulate"],
 )
 def test_version_everywhere(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as stop:

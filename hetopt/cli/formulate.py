@@ -1,0 +1,128 @@
+"""Write the program of one (p, q), for another solver or for a look."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, whole
+from hetopt.cli.output import emit
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.cp_sat import PipelineProgram
+    from hetopt.problem.problem import Problem
+
+FORMULATIONS = ("cp-sat",)
+#: File name endings, and whether they stand for text.
+FORMATS = {".proto": False, ".pbtxt": True}
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "--p", type=whole(1), required=True, metavar="P", help="pipeline stages"
+    )
+    command.add_argument(
+        "--q", type=whole(1), required=True, metavar="Q", help="micro-batches"
+    )
+    command.add_argument(
+        "--formulation",
+        choices=FORMULATIONS,
+        default="cp-sat",
+        metavar="F",
+        help="default: cp-sat",
+    )
+    add_table(command)
+    command.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="model.proto (binary) or model.pbtxt (text)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Build the program and write it."""
+    from hetopt.files import ensure_writable, write_bytes
+
+    as_text = next((FORMATS[end] for end in FORMATS if options.out.endswith(end)), None)
+    if as_text is None:
+        msg = f"the name does not end in one of {', '.join(FORMATS)}"
+        raise InputError(msg, file=options.out, field="--out")
+    ensure_writable(options.out)
+    problem = load_problem(options.problem)
+    table = load_table(problem, options.table)
+    proto = _program(problem, table, options.p, options.q).model.Proto()
+    content = str(proto).encode() if as_text else proto.SerializeToString()
+    write_bytes(options.out, content)
+    emit(
+        f"wrote {options.out}: {len(proto.variables)} variables, "
+        f"{len(proto.constraints)} constraints; the objective is in picoseconds"
+    )
+    return 0
+
+
+def _program(
+    problem: Problem, table: CostTable, stages: int, microbatches: int
+) -> PipelineProgram:
+    """Return the program of (p, q), with a cutoff that no plan exceeds."""
+    from hetopt.formulations.chain import Chain
+    from hetopt.formulations.cp_sat import PERIOD_SCALE, PipelineProgram, ProgramData
+    from hetopt.formulations.space import undominated
+
+    _refuse("--p", stages, problem.stage_counts)
+    _refuse("--q", microbatches, tuple(part.microbatches for part in table.slices))
+    chain = Chain.of(table)
+    part = undominated(table, table.at(microbatches), chain)
+    return PipelineProgram(
+        ProgramData(
+            part=part,
+            chain=chain,
+            schedule=table.schedule,
+            pins=problem.pins,
+            names=table.cluster_names,
+            devices=table.cluster_devices,
+            usable_bytes=table.usable_bytes,
+            stages=stages,
+            cutoff=_slowest_ns(table, stages, microbatches) * PERIOD_SCALE,
+        )
+    )
+
+
+def _slowest_ns(table: CostTable, stages: int, microbatches: int) -> int:
+    """Return a closed form that no plan exceeds.
+
+    Every unit takes its longest time and every boundary too; the period is at most
+    one pass of a micro-batch through the whole pipeline, since windows are sums of
+    parts of it over at least 1.
+    """
+    part = table.at(microbatches)
+    clusters = [cluster for cluster in part.clusters if len(cluster.strategies)]
+    one_pass = sum(
+        max(
+            int((cluster.forward_ns + cluster.backward_ns)[:, kind].max())
+            for cluster in clusters
+        )
+        for kind in table.units
+    )
+    one_pass += 2 * (stages - 1) * int(part.transfer_ns.max(initial=0))
+    sync = max(int(cluster.sync_ns.max()) for cluster in clusters) + sum(
+        max(int(cluster.sync_unit_ns[:, kind].max()) for cluster in clusters)
+        for kind in table.units
+    )
+    if part.tied_ns is not None:
+        sync += int(part.tied_ns.max(initial=0))
+    # One nanosecond more per period for its rounding up.
+    return microbatches * (one_pass + 1) + sync
+
+
+def _refuse(flag: str, value: int, known: tuple[int, ...]) -> None:
+    if value not in known:
+        allowed = ", ".join(map(str, known)) or "none"
+        raise InputError(
+            f"{value} is not possible, expected one of {allowed}", field=flag
+        )
