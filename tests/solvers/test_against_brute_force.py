@@ -1,0 +1,101 @@
+"""CP-SAT and the race against brute force on generated instances."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from hetopt.check import check_result
+from hetopt.result import Result
+from hetopt.solvers.cp_sat import CpSatParams, solve
+from tests.oracle import brute_force
+from tests.oracle.brute_force import Answer
+from tests.oracle.instances import Instance, make_instance
+
+#: Instances; every fifth has the same schedule.
+SEEDS = range(220)
+TICK = Fraction(1, 10**9)
+
+
+@cache
+def answered(seed: int) -> tuple[Instance, Answer]:
+    instance = make_instance(seed)
+    return instance, brute_force.solve(instance.problem, instance.table)
+
+
+def plan(instance: Instance, *, top: int = 1, seed: int = 0) -> Result:
+    return solve(
+        instance.problem,
+        instance.table,
+        CpSatParams(jobs=1, top=top),
+        time_limit_s=60,
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_same_plan_or_same_infeasibility(seed: int) -> None:
+    instance, answer = answered(seed)
+    problem, table = instance.problem, instance.table
+    result = plan(instance)
+    best = answer.best
+    if best is None:
+        assert result.status == "infeasible"
+        assert result.best is None
+    else:
+        assert result.status == "optimal"
+        assert result.best is not None
+        exact = float(best.closed_form_ns * TICK)
+        assert result.best.closed_form_s == pytest.approx(exact, rel=1e-12)
+        assert result.best.plan == brute_force.to_plan(problem, table, best)
+    data = json.loads(json.dumps(result.to_json()))
+    assert check_result(problem, table, data) == []
+    _check_settlements(result, answer)
+
+
+def _check_settlements(result: Result, answer: Answer) -> None:
+    """What the certificate says of each (p, q) is true."""
+    programs = dict(answer.programs)
+    for settlement in result.settlements:
+        key = (settlement.stages, settlement.microbatches)
+        found = programs.pop(key, None)
+        if settlement.how == "infeasible":
+            assert found is None, settlement
+            continue
+        assert settlement.how != "unsettled"
+        if found is None:  # refuted without noticing that there is no plan
+            assert settlement.how.startswith("refuted")
+            continue
+        assert settlement.bound_s is not None
+        # programs are ranked with the period rounded up to a whole tick
+        value = float(found.value_ns * TICK)
+        assert settlement.bound_s <= value * (1 + 1e-12)
+        if settlement.how == "solved":
+            slack = (key[1] + 1) * 1e-9
+            assert settlement.bound_s == pytest.approx(value, rel=1e-12, abs=slack)
+    assert not programs, "feasible programs that the certificate leaves out"
+
+
+@pytest.mark.parametrize("seed", SEEDS[3::11])
+def test_alternatives_are_the_next_best(seed: int) -> None:
+    instance, answer = answered(seed)
+    problem, table = instance.problem, instance.table
+    result = plan(instance, top=3)
+    expected = [
+        brute_force.to_plan(problem, table, found) for found in answer.shapes[:3]
+    ]
+    found = [] if result.best is None else [result.best.plan]
+    found += [other.plan for other in result.alternatives]
+    assert found == expected
+    assert check_result(problem, table, result.to_json()) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS[1::23])
+def test_the_plan_does_not_depend_on_the_seed(seed: int) -> None:
+    instance, _ = answered(seed)
+    first, second = plan(instance), plan(instance, seed=1)
+    assert first.status == second.status
+    assert first.best == second.best
