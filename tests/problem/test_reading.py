@@ -244,7 +244,7 @@ def test_sections_in_other_files(tmp_path: Path) -> None:
     found = read_problem(main)
     assert [c.name for c in found.clusters] == ["a", "b"]
     assert found.clusters[1].memory_bytes == 64 * 10**9
-    assert found.pins.stages.allowed == {2}
+    assert found.pins.stages.allowed == frozenset({2})
 
     own.write_text("preset: A100-80GB\nmemory: 64\n")
     with pytest.raises(InputError) as caught:
