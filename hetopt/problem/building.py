@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ProblemSpec,
         TrainingSpec,
     )
+    from hetopt.problem.training import Recompute
 
 DEFAULT_VOCAB = 32000
 #: Of an inter-node link that gives only its bandwidth.
@@ -326,7 +327,8 @@ def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
             )
             raise FieldError((*path, "global_batch"), msg)
         batch = tokens // spec.seq_len
-    recompute = spec.recompute
+    recompute: Any = spec.recompute
+    chosen: dict[str, tuple[Recompute, ...]]
     if isinstance(recompute, dict):
         for name in recompute:
             check_cluster(name, names, (*path, "recompute", name))
