@@ -334,7 +334,7 @@ def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
             check_cluster(name, names, (*path, "recompute", name))
         chosen = {name: recompute.get(name, RECOMPUTE) for name in names}
     else:
-        chosen = dict.fromkeys(names, recompute)
+        chosen = {name: recompute for name in names}
     return Training(
         global_batch=batch,
         seq_len=spec.seq_len,
