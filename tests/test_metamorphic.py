@@ -156,7 +156,7 @@ def change_links(of: Problem, **changes: Any) -> Problem:
 
 def third(of: Problem) -> Problem:
     more = (*of.clusters, cluster("third", FAST, 1, 2))
-    pins = Pins(clusters=dict.fromkeys([own.name for own in more], FEW))
+    pins = replace(of.pins, clusters={**of.pins.clusters, "third": FEW})
     return replace(of, clusters=more, pins=pins)
 
 
@@ -232,6 +232,32 @@ def test_a_faster_link_makes_no_entry_of_the_table_larger(what: str) -> None:
                 other.backward_ns + other.sync_unit_ns
                 <= own.backward_ns + own.sync_unit_ns
             )
+
+
+@pytest.mark.parametrize("what", MORE)
+def test_more_keeps_every_strategy_at_no_higher_cost(what: str) -> None:
+    before = replace(base(), model=replace(MODEL, tied=True), pins=Pins())
+    first, second = build_table(before), build_table(MORE[what](before))
+    for old in first.slices:
+        new = second.at(old.microbatches)
+        places = [new.layouts.index(layout) for layout in old.layouts]
+        same = np.ix_(range(len(first.cut_classes)), places, places)
+        assert np.all(new.transfer_ns[same] <= old.transfer_ns)
+        assert np.all(new.occupancy_ns[same] <= old.occupancy_ns)
+        for own, other in zip(old.clusters, new.clusters, strict=False):
+            rows = [other.strategies.index(strategy) for strategy in own.strategies]
+            assert np.all(other.max_stages[rows] >= own.max_stages)
+            for name in (
+                "forward_ns",
+                "backward_ns",
+                "sync_ns",
+                "sync_unit_ns",
+                "state_bytes",
+                "activation_bytes",
+                "temporary_bytes",
+                "fixed_bytes",
+            ):
+                assert np.all(getattr(other, name)[rows] <= getattr(own, name)), name
 
 
 @pytest.mark.parametrize("schedule", ["virtual-1f1b", "h-1f1b", "gpipe"])
