@@ -1,4 +1,9 @@
-"""The strategies worth looking at: what the pins leave, less what is dominated."""
+"""The strategies worth looking at: those no other strategy can replace.
+
+Strategy k' *replaces* k when putting k' in the place of k turns every plan into one
+that is feasible and that the tie rule of the reported plan prefers. Leaving k out
+then changes neither the optimum nor the plan that is reported.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, TableSlice
-    from hetopt.problem.training import ScheduleName
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.formulations.chain import Chain
 
 #: Per-strategy fields of a ClusterTable, all indexed by strategy first.
 _COLUMNS = (
@@ -30,6 +35,8 @@ _COLUMNS = (
     "sync_ns",
     "sync_unit_ns",
 )
+#: No schedule adds more warm-ups than this at a boundary (HAPT Eq. 2).
+MAX_DELTA = 3
 
 
 def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
@@ -49,25 +56,27 @@ def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
     )
 
 
-def undominated(part: TableSlice, schedule: ScheduleName) -> TableSlice:
-    """Return the slice without strategies that no reported plan needs.
+def undominated(table: CostTable, part: TableSlice, chain: Chain) -> TableSlice:
+    """Return the slice without strategies that another one replaces.
 
-    Strategy k is left out when another strategy k' of the same cluster is at least
-    as good in every coefficient a program reads: time of every kind in either
-    direction, memory of every kind, devices, synchronisation, and every boundary
-    to or from any layout and between two stages of its own. Replacing k by k'
-    throughout a plan then keeps it feasible and makes nothing slower. The reported
-    plan is the same: k' either makes every plan faster, or needs fewer devices, or
-    comes first in the tie rule.
+    k' replaces k when it needs no more devices, fits into memory wherever k fits,
+    and is faster per body unit by at least what it may lose at the boundaries of a
+    stage and in gradient synchronisation. It must also come first in the tie rule:
+    be strictly faster, need fewer devices, or stand before k in the table.
 
     Under ``h-1f1b`` a faster stage or boundary can change warm-up counts for the
     worse, so there k' must equal k in every time.
     """
-    exact = schedule == "h-1f1b"
-    return restrict(
-        part,
-        [_undominated(part, cluster, exact=exact) for cluster in part.clusters],
-    )
+    keep = []
+    for j, cluster in enumerate(part.clusters):
+        rivals = _Rivals(table=table, part=part, chain=chain, j=j)
+        keep.append(
+            np.array(
+                [k for k in range(len(cluster.strategies)) if not rivals.replace(k)],
+                dtype=np.int64,
+            )
+        )
+    return restrict(part, keep)
 
 
 def _take(cluster: ClusterTable, index: NDArray[np.int64]) -> ClusterTable:
@@ -78,63 +87,174 @@ def _take(cluster: ClusterTable, index: NDArray[np.int64]) -> ClusterTable:
     )
 
 
-def _undominated(
-    part: TableSlice, cluster: ClusterTable, *, exact: bool
-) -> NDArray[np.int64]:
-    count = len(cluster.strategies)
-    if count == 0:
-        return np.arange(0)
-    times = np.hstack(
-        [
-            cluster.forward_ns,
-            cluster.backward_ns,
-            cluster.sync_ns[:, None],
-            cluster.sync_unit_ns,
-            _boundary_rows(part, cluster),
-        ]
-    )
-    sizes = np.hstack(
-        [
-            cluster.state_bytes,
-            cluster.activation_bytes,
-            cluster.temporary_bytes,
-            cluster.fixed_bytes[:, None],
-            cluster.devices[:, None],
-        ]
-    )
-    fill = cluster.forward_ns + cluster.backward_ns
-    kept: list[int] = []
-    for k in range(count):
-        no_slower = (
-            (times == times[k]).all(axis=1)
-            if exact
-            else (times <= times[k]).all(axis=1)
+class _Rivals:
+    """Replacement among the strategies of one cluster."""
+
+    def __init__(
+        self, table: CostTable, part: TableSlice, chain: Chain, j: int
+    ) -> None:
+        self.cluster = cluster = part.clusters[j]
+        self.part = part
+        self.chain = chain
+        self.schedule = table.schedule
+        self.usable_bytes = table.usable_bytes[j]
+        self.tau = cluster.forward_ns + cluster.backward_ns
+        self.sizes = np.hstack(
+            [
+                cluster.state_bytes,
+                cluster.activation_bytes,
+                cluster.temporary_bytes,
+                cluster.fixed_bytes[:, None],
+            ]
         )
-        better = no_slower & (sizes <= sizes[k]).all(axis=1)
-        # A plan with k' must also win, or keep, every tie.
+        self.units = self._units_by_warmup() if chain.is_uniform else None
+        self.others = np.array(
+            [a for a, layout in enumerate(part.layouts) if layout.cluster != j],
+            dtype=np.int64,
+        )
+
+    def replace(self, k: int) -> bool:
+        """Whether some other strategy replaces strategy k."""
+        cluster = self.cluster
+        able = (cluster.devices <= cluster.devices[k]) & self._fit_where(k)
+        able[k] = False
+        if self.schedule == "h-1f1b":
+            same = self._same_times(k)
+            earlier = np.arange(len(able)) < k
+            return bool(
+                (able & same & ((cluster.devices < cluster.devices[k]) | earlier)).any()
+            )
+        rivals = np.flatnonzero(able)
+        if not len(rivals):
+            return False
+        gain = self._gain(k, rivals)
+        loss, quick = self._loss(k, rivals)
         wins = (
-            (fill < fill[k]).all(axis=1)
-            | (cluster.devices < cluster.devices[k])
-            | (np.arange(count) < k)
+            (gain > loss)
+            | (cluster.devices[rivals] < cluster.devices[k])
+            | (rivals < k)
         )
-        better[k] = False
-        if not (better & wins).any():
-            kept.append(k)
-    return np.array(kept, dtype=np.int64)
+        return bool((quick & (gain >= loss) & wins).any())
 
+    def _fit_where(self, k: int) -> NDArray[np.bool_]:
+        """Whether each strategy fits wherever k does."""
+        smaller = (self.sizes <= self.sizes[k]).all(axis=1)
+        if self.units is None:
+            return smaller
+        return smaller | (self.units >= self.units[k]).all(axis=1)
 
-def _boundary_rows(part: TableSlice, cluster: ClusterTable) -> NDArray[np.int64]:
-    """Every boundary time of each strategy, as one row per strategy."""
-    layout = cluster.layout
-    rows = []
-    for matrix in (part.transfer_ns, part.occupancy_ns):
-        rows += [
-            np.moveaxis(matrix[:, layout, :], 1, 0).reshape(len(layout), -1),
-            np.moveaxis(matrix[:, :, layout], 2, 0).reshape(len(layout), -1),
-            matrix[:, layout, layout].T,
-        ]
-    if part.tied_ns is not None:
-        # With p = 1 a layout may be first and last at once, but then nothing is tied.
-        rows += [part.tied_ns[layout, :], part.tied_ns[:, layout].T]
-        rows.append(part.tied_ns[layout, layout][:, None])
-    return np.hstack(rows)
+    def _units_by_warmup(self) -> NDArray[np.int64]:
+        """Body units that fit beside each end, for every W; shape (K, ends * W)."""
+        cluster, chain = self.cluster, self.chain
+        (f,) = chain.kinds
+        most = min(self.part.microbatches, MAX_DELTA * chain.length)
+        warmups = np.arange(1, most + 1)
+        if self.schedule == "gpipe":
+            warmups = np.array([self.part.microbatches])
+        columns = []
+        for ends in (
+            np.zeros(len(chain.lead), dtype=np.int64),
+            np.array(chain.lead),
+            np.array(chain.trail),
+            np.array(chain.lead) + np.array(chain.trail),
+        ):
+            present = ends > 0
+            present[f] = True
+            temporary = cluster.temporary_bytes[:, present].max(axis=1, initial=0)
+            state = cluster.state_bytes @ ends
+            activation = cluster.activation_bytes @ ends
+            room = (
+                self.usable_bytes
+                - (cluster.fixed_bytes + temporary + state)[:, None]
+                - activation[:, None] * warmups
+            )
+            unit = (
+                cluster.state_bytes[:, f, None]
+                + cluster.activation_bytes[:, f, None] * warmups
+            )
+            columns.append(np.minimum(room // np.maximum(unit, 1), chain.length))
+        return np.maximum(np.hstack(columns), 0)
+
+    def _gain(self, k: int, rivals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Least time a stage of each rival saves over k; negative if it may lose.
+
+        Every stage holds a body unit, and none may be slower; what an end unit
+        loses counts against the saving, as it occurs once.
+        """
+        saved = self.tau[k] - self.tau[rivals]
+        if self.schedule == "gpipe":
+            # Forward and backward paces count apart.
+            slower = (self.cluster.forward_ns[rivals] > self.cluster.forward_ns[k]) | (
+                self.cluster.backward_ns[rivals] > self.cluster.backward_ns[k]
+            )
+            saved = np.where(slower.any(axis=1, keepdims=True), -1, saved)
+        lost = np.maximum(
+            self.cluster.sync_unit_ns[rivals] - self.cluster.sync_unit_ns[k], 0
+        )
+        net = saved - lost
+        ends = np.minimum(net, 0) @ (
+            np.array(self.chain.lead) + np.array(self.chain.trail)
+        )
+        body = net[:, list(self.chain.kinds)].min(axis=1)
+        return np.where(body < 0, -1, body + ends)
+
+    def _loss(
+        self, k: int, rivals: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Most a stage of each rival loses at its boundaries and in g.
+
+        A stage answers for the boundary after it, and the first of its cluster also
+        for the one before it. Also returns whether every occupancy stays below
+        what the period of a plan with k is anyhow: omega of k or tau of one unit.
+        """
+        part = self.part
+        own, new = self.cluster.layout[k], self.cluster.layout[rivals]
+        pace = int(self.tau[k, list(self.chain.kinds)].min())
+        if self.schedule == "gpipe":
+            pace = 0
+        loss = np.maximum(self.cluster.sync_ns[rivals] - self.cluster.sync_ns[k], 0)
+        quick = np.ones(len(rivals), dtype=bool)
+        after = np.zeros(len(rivals), dtype=np.int64)
+        before = np.zeros(len(rivals), dtype=np.int64)
+        for x in range(len(part.transfer_ns)):
+            kappa, omega = part.transfer_ns[x], part.occupancy_ns[x]
+            after = np.maximum(after, kappa[new, new] - kappa[own, own])
+            quick &= omega[new, new] <= max(omega[own, own], pace)
+            if not len(self.others):
+                continue
+            out = np.ix_(new, self.others)
+            into = np.ix_(self.others, new)
+            after = np.maximum(
+                after, (kappa[out] - kappa[own, self.others]).max(axis=1)
+            )
+            before = np.maximum(
+                before, (kappa[into].T - kappa[self.others, own]).max(axis=1)
+            )
+            quick &= (omega[out] <= np.maximum(omega[own, self.others], pace)).all(
+                axis=1
+            )
+            quick &= (omega[into].T <= np.maximum(omega[self.others, own], pace)).all(
+                axis=1
+            )
+        if part.tied_ns is not None:
+            rows = part.tied_ns[new] - part.tied_ns[own]
+            columns = (part.tied_ns[:, new] - part.tied_ns[:, [own]]).T
+            both = part.tied_ns[new, new] - part.tied_ns[own, own]
+            tied = np.hstack([rows, columns, both[:, None]]).max(axis=1)
+            loss = loss + np.maximum(tied, 0)
+        return loss + 2 * after + 2 * before, quick
+
+    def _same_times(self, k: int) -> NDArray[np.bool_]:
+        """Which strategies equal k in every time a program reads."""
+        cluster = self.cluster
+        times = np.hstack(
+            [
+                cluster.forward_ns,
+                cluster.backward_ns,
+                cluster.sync_ns[:, None],
+                cluster.sync_unit_ns,
+            ]
+        )
+        same = (times == times[k]).all(axis=1)
+        # One layout has one set of boundary times; others hardly ever agree.
+        return same & (cluster.layout == cluster.layout[k])

@@ -1,0 +1,197 @@
+"""A plan: pipelines of stages, each with its units, cluster and mesh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.training import Recompute, Resharding, ScheduleName
+
+PLAN_SCHEMA = "hetopt-plan/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Strategy:
+    """How the devices of a stage share its work: n = dp * cp * tp devices."""
+
+    dp: int
+    cp: int
+    tp: int
+    recompute: Recompute = "none"
+
+    def __post_init__(self) -> None:
+        for name in ("dp", "cp", "tp"):
+            if getattr(self, name) < 1:
+                msg = f"{name} is {getattr(self, name)}, expected at least 1"
+                raise ValueError(msg)
+
+    @property
+    def devices(self) -> int:
+        """Devices of one stage."""
+        return self.dp * self.cp * self.tp
+
+    def __str__(self) -> str:
+        return f"({self.dp},{self.cp},{self.tp}) {self.recompute}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One pipeline stage.
+
+    Attributes
+    ----------
+    cluster
+        Name of the cluster that hosts it.
+    first_unit, end_unit
+        Units ``first_unit <= u < end_unit``, counted from 0.
+    strategy
+        Mesh and recomputation of the stage.
+    warmup
+        Forward passes before its first backward pass (W of MODEL.md section 4).
+    resharding
+        How activations reach the next stage; None on the last stage.
+    unit_strategies
+        One strategy per unit where units of the stage differ, else None.
+    """
+
+    cluster: str
+    first_unit: int
+    end_unit: int
+    strategy: Strategy
+    warmup: int
+    resharding: Resharding | None = None
+    unit_strategies: tuple[Strategy, ...] | None = None
+
+    @property
+    def units(self) -> int:
+        """Number of units of the stage."""
+        return self.end_unit - self.first_unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """Stages in pipeline order; every stage sees all ``microbatches``."""
+
+    microbatches: int
+    stages: tuple[Stage, ...]
+
+    @property
+    def devices(self) -> int:
+        """Devices used by all stages."""
+        return sum(stage.strategy.devices for stage in self.stages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Pipelines side by side; the solvers of today make one.
+
+    Attributes
+    ----------
+    problem_digest, table_digest
+        Of the problem and the latency table the plan was made from.
+    """
+
+    schedule: ScheduleName
+    pipelines: tuple[Pipeline, ...]
+    problem_digest: str
+    table_digest: str
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The only pipeline of the plan; raises ValueError if there are more."""
+        if len(self.pipelines) != 1:
+            msg = f"the plan has {len(self.pipelines)} pipelines, expected one"
+            raise ValueError(msg)
+        return self.pipelines[0]
+
+    @property
+    def devices(self) -> int:
+        """Devices used by all pipelines."""
+        return sum(pipeline.devices for pipeline in self.pipelines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain JSON data."""
+        return {
+            "schema": PLAN_SCHEMA,
+            "schedule": self.schedule,
+            "problem_digest": self.problem_digest,
+            "table_digest": self.table_digest,
+            "pipelines": [
+                {
+                    "microbatches": pipeline.microbatches,
+                    "stages": [_stage_to_json(stage) for stage in pipeline.stages],
+                }
+                for pipeline in self.pipelines
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Plan:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        if data["schema"] != PLAN_SCHEMA:
+            msg = f"schema is {data['schema']!r}, expected {PLAN_SCHEMA!r}"
+            raise ValueError(msg)
+        return cls(
+            schedule=data["schedule"],
+            problem_digest=data["problem_digest"],
+            table_digest=data["table_digest"],
+            pipelines=tuple(
+                Pipeline(
+                    microbatches=pipeline["microbatches"],
+                    stages=tuple(
+                        _stage_from_json(stage) for stage in pipeline["stages"]
+                    ),
+                )
+                for pipeline in data["pipelines"]
+            ),
+        )
+
+
+def _strategy_to_json(strategy: Strategy) -> dict[str, Any]:
+    return {
+        "dp": strategy.dp,
+        "cp": strategy.cp,
+        "tp": strategy.tp,
+        "recompute": strategy.recompute,
+    }
+
+
+def _stage_to_json(stage: Stage) -> dict[str, Any]:
+    data = {
+        "cluster": stage.cluster,
+        "first_unit": stage.first_unit,
+        "end_unit": stage.end_unit,
+        **_strategy_to_json(stage.strategy),
+        "warmup": stage.warmup,
+    }
+    if stage.resharding is not None:
+        data["resharding"] = stage.resharding
+    if stage.unit_strategies is not None:
+        data["unit_strategies"] = [
+            _strategy_to_json(strategy) for strategy in stage.unit_strategies
+        ]
+    return data
+
+
+def _strategy_from_json(data: Mapping[str, Any]) -> Strategy:
+    return Strategy(
+        dp=data["dp"], cp=data["cp"], tp=data["tp"], recompute=data["recompute"]
+    )
+
+
+def _stage_from_json(data: Mapping[str, Any]) -> Stage:
+    unit_strategies = data.get("unit_strategies")
+    return Stage(
+        cluster=data["cluster"],
+        first_unit=data["first_unit"],
+        end_unit=data["end_unit"],
+        strategy=_strategy_from_json(data),
+        warmup=data["warmup"],
+        resharding=data.get("resharding"),
+        unit_strategies=None
+        if unit_strategies is None
+        else tuple(_strategy_from_json(item) for item in unit_strategies),
+    )

@@ -1,0 +1,1 @@
+"""What the user gives: model, clusters, links, training settings, pins."""

@@ -1,0 +1,70 @@
+"""The whole planning problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hetopt.problem.training import Pins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.cluster import Cluster, ClusterLinks
+    from hetopt.problem.model import Model
+    from hetopt.problem.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Model, clusters, links, training settings and pins.
+
+    Attributes
+    ----------
+    latency
+        Cluster name -> name or path of the latency source; ``auto`` by default.
+    """
+
+    name: str
+    model: Model
+    clusters: tuple[Cluster, ...]
+    links: ClusterLinks
+    training: Training
+    pins: Pins = field(default_factory=Pins)
+    latency: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.clusters:
+            msg = "a problem needs at least one cluster"
+            raise ValueError(msg)
+        names = [cluster.name for cluster in self.clusters]
+        for name in names:
+            if names.count(name) > 1:
+                msg = f"two clusters are named {name!r}, expected different names"
+                raise ValueError(msg)
+
+    @property
+    def microbatch_counts(self) -> tuple[int, ...]:
+        """Values of q the pins permit: divisors of the global batch, ascending."""
+        batch = self.training.global_batch
+        return tuple(
+            q
+            for q in range(1, batch + 1)
+            if batch % q == 0 and self.pins.microbatches.permits(q)
+        )
+
+    @property
+    def stage_counts(self) -> tuple[int, ...]:
+        """Values of p the model's body and the pins permit, ascending."""
+        body = len(self.model.units) - 2
+        devices = sum(cluster.devices for cluster in self.clusters)
+        return tuple(
+            p for p in range(1, min(body, devices) + 1) if self.pins.stages.permits(p)
+        )
+
+    def cluster_index(self, name: str) -> int:
+        """Position of the cluster of this name; raises KeyError if there is none."""
+        for index, cluster in enumerate(self.clusters):
+            if cluster.name == name:
+                return index
+        raise KeyError(name)

@@ -1,0 +1,139 @@
+"""Training settings, and the decisions a user pins or forbids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+Precision = Literal["bf16", "fp16", "fp32"]
+Optimizer = Literal["adam", "sgd"]
+Recompute = Literal["none", "selective", "full"]
+ScheduleName = Literal["1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe"]
+Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
+
+RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
+SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
+
+#: Share of device memory kept free (MODEL.md section 5).
+DEFAULT_RESERVE = 0.06
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How the model is trained.
+
+    Attributes
+    ----------
+    global_batch
+        Sequences per iteration (B).
+    seq_len
+        Tokens per sequence (s).
+    zero
+        ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too.
+    recompute
+        Policies the plan may choose from, per cluster name; ``auto`` is all three.
+    reserve
+        Fraction of device memory that stays free.
+    """
+
+    global_batch: int
+    seq_len: int
+    precision: Precision = "bf16"
+    optimizer: Optimizer = "adam"
+    zero: int = 1
+    recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
+    schedule: ScheduleName = "virtual-1f1b"
+    reserve: float = DEFAULT_RESERVE
+
+    def __post_init__(self) -> None:
+        for name in ("global_batch", "seq_len"):
+            if getattr(self, name) < 1:
+                msg = f"{name} is {getattr(self, name)}, expected at least 1"
+                raise ValueError(msg)
+        if self.zero not in range(4):
+            msg = f"zero is {self.zero}, expected 0, 1, 2 or 3"
+            raise ValueError(msg)
+        if not 0 <= self.reserve < 1:
+            msg = f"reserve is {self.reserve}, expected at least 0 and less than 1"
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Which values of one decision the user permits.
+
+    Attributes
+    ----------
+    allowed
+        The pinned values, or None when any is allowed.
+    forbidden
+        Values ruled out.
+    """
+
+    allowed: frozenset[Hashable] | None = None
+    forbidden: frozenset[Hashable] = frozenset()
+
+    def permits(self, value: Hashable) -> bool:
+        """Whether the user lets this decision take ``value``."""
+        return value not in self.forbidden and (
+            self.allowed is None or value in self.allowed
+        )
+
+
+ANY = Domain()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPins:
+    """Pinned and forbidden decisions of one cluster.
+
+    ``stages`` and ``units`` count pipeline stages and units hosted; 0 means that
+    the cluster is not used, so forbidding 0 stages forces its use.
+    """
+
+    stages: Domain = ANY
+    units: Domain = ANY
+    dp: Domain = ANY
+    cp: Domain = ANY
+    tp: Domain = ANY
+    recompute: Domain = ANY
+
+
+NO_CLUSTER_PINS = ClusterPins()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """Every decision of a plan that the user fixes or forbids.
+
+    Attributes
+    ----------
+    stages, microbatches
+        Domains of p and q.
+    order
+        Exactly these clusters, in this order along the pipeline; None: free.
+    forbidden_next
+        Pairs (a, b): cluster b may not directly follow cluster a.
+    units
+        Units per stage, in pipeline order; None: free.
+    clusters
+        Per cluster name; a missing name has no pins.
+    resharding
+        Strategies a boundary may use.
+    """
+
+    stages: Domain = ANY
+    microbatches: Domain = ANY
+    order: tuple[str, ...] | None = None
+    forbidden_next: frozenset[tuple[str, str]] = frozenset()
+    units: tuple[int, ...] | None = None
+    clusters: Mapping[str, ClusterPins] = field(default_factory=dict)
+    resharding: Domain = ANY
+
+    def of(self, cluster: str) -> ClusterPins:
+        """Return the pins of one cluster."""
+        return self.clusters.get(cluster, NO_CLUSTER_PINS)

@@ -1,0 +1,138 @@
+"""What a solver answers: a plan, its times, and how every (p, q) was settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.cost.table import SourceKind
+    from hetopt.plan import Plan
+
+RESULT_SCHEMA = "hetopt-result/1"
+
+#: A result is optimal when its relative gap is at most this.
+OPTIMALITY_GAP = 1e-6
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+Objective = Literal["closed", "simulated"]
+How = Literal[
+    "solved", "refuted-by-bound", "refuted-by-search", "infeasible", "unsettled"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """How the program of one (p, q) was settled.
+
+    Attributes
+    ----------
+    how
+        ``solved``: its optimum is known; ``refuted-by-bound``: a relaxation shows
+        that it cannot beat the reported plan; ``refuted-by-search``: the program
+        has no better plan; ``infeasible``: it has no plan at all; ``unsettled``:
+        neither, and ``bound_s`` is all that is known.
+    bound_s
+        Valid lower bound on the closed form of every plan with this (p, q), in
+        seconds; None when infeasible.
+    """
+
+    stages: int
+    microbatches: int
+    how: How
+    bound_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedPlan:
+    """A checked plan with both of its times, in seconds."""
+
+    plan: Plan
+    closed_form_s: float
+    iteration_time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Outcome of one search.
+
+    Attributes
+    ----------
+    best
+        The reported plan, or None.
+    alternatives
+        The next best plans, best first; each differs from the others in stages,
+        micro-batches, clusters, strategies or stages per cluster.
+    lower_bound_s
+        Valid lower bound on the objective over the whole space; None if nothing is
+        known or nothing is feasible.
+    gap
+        (value - lower bound) / value of the reported plan; None without a plan.
+    search_time_s
+        Wall-clock seconds.
+    reason
+        Why there is no plan, in one line; None when there is one.
+    """
+
+    status: Status
+    objective: Objective = "closed"
+    solver: str
+    best: PricedPlan | None
+    alternatives: tuple[PricedPlan, ...] = ()
+    lower_bound_s: float | None
+    gap: float | None
+    search_time_s: float
+    settlements: tuple[Settlement, ...]
+    tokens_per_s: float | None
+    mfu: float | None
+    mfu_used: float | None
+    table_kinds: Mapping[str, SourceKind]
+    reason: str | None = None
+
+    @property
+    def settled(self) -> dict[str, int]:
+        """Number of (p, q) by how they were settled, in the order of ``How``."""
+        counts = Counter(settlement.how for settlement in self.settlements)
+        return {how: counts[how] for how in get_args(How) if counts[how]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON data; keys are INTERFACE names."""
+        best = self.best
+        return {
+            "schema": RESULT_SCHEMA,
+            "status": self.status,
+            "objective": self.objective,
+            "iteration_time_s": best.iteration_time_s if best else None,
+            "closed_form_s": best.closed_form_s if best else None,
+            "lower_bound_s": self.lower_bound_s,
+            "gap": self.gap,
+            "search_time_s": self.search_time_s,
+            "tokens_per_s": self.tokens_per_s,
+            "mfu": self.mfu,
+            "mfu_used": self.mfu_used,
+            "settled": self.settled,
+            "settlements": [
+                {
+                    "stages": settlement.stages,
+                    "microbatches": settlement.microbatches,
+                    "how": settlement.how,
+                    "bound_s": settlement.bound_s,
+                }
+                for settlement in self.settlements
+            ],
+            "solver": self.solver,
+            "table_kinds": dict(self.table_kinds),
+            "reason": self.reason,
+            "plan": best.plan.to_json() if best else None,
+            "alternatives": [
+                {
+                    "closed_form_s": other.closed_form_s,
+                    "iteration_time_s": other.iteration_time_s,
+                    "plan": other.plan.to_json(),
+                }
+                for other in self.alternatives
+            ],
+        }

@@ -1,0 +1,1 @@
+"""The engines, and the race over (p, q)."""
