@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.operations import Shape
+from hetopt.problem.catalogue import accelerators
+from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.model import Model
+from hetopt.problem.problem import Problem
+from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+
+if TYPE_CHECKING:
+    from hetopt.problem.cluster import Staging
+
+GBPS = 1e9 / 8
+
+
+def only(*values: Any) -> Domain:
+    return Domain(allowed=frozenset(values))
+
+
+def link(latency_s: float, bandwidth_bytes_per_s: float) -> Link:
+    return Link(latency_s=latency_s, bandwidth_bytes_per_s=bandwidth_bytes_per_s)
+
+
+def make_cluster(
+    name: str = "a", accelerator: str = "A100-80GB", **changes: Any
+) -> Cluster:
+    device = accelerators()[accelerator]
+    cluster = Cluster(
+        name=name,
+        accelerator=device,
+        nodes=2,
+        devices_per_node=8,
+        memory_bytes=device.memory_bytes,
+        max_tp=8,
+        intra_node=device.intra_node,
+        inter_node=link(5e-6, 100 * GBPS),
+        host_device=device.host_device,
+        nics_per_node=8,
+    )
+    return replace(cluster, **changes)
+
+
+def make_model(**changes: Any) -> Model:
+    model = Model(
+        name="llama-7b",
+        layers=32,
+        hidden=4096,
+        heads=32,
+        kv_heads=32,
+        head_dim=128,
+        ffn=11008,
+        vocab=32000,
+    )
+    return replace(model, **changes)
+
+
+def make_links(
+    latency_s: float = 1e-3,
+    bandwidth_bytes_per_s: float = 10 * GBPS,
+    aggregate_bytes_per_s: float | None = None,
+    staged: Staging = "host",
+) -> ClusterLinks:
+    return ClusterLinks(
+        default=ClusterLink(
+            connection=link(latency_s, bandwidth_bytes_per_s),
+            aggregate_bytes_per_s=aggregate_bytes_per_s,
+            staged=staged,
+        )
+    )
+
+
+def make_problem(
+    clusters: tuple[Cluster, ...] = (),
+    model: Model | None = None,
+    training: Training | None = None,
+    pins: Pins | None = None,
+    links: ClusterLinks | None = None,
+) -> Problem:
+    return Problem(
+        name="test",
+        model=model or make_model(),
+        clusters=clusters or (make_cluster(),),
+        links=links or make_links(),
+        training=training or Training(global_batch=8, seq_len=2048),
+        pins=pins or Pins(),
+    )
+
+
+def pinned(
+    microbatches: int, name: str = "a", *, dp: int, cp: int, tp: int, recompute: str
+) -> Pins:
+    return Pins(
+        microbatches=only(microbatches),
+        clusters={
+            name: ClusterPins(
+                dp=only(dp), cp=only(cp), tp=only(tp), recompute=only(recompute)
+            )
+        },
+    )
+
+
+def shape(*rows: tuple[int, int, int]) -> Shape:
+    """Rows of (microbatch, cp, tp)."""
+    numbers = np.array(rows, dtype=np.int64)
+    return Shape(microbatch=numbers[:, 0], cp=numbers[:, 1], tp=numbers[:, 2])

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from hetopt.cost.strategies import strategies
+from hetopt.plan import Strategy
+from hetopt.problem.training import RECOMPUTE, ClusterPins, Domain, Pins, Training
+from tests.cost.making import make_cluster, make_model, make_problem, only
+
+
+def degrees(problem, q: int) -> set[tuple[int, int, int]]:
+    cluster = problem.clusters[0]
+    return {(s.dp, s.cp, s.tp) for s in strategies(problem, cluster, q)}
+
+
+@pytest.mark.parametrize("per_node", [1, 4, 6, 8, 12, 16])
+@pytest.mark.parametrize(("kv_heads", "seq_len"), [(32, 2048), (2, 1536), (8, 24)])
+@pytest.mark.parametrize("batch", [12, 16])
+def test_exactly_the_pruned_space(per_node, kv_heads, seq_len, batch) -> None:
+    cluster = make_cluster(devices_per_node=per_node, max_tp=min(per_node, 8), nodes=3)
+    model = make_model(kv_heads=kv_heads)
+    training = Training(global_batch=batch, seq_len=seq_len)
+    problem = make_problem((cluster,), model, training)
+    for q in (1, 2, 4):
+        expected = set()
+        for dp, cp, tp in product(range(1, cluster.devices + 1), repeat=3):
+            n = dp * cp * tp
+            if (
+                n <= cluster.devices
+                and (per_node % n == 0 or n % per_node == 0)
+                and per_node % tp == 0
+                and tp <= cluster.max_tp
+                and 32 % tp == 0
+                and model.ffn % tp == 0
+                and (kv_heads % tp == 0 or tp % kv_heads == 0)
+                and seq_len % (cp * tp) == 0
+                and (cp == 1 or seq_len % (2 * cp) == 0)
+                and batch % (q * dp) == 0
+            ):
+                expected.add((dp, cp, tp))
+        assert degrees(problem, q) == expected
+
+
+def test_pins_and_policies_restrict() -> None:
+    pins = Pins(
+        clusters={
+            "a": ClusterPins(
+                dp=only(1, 2), cp=Domain(forbidden=frozenset({2})), tp=only(4)
+            )
+        }
+    )
+    training = Training(
+        global_batch=8, seq_len=2048, recompute={"a": ("full", "none"), "b": ("none",)}
+    )
+    problem = make_problem(training=training, pins=pins)
+    found = strategies(problem, problem.clusters[0], 1)
+    assert found == tuple(sorted(found))
+    assert found == (
+        Strategy(dp=1, cp=1, tp=4, recompute="full"),
+        Strategy(dp=1, cp=1, tp=4, recompute="none"),
+        Strategy(dp=1, cp=4, tp=4, recompute="full"),
+        Strategy(dp=1, cp=4, tp=4, recompute="none"),
+        Strategy(dp=2, cp=1, tp=4, recompute="full"),
+        Strategy(dp=2, cp=1, tp=4, recompute="none"),
+    )
+
+
+def test_auto_means_all_three() -> None:
+    problem = make_problem()
+    found = strategies(problem, problem.clusters[0], 8)
+    assert {s.recompute for s in found} == set(RECOMPUTE)
+
+
+def test_counts_that_do_not_divide_the_batch_have_none() -> None:
+    problem = make_problem()
+    assert strategies(problem, problem.clusters[0], 3) == ()
