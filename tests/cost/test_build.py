@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import time
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from hetopt.cost.build import build_table
 from hetopt.cost.operations import Shape
 from hetopt.cost.source import ShardTimes
 from hetopt.cost.synchronisation import OPTIMIZER_START_S
-from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.cost.table import ClusterTable, CostTable, SourceKind
 from hetopt.plan import Strategy
 from hetopt.problem.catalogue import problem_files
+from hetopt.problem.cluster import Cluster
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.model import Granularity, Model
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import RESHARDING, Pins, Training
 from tests.cost.making import (
@@ -34,7 +38,9 @@ NAMES = [
 ]
 
 
-def row(table: CostTable, q: int, strategy: Strategy, cluster: int = 0) -> dict:
+def row(
+    table: CostTable, q: int, strategy: Strategy, cluster: int = 0
+) -> dict[str, Any]:
     part = table.at(q).clusters[cluster]
     place = part.strategies.index(strategy)
     return {name: getattr(part, name)[place] for name in NAMES}
@@ -72,7 +78,7 @@ def assert_sound(table: CostTable) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(problem_files()))
-def test_shipped_problems(name) -> None:
+def test_shipped_problems(name: str) -> None:
     problem = read_problem(str(problem_files()[name]))
     table = build_table(problem)
     assert table.problem_digest == problem_digest(problem)
@@ -90,7 +96,7 @@ def test_the_largest_table_is_quick() -> None:
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("granularity", ["layer", "block"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_every_setting_builds(zero, granularity, tied) -> None:
+def test_every_setting_builds(zero: int, granularity: Granularity, tied: bool) -> None:
     problem = make_problem(
         (make_cluster("a"), make_cluster("b", "H20-96GB", nodes=1)),
         make_model(granularity=granularity, tied=tied, layers=2),
@@ -197,10 +203,17 @@ def test_each_cluster_asks_its_source_once() -> None:
     calls = []
 
     class Constant:
-        def source_kind(self, cluster):
+        def source_kind(self, cluster: Cluster) -> SourceKind:
             return "measured" if cluster.name == "a" else "published"
 
-        def shard_times(self, model, training, cluster, kinds, shape: Shape):
+        def shard_times(
+            self,
+            model: Model,
+            training: Training,
+            cluster: Cluster,
+            kinds: tuple[str, ...],
+            shape: Shape,
+        ) -> ShardTimes:
             calls.append((cluster.name, len(shape.tp)))
             ones = np.ones((len(shape.tp), len(kinds)))
             return ShardTimes(
@@ -247,17 +260,18 @@ def test_one_replica_has_nothing_to_synchronise() -> None:
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("part", ["intra_node", "inter_node", "accelerator"])
-def test_better_hardware_never_makes_an_iteration_slower(zero, part) -> None:
+def test_better_hardware_never_makes_an_iteration_slower(zero: int, part: str) -> None:
     model = make_model(layers=4, tied=True)
     training = Training(global_batch=16, seq_len=2048, zero=zero)
     slow = make_cluster()
     if part == "accelerator":
         device = slow.accelerator
-        better = replace(device, peak_flops=3 * device.peak_flops)
+        better: object = replace(device, peak_flops=3 * device.peak_flops)
     else:
         old = getattr(slow, part)
         better = link(old.latency_s / 2, 4 * old.bandwidth_bytes_per_s)
-    fast = replace(slow, **{part: better})
+    changes: dict[str, Any] = {part: better}
+    fast = replace(slow, **changes)
     before, after = (
         build_table(make_problem((cluster,), model, training))
         for cluster in (slow, fast)
@@ -266,15 +280,20 @@ def test_better_hardware_never_makes_an_iteration_slower(zero, part) -> None:
     for first, second in zip(before.slices, after.slices, strict=True):
         assert (second.transfer_ns <= first.transfer_ns).all()
         assert (second.occupancy_ns <= first.occupancy_ns).all()
+        assert first.tied_ns is not None
+        assert second.tied_ns is not None
         assert (second.tied_ns <= first.tied_ns).all()
         old_rows, new_rows = first.clusters[0], second.clusters[0]
         assert (new_rows.forward_ns <= old_rows.forward_ns).all()
         assert (new_rows.backward_ns <= old_rows.backward_ns).all()
 
-        def iteration(rows: ClusterTable, q: int = first.microbatches):
+        def iteration(
+            rows: ClusterTable, q: int = first.microbatches
+        ) -> NDArray[np.int64]:
             passes = ((rows.forward_ns + rows.backward_ns) * units).sum(axis=1)
             update = rows.sync_ns + (rows.sync_unit_ns * units).sum(axis=1)
-            return q * passes + update
+            total: NDArray[np.int64] = q * passes + update
+            return total
 
         slack = 2 * len(before.units)  # rounding to nanoseconds
         assert (iteration(new_rows) <= iteration(old_rows) + slack).all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hetopt.cost.collectives import all_gather_s, all_reduce_s, group_link
-from hetopt.problem.cluster import DeviceGroup
+from hetopt.problem.cluster import Cluster, DeviceGroup
 from tests.cost.making import link, make_cluster
 
 CLUSTER = make_cluster(
@@ -12,7 +12,7 @@ CLUSTER = make_cluster(
 )
 
 
-def bandwidth(cluster, size: int, stride: int) -> float:
+def bandwidth(cluster: Cluster, size: int, stride: int) -> float:
     return float(group_link(cluster, np.array([size]), np.array([stride]))[0][0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "latency
 SELECTIVE_S = {"22B": 1.10, "175B": 13.75, "530B": 37.83, "1T": 71.49}
 
 
-def megatron_iteration_s(case: dict, recompute: str) -> float:
+def megatron_iteration_s(case: dict[str, Any], recompute: str) -> float:
     """One iteration from the table; interleaving divides the bubble."""
     config, run = case["model_config"], case["execution"]
     tp, p = run["tensor_par"], run["pipeline_par"]
@@ -56,7 +57,8 @@ def megatron_iteration_s(case: dict, recompute: str) -> float:
     boundary = table.slices[0].transfer_ns[0, 0, 0] if p > 1 else 0
     own = ends * (m if p == 1 else 1)
     update = rows.sync_ns[0] + config["L"] // p * rows.sync_unit_ns[0].max()
-    return ((m + bubble) * stage + own + 2 * (p - 1) * boundary + update) * 1e-9
+    total = (m + bubble) * stage + own + 2 * (p - 1) * boundary + update
+    return float(total) * 1e-9
 
 
 @pytest.mark.skipif(not REFERENCE.is_file(), reason="reference numbers not here")
@@ -86,7 +88,7 @@ def test_published_megatron_iterations() -> None:
     ],
 )
 def test_hetauto_table_1_within_a_factor(
-    cluster, degrees, tokens_per_device_per_s
+    cluster: str, degrees: tuple[int, int, int], tokens_per_device_per_s: float
 ) -> None:
     """The paper gives no ffn, vocabulary or recomputation: only the scale is tested.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import activation_bytes, parameter_bytes, state_bytes
 from hetopt.problem.model import LAYER, MLP_DOWN, Model
-from hetopt.problem.training import Training
+from hetopt.problem.training import Optimizer, Precision, Recompute, Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, shape
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "memory.json"
@@ -77,7 +77,7 @@ def first_stage_bytes(
 
 @pytest.mark.parametrize("name", FORMULA_CASES)
 @pytest.mark.parametrize("zero", [0, 1])
-def test_between_the_references_and_15_percent_more(name, zero) -> None:
+def test_between_the_references_and_15_percent_more(name: str, zero: int) -> None:
     config, degrees = FORMULA_CASES[name]
     layers, h, a, g, f, v, s, gated = config
     model = make_model(
@@ -142,7 +142,9 @@ def test_full_recomputation_of_blocks_keeps_the_input_of_each() -> None:
         ("sgd", "fp32", (4, 4, 4)),
     ],
 )
-def test_bytes_per_parameter(optimizer, precision, expected) -> None:
+def test_bytes_per_parameter(
+    optimizer: Optimizer, precision: Precision, expected: tuple[int, int, int]
+) -> None:
     training = Training(
         global_batch=8, seq_len=8, optimizer=optimizer, precision=precision
     )
@@ -172,7 +174,7 @@ def test_zero_shards_one_more_part_per_stage() -> None:
     recompute=st.sampled_from(["none", "selective", "full"]),
 )
 def test_more_tensor_parallelism_needs_less(
-    b, cp, tp, kv_heads, zero, recompute
+    b: int, cp: int, tp: int, kv_heads: int, zero: int, recompute: Recompute
 ) -> None:
     model = make_model(kv_heads=kv_heads)
     training = Training(global_batch=8, seq_len=2048, zero=zero)

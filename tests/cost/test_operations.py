@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,8 +16,8 @@ from hetopt.cost.operations import (
     unit_parameters,
 )
 from hetopt.cost.roofline import Roofline
-from hetopt.problem.model import ATTENTION, EMBEDDING, HEAD, LAYER, MLP_UP
-from hetopt.problem.training import Training
+from hetopt.problem.model import ATTENTION, EMBEDDING, HEAD, LAYER, MLP_UP, Model
+from hetopt.problem.training import Recompute, Training
 from tests.cost.making import make_cluster, make_model, shape
 
 TRAINING = Training(global_batch=8, seq_len=2048)
@@ -24,7 +27,9 @@ GROUPED = make_model(kv_heads=8)
 
 @pytest.mark.parametrize("model", [make_model(), GPT, GROUPED])
 @pytest.mark.parametrize("row", [(1, 1, 1), (4, 2, 8), (2, 4, 2)])
-def test_layer_is_the_sum_of_its_blocks(model, row) -> None:
+def test_layer_is_the_sum_of_its_blocks(
+    model: Model, row: tuple[int, int, int]
+) -> None:
     rows = shape(row)
     times = Roofline().shard_times(
         model, TRAINING, make_cluster(), (LAYER, *BLOCKS), rows
@@ -38,7 +43,8 @@ def test_layer_is_the_sum_of_its_blocks(model, row) -> None:
         assert seconds[0, 0] == pytest.approx(seconds[0, 1:].sum(), rel=1e-12)
     parameters = [unit_parameters(model, kind, rows.tp)[0] for kind in (LAYER, *BLOCKS)]
     assert parameters[0] == pytest.approx(sum(parameters[1:]), rel=1e-12)
-    for policy in ("none", "selective"):
+    policies: tuple[Recompute, ...] = ("none", "selective")
+    for policy in policies:
         kept = [
             activation_bytes(model, TRAINING, kind, rows, policy)[0]
             for kind in (LAYER, *BLOCKS)
@@ -111,14 +117,13 @@ def test_gelu_has_two_matrices() -> None:
     speed=st.floats(1, 8),
     axis=st.sampled_from(["peak_flops", "memory_bandwidth_bytes_per_s"]),
 )
-def test_a_faster_device_is_never_slower(b, cp, tp, speed, axis) -> None:
-    from dataclasses import replace
-
+def test_a_faster_device_is_never_slower(
+    b: int, cp: int, tp: int, speed: float, axis: str
+) -> None:
     slow = make_cluster()
     device = slow.accelerator
-    fast = replace(
-        slow, accelerator=replace(device, **{axis: getattr(device, axis) * speed})
-    )
+    faster: dict[str, Any] = {axis: getattr(device, axis) * speed}
+    fast = replace(slow, accelerator=replace(device, **faster))
     kinds = (EMBEDDING, LAYER, HEAD)
     source = Roofline()
     before, after = (

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from hetopt.cost.resharding import (
     steps_s,
 )
 from hetopt.errors import InputError
-from hetopt.problem.cluster import Cluster, ClusterLinks
-from hetopt.problem.training import RESHARDING, Domain
+from hetopt.problem.cluster import Cluster, ClusterLinks, Staging
+from hetopt.problem.training import RESHARDING, Domain, Resharding
 from tests.cost.making import GBPS, link, make_cluster, make_links, only
 
 MB = 1e6
@@ -44,7 +45,7 @@ def plain(name: str, nics: int = 2, nodes: int = 2) -> Cluster:
 
 
 def steps(
-    name: str,
+    name: Resharding,
     sender: Side,
     receiver: Side,
     links: ClusterLinks,
@@ -94,7 +95,9 @@ def test_sixteen_to_sixteen_needs_256_messages() -> None:
         ("send-recv-all-gather", 2, 0, 0.002, 0.02 / 58),
     ],
 )
-def test_host_staged_steps_by_hand(name, turns, gather_s, copy_s, scatter_s) -> None:
+def test_host_staged_steps_by_hand(
+    name: Resharding, turns: int, gather_s: float, copy_s: float, scatter_s: float
+) -> None:
     first, second = side(plain("a"), (2, 2)), side(plain("b"), (2, 2))
     found = steps(name, first, second, make_links(1e-3, 1e9), 80 * MB)
     network = turns * 1e-3 + 80 * MB / 2e9
@@ -174,12 +177,13 @@ def test_appendix_e_of_hetauto() -> None:
     layouts = [(d, 16 // d) for d in (1, 2, 4, 8, 16)]
     pairs = [(x, y) for x in layouts for y in layouts if x != y]
     assert len(pairs) == 20
+    names: tuple[Resharding, ...] = ("p2p", "leader", "inner-dp")
     times = {
         name: {
             (x, y): sum(steps(name, side(a, x), side(b, y), links, size, outer=1))
             for x, y in pairs
         }
-        for name in ("p2p", "leader", "inner-dp")
+        for name in names
     }
     average = {name: mean(found.values()) for name, found in times.items()}
     assert average["inner-dp"] < average["p2p"] < average["leader"]
@@ -216,14 +220,23 @@ FACTOR = st.floats(1.0, 20.0)
     inside=st.booleans(),
 )
 def test_better_hardware_never_makes_a_boundary_slower(
-    layouts, size, latency, bandwidth, aggregate, staged, nics, better, factor,
-    permitted, inside,
-) -> None:  # fmt: skip
+    layouts: tuple[int, int, int, int],
+    size: float,
+    latency: float,
+    bandwidth: float,
+    aggregate: float | None,
+    staged: Staging,
+    nics: int,
+    better: str,
+    factor: float,
+    permitted: set[Resharding],
+    inside: bool,
+) -> None:
     names = tuple(name for name in RESHARDING if name in permitted)
 
     def measured(improved: bool) -> tuple[float, float]:
         gain = {key: 1.0 for key in ("bandwidth", "intra", "inter", "host")}
-        changes = {"nics_per_node": nics, "nodes": 8}
+        changes: dict[str, Any] = {"nics_per_node": nics, "nodes": 8}
         lower, cap = latency, aggregate
         if improved:
             gain[better] = factor

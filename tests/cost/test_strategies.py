@@ -6,11 +6,12 @@ import pytest
 
 from hetopt.cost.strategies import strategies
 from hetopt.plan import Strategy
+from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, ClusterPins, Domain, Pins, Training
 from tests.cost.making import make_cluster, make_model, make_problem, only
 
 
-def degrees(problem, q: int) -> set[tuple[int, int, int]]:
+def degrees(problem: Problem, q: int) -> set[tuple[int, int, int]]:
     cluster = problem.clusters[0]
     return {(s.dp, s.cp, s.tp) for s in strategies(problem, cluster, q)}
 
@@ -18,7 +19,9 @@ def degrees(problem, q: int) -> set[tuple[int, int, int]]:
 @pytest.mark.parametrize("per_node", [1, 4, 6, 8, 12, 16])
 @pytest.mark.parametrize(("kv_heads", "seq_len"), [(32, 2048), (2, 1536), (8, 24)])
 @pytest.mark.parametrize("batch", [12, 16])
-def test_exactly_the_pruned_space(per_node, kv_heads, seq_len, batch) -> None:
+def test_exactly_the_pruned_space(
+    per_node: int, kv_heads: int, seq_len: int, batch: int
+) -> None:
     cluster = make_cluster(devices_per_node=per_node, max_tp=min(per_node, 8), nodes=3)
     model = make_model(kv_heads=kv_heads)
     training = Training(global_batch=batch, seq_len=seq_len)

@@ -4,6 +4,9 @@ import copy
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +31,7 @@ TABLE = build_table(PROBLEM)
 DOCUMENT = json.loads(json.dumps(table_to_json(TABLE)))
 
 
-def test_round_trip_is_exact(tmp_path) -> None:
+def test_round_trip_is_exact(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     write_table(TABLE, path)
     again = read_table(path, PROBLEM)
@@ -134,9 +137,11 @@ STRATEGY = ("slices", 0, "clusters", 0, "strategies", 0)
         (("slices", 0, "microbatches"), 3, "slices: is"),
     ],
 )
-def test_malformed_tables(path, value, message) -> None:
+def test_malformed_tables(
+    path: tuple[str | int, ...], value: object, message: str
+) -> None:
     data = copy.deepcopy(DOCUMENT)
-    place = data
+    place: Any = data
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
@@ -148,7 +153,7 @@ def test_malformed_tables(path, value, message) -> None:
 
 
 @pytest.mark.parametrize("key", sorted(DOCUMENT))
-def test_every_key_is_needed(key) -> None:
+def test_every_key_is_needed(key: str) -> None:
     data = {name: value for name, value in DOCUMENT.items() if name != key}
     with pytest.raises(InputError, match=f"{key}: is missing"):
         table_from_json(data)
@@ -178,7 +183,7 @@ def test_a_table_of_another_problem_is_refused() -> None:
         (b"null", "document: is None"),
     ],
 )
-def test_files_that_are_no_table(tmp_path, content, message) -> None:
+def test_files_that_are_no_table(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -186,7 +191,7 @@ def test_files_that_are_no_table(tmp_path, content, message) -> None:
     assert message in str(caught.value)
 
 
-def test_files_that_cannot_be_reached(tmp_path) -> None:
+def test_files_that_cannot_be_reached(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing\.json: cannot read"):
         read_table(tmp_path / "missing.json")
     with pytest.raises(InputError, match="cannot be written"):
@@ -194,8 +199,6 @@ def test_files_that_cannot_be_reached(tmp_path) -> None:
 
 
 def test_forbidden_resharding_names_the_pin() -> None:
-    from dataclasses import replace
-
     pins = replace(PROBLEM.pins, resharding=only())
     with pytest.raises(InputError, match=r"pin\.resharding"):
         build_table(replace(PROBLEM, pins=pins))
