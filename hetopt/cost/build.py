@@ -36,6 +36,7 @@ from hetopt.cost.synchronisation import (
     update_s,
 )
 from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from hetopt.plan import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
+
+
+#: Latency source that is chosen for the user.
+AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,14 +98,14 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     Parameters
     ----------
     source
-        Where compute times come from; the roofline if None.
+        Where compute times come from; if None, what the problem's ``latency`` names.
 
     Raises
     ------
     InputError
-        The pins leave no resharding strategy.
+        The pins leave no resharding strategy, or a latency source is unknown.
     """
-    source = source or Roofline()
+    source = source or _source(problem)
     model, training = problem.model, problem.training
     kinds = tuple(dict.fromkeys(model.units))
     cut_classes = tuple(dict.fromkeys(model.cuts))
@@ -137,6 +142,16 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
             float(cluster.accelerator.peak_flops) for cluster in problem.clusters
         ),
     )
+
+
+def _source(problem: Problem) -> LatencySource:
+    """Return the source the problem names; there is one so far, the roofline."""
+    for cluster in problem.clusters:
+        name = problem.latency.get(cluster.name, AUTO)
+        if name != AUTO:
+            msg = f"is {name!r}, expected {AUTO!r}: no other latency source is known"
+            raise InputError(msg, field=f"latency.{cluster.name}")
+    return Roofline()
 
 
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:

@@ -13,6 +13,7 @@ from hetopt.cost.operations import Shape
 from hetopt.cost.source import ShardTimes
 from hetopt.cost.synchronisation import OPTIMIZER_START_S
 from hetopt.cost.table import ClusterTable, CostTable, SourceKind
+from hetopt.errors import InputError
 from hetopt.plan import Strategy
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.cluster import Cluster
@@ -231,6 +232,13 @@ def test_each_cluster_asks_its_source_once() -> None:
     layer = table.kinds.index("layer")
     assert one["forward_ns"][layer] == 10**9
     assert one["backward_ns"][layer] == 3 * 10**9
+
+
+def test_an_unknown_latency_source_is_refused() -> None:
+    problem = replace(make_problem(), latency={"a": "a-profile"})
+    with pytest.raises(InputError, match=r"latency\.a: is 'a-profile'"):
+        build_table(problem)
+    assert build_table(replace(problem, latency={"a": "auto"})).sources == ("modelled",)
 
 
 def total_sync_s(zero: int, strategy: Strategy, speed: float = 1.0) -> float:
