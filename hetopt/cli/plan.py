@@ -134,10 +134,12 @@ def _check(problem: Problem, table: CostTable, result: Result) -> None:
 
 def _report(problem: Problem, table: CostTable, result: Result) -> str:
     from hetopt.pricing import price
-    from hetopt.report.console import draw, plan_report
+    from hetopt.report.console import WIDE, draw, plan_report, width_of
 
     best = result.best
     if best is None:
         return ""
     priced = price(best.plan, table)
-    return draw(plan_report(problem.model, result, best, priced), sys.stdout)
+    wide = width_of(sys.stdout) >= WIDE
+    parts = plan_report(problem.model, result, best, priced, wide=wide)
+    return draw(parts, sys.stdout)

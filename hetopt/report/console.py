@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Columns of output that goes to a file or a pipe: wide enough to break no row.
 PIPE_WIDTH = 200
+#: Terminals narrower than this get the stage table without what stages hold.
+WIDE = 110
 BYTES_PER_GB = 1e9
 
 
@@ -40,16 +42,22 @@ def is_terminal(stream: IO[str] | None) -> bool:
     )
 
 
+def width_of(stream: IO[str] | None) -> int:
+    """Return the columns that ``stream`` has room for."""
+    if is_terminal(stream):
+        return max(shutil.get_terminal_size().columns, 40)
+    return PIPE_WIDTH
+
+
 def draw(parts: Iterable[RenderableType], stream: IO[str] | None) -> str:
     """Return ``parts`` as text that suits ``stream``; colour only on a terminal."""
     terminal = is_terminal(stream)
-    width = max(shutil.get_terminal_size().columns, 40) if terminal else PIPE_WIDTH
     console = Console(
         file=io.StringIO(),
         force_terminal=terminal,
         color_system="standard" if terminal else None,
         no_color=not terminal or "NO_COLOR" in os.environ or None,
-        width=width,
+        width=width_of(stream),
         emoji=False,
         highlight=False,
         markup=False,
@@ -65,7 +73,9 @@ def table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, left: Sequence[str] = ()
 ) -> Table:
     """Return a table whose columns are right-aligned, but for those in ``left``."""
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    drawn = Table(
+        box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
     for name in columns:
         drawn.add_column(
             name, justify="left" if name in left else "right", overflow="fold"
@@ -85,41 +95,43 @@ def labelled(lines: Iterable[tuple[str, str]]) -> Table:
     return drawn
 
 
-def stage_table(model: Model, plan: Plan, price: Price) -> Table:
-    """Return the table of stages."""
-    return table(
-        (
-            "stage",
-            "cluster",
-            "units",
-            "holds",
-            "d,c,t",
-            "recompute",
-            "devices",
-            "memory GB",
-            "fwd/bwd ms",
-            "warm-ups",
-            "idle",
-        ),
-        (
-            (
-                row.stage,
-                row.cluster,
-                f"{row.first_unit}-{row.end_unit - 1}",
-                row.contents,
-                f"{row.dp},{row.cp},{row.tp}",
-                row.recompute,
-                row.devices,
-                f"{row.memory_bytes / BYTES_PER_GB:.1f}"
-                f" of {row.usable_bytes / BYTES_PER_GB:.1f}",
-                f"{row.forward_ms:.3f} / {row.backward_ms:.3f}",
-                row.warmup,
-                f"{row.idle_share:.1%}",
-            )
-            for row in stage_rows(model, plan, price)
-        ),
-        left=("cluster", "holds", "recompute"),
-    )
+def stage_table(model: Model, plan: Plan, price: Price, *, wide: bool) -> Table:
+    """Return the table of stages; what each holds is only in the wide one."""
+    columns = [
+        "stage",
+        "cluster",
+        "units",
+        "holds",
+        "d,c,t",
+        "recom-\npute",
+        "devices",
+        "memory GB",
+        "fwd/bwd ms",
+        "warm-\nups",
+        "idle",
+    ]
+    rows = [
+        [
+            row.stage,
+            row.cluster,
+            f"{row.first_unit}-{row.end_unit - 1}",
+            row.contents,
+            f"{row.dp},{row.cp},{row.tp}",
+            row.recompute,
+            row.devices,
+            f"{row.memory_bytes / BYTES_PER_GB:.1f}"
+            f" of {row.usable_bytes / BYTES_PER_GB:.1f}",
+            f"{row.forward_ms:.3f}/{row.backward_ms:.3f}",
+            row.warmup,
+            f"{row.idle_share:.1%}",
+        ]
+        for row in stage_rows(model, plan, price)
+    ]
+    if not wide:
+        holds = columns.index("holds")
+        for line in (columns, *rows):
+            del line[holds]
+    return table(columns, rows, left=("cluster", "holds", "recom-\npute"))
 
 
 def boundary_table(plan: Plan, price: Price) -> Table:
@@ -163,10 +175,10 @@ def alternatives_table(plans: tuple[PricedPlan, ...]) -> Table:
 
 
 def plan_report(
-    model: Model, result: Result, best: PricedPlan, price: Price
+    model: Model, result: Result, best: PricedPlan, price: Price, *, wide: bool = True
 ) -> list[RenderableType]:
     """Return everything ``hetopt plan`` prints about a result with a plan."""
-    parts: list[RenderableType] = [stage_table(model, best.plan, price)]
+    parts: list[RenderableType] = [stage_table(model, best.plan, price, wide=wide)]
     if len(best.plan.pipeline.stages) > 1:
         parts += [boundary_table(best.plan, price)]
     parts += [labelled(summary(result, best))]

@@ -45,10 +45,14 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
 def shape(plan: Plan) -> str:
     """Return p, q, schedule and devices."""
     pipeline = plan.pipeline
-    return (
-        f"p = {len(pipeline.stages)} stages, q = {pipeline.microbatches} "
-        f"micro-batches, schedule {plan.schedule}, {plan.devices} devices used"
-    )
+    stages = _count(len(pipeline.stages), "stage")
+    microbatches = _count(pipeline.microbatches, "micro-batch", "es")
+    devices = _count(plan.devices, "device")
+    return f"p = {stages}, q = {microbatches}, schedule {plan.schedule}, {devices} used"
+
+
+def _count(number: int, noun: str, ending: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 def times(best: PricedPlan) -> str:

@@ -36,7 +36,7 @@ def test_report_says_what_was_found(planned: Path) -> None:
     assert "modelled" in text
     assert "\x1b" not in text
     stages = result["plan"]["pipelines"][0]["stages"]
-    assert f"p = {len(stages)} stages" in text
+    assert f"p = {len(stages)} stage" in text
     assert len(result["alternatives"]) == 2
     for stage in stages:
         assert f"{stage['dp']},{stage['cp']},{stage['tp']}" in text
