@@ -104,9 +104,9 @@ def stage_table(model: Model, plan: Plan, price: Price, *, wide: bool) -> Table:
         "holds",
         "d,c,t",
         "recom-\npute",
-        "devices",
-        "memory GB",
-        "fwd/bwd ms",
+        "de-\nvices",
+        "memory\nGB",
+        "fwd/bwd\nms",
         "warm-\nups",
         "idle",
     ]
@@ -121,7 +121,7 @@ def stage_table(model: Model, plan: Plan, price: Price, *, wide: bool) -> Table:
             row.devices,
             f"{row.memory_bytes / BYTES_PER_GB:.1f}"
             f" of {row.usable_bytes / BYTES_PER_GB:.1f}",
-            f"{row.forward_ms:.3f}/{row.backward_ms:.3f}",
+            f"{row.forward_ms:.2f}/{row.backward_ms:.2f}",
             row.warmup,
             f"{row.idle_share:.1%}",
         ]
