@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from ortools.sat.python import cp_model
 
 from hetopt.formulations.decision import Decision
+from hetopt.formulations.program import PERIOD_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,49 +37,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, TableSlice
-    from hetopt.formulations.chain import Chain
-    from hetopt.problem.training import Pins, ScheduleName
-
-#: Fractions of a tick in which lambda is counted; it is rounded up to a whole one.
-PERIOD_SCALE = 1000
+    from hetopt.cost.table import ClusterTable
+    from hetopt.formulations.program import ProgramData
 
 #: Warm-ups a stage adds at a boundary inside and across clusters, where fixed.
 _DELTAS = {"1f1b": (1, 1), "eager-1f1b": (2, 2), "virtual-1f1b": (1, 2)}
 #: HAPT's epsilon (Eq. 2) is the inverse of this.
 _FREE_TRANSFER = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramData:
-    """What one (p, q) is built from.
-
-    Attributes
-    ----------
-    part
-        Slice of the table at q, reduced to the strategies worth looking at.
-    names, devices, usable_bytes
-        Per cluster.
-    cutoff
-        Largest objective of interest, in 1 / PERIOD_SCALE ticks.
-    objective_min
-        A valid lower bound on the objective, in 1 / PERIOD_SCALE ticks.
-    period_min, period_max
-        A range that holds lambda of every plan within the cutoff, in the same unit.
-    """
-
-    part: TableSlice
-    chain: Chain
-    schedule: ScheduleName
-    pins: Pins
-    names: tuple[str, ...]
-    devices: tuple[int, ...]
-    usable_bytes: tuple[int, ...]
-    stages: int
-    cutoff: int
-    objective_min: int = 0
-    period_min: int = 0
-    period_max: int | None = None
 
 
 class PipelineProgram:

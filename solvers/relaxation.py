@@ -174,14 +174,10 @@ class Relaxation:
         tables = {j: self._costs(j, period, roles=True) for j in self.sequence}
         prefix = [self._start()]
         for j in self.sequence[:-1]:
-            prefix.append(
-                self._join(prefix[-1], tables[j], self.clusters[j].may_rest)
-            )
+            prefix.append(self._join(prefix[-1], tables[j], self.clusters[j].may_rest))
         suffix = [self._start()]
         for j in self.sequence[:0:-1]:
-            suffix.append(
-                self._join(suffix[-1], tables[j], self.clusters[j].may_rest)
-            )
+            suffix.append(self._join(suffix[-1], tables[j], self.clusters[j].may_rest))
         suffix.reverse()
         bounds: list[Costs] = [np.empty((0, 0))] * len(self.sequence)
         for index, j in enumerate(self.sequence):
@@ -191,9 +187,7 @@ class Relaxation:
 
     # ------------------------------------------------------------- recursion
 
-    def _alone(
-        self, tables: list[dict[int, Costs]], stages: int
-    ) -> tuple[float, int]:
+    def _alone(self, tables: list[dict[int, Costs]], stages: int) -> tuple[float, int]:
         """Least fill with one cluster hosting everything, and which one."""
         best, host = np.inf, -1
         for j, table in zip(self.sequence, tables, strict=True):
@@ -213,9 +207,7 @@ class Relaxation:
         units = self.chain.length
         strategy = self.clusters[j].strategy(period, ALONE, stages, units)
         return [
-            Choice(
-                cluster=j, strategy=strategy, stages=stages, units=units, role=ALONE
-            )
+            Choice(cluster=j, strategy=strategy, stages=stages, units=units, role=ALONE)
         ]
 
     def _empty(self) -> Costs:
@@ -402,7 +394,9 @@ class _ClusterCosts:
             room = np.full((self.count, self.most_stages), np.inf)
         else:
             slots = np.minimum(self._memory[role], self._within(period)[:, None])
-            slots[:, 0] = np.minimum(slots[:, 0], np.maximum(self._within(period - trail), 0))
+            slots[:, 0] = np.minimum(
+                slots[:, 0], np.maximum(self._within(period - trail), 0)
+            )
             shift = 1 + self.delta[2] * np.arange(self.most_stages)
             room = (
                 shift * period
@@ -464,9 +458,7 @@ class _ClusterCosts:
         if not self.count or not self.most_stages:
             return {}
         return {
-            role: np.where(
-                self._permitted(role), self._least(period, role)[0], np.inf
-            )
+            role: np.where(self._permitted(role), self._least(period, role)[0], np.inf)
             for role in self.roles
         }
 
@@ -484,7 +476,9 @@ class _ClusterCosts:
             live = np.flatnonzero(caps[:, m] >= m)
             if not len(live):
                 continue
-            cost = self.run[live] + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
+            cost = (
+                self.run[live] + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
+            )
             cost[units > caps[live, m][:, None]] = np.inf
             cost[:, :m] = np.inf
             row = cost.argmin(axis=0)

@@ -1,0 +1,48 @@
+"""What the program of one (p, q) is built from, whatever the formulation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import TableSlice
+    from hetopt.formulations.chain import Chain
+    from hetopt.problem.training import Pins, ScheduleName
+
+#: Objectives are counted in 1 / PERIOD_SCALE ticks and lambda is rounded up to a
+#: whole one: a program's optimum exceeds the closed form of its plan by less than
+#: (q - 1) / PERIOD_SCALE ticks.
+PERIOD_SCALE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramData:
+    """What one (p, q) is built from.
+
+    Attributes
+    ----------
+    part
+        Slice of the table at q, reduced to the strategies worth looking at.
+    names, devices, usable_bytes
+        Per cluster.
+    cutoff
+        Largest objective of interest, in 1 / PERIOD_SCALE ticks.
+    objective_min
+        A valid lower bound on the objective, in 1 / PERIOD_SCALE ticks.
+    period_min, period_max
+        A range that holds lambda of every plan within the cutoff, in the same unit.
+    """
+
+    part: TableSlice
+    chain: Chain
+    schedule: ScheduleName
+    pins: Pins
+    names: tuple[str, ...]
+    devices: tuple[int, ...]
+    usable_bytes: tuple[int, ...]
+    stages: int
+    cutoff: int
+    objective_min: int = 0
+    period_min: int = 0
+    period_max: int | None = None

@@ -1,0 +1,215 @@
+"""The ``cp-sat`` solver: CP-SAT programs, one per (p, q), in the race."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetopt.errors import SolverError
+from hetopt.solvers.engine import Answer
+from hetopt.solvers.race import race
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ortools.sat.python import cp_model
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.cp_sat import PipelineProgram
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.progress import Progress
+
+#: Seconds between two looks at whether to stop.
+_POLL_S = 0.2
+#: Digits of the tie rule are minimised together up to this product.
+_MOST_COMBINED = 2**40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpSatParams:
+    """Parameters of the ``cp-sat`` solver.
+
+    Attributes
+    ----------
+    jobs
+        Worker processes; None for one per core, 0 to work in this process.
+    top
+        How many best plans to report.
+    on_progress
+        Called now and then from the thread that called ``solve``.
+    """
+
+    jobs: int | None = None
+    top: int = 1
+    on_progress: Callable[[Progress], None] | None = None
+
+
+def solve(
+    problem: Problem,
+    table: CostTable,
+    params: CpSatParams,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Find a plan of least closed form and prove that there is no better one.
+
+    Parameters
+    ----------
+    time_limit_s
+        Wall-clock limit; the best plan so far is returned with its true gap.
+    cutoff
+        Seconds; plans above it are of no interest.
+    """
+    return race(
+        problem,
+        table,
+        solver="cp-sat",
+        engine="hetopt.solvers.cp_sat:CpSatEngine",
+        jobs=params.jobs,
+        top=params.top,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        cutoff=cutoff,
+        on_progress=params.on_progress,
+    )
+
+
+class CpSatEngine:
+    """Settles programs with CP-SAT on one core."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def settle(
+        self,
+        data: ProgramData,
+        *,
+        excluded: Sequence[Decision],
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+    ) -> Answer:
+        """Find the least objective within the cutoff; see ``Engine``."""
+        from ortools.sat.python import cp_model
+
+        from hetopt.formulations.cp_sat import PipelineProgram
+
+        program = PipelineProgram(data)
+        for decision in excluded:
+            program.exclude(decision)
+        solver = self._solver(time_limit_s)
+        watch = _Watch(solver, stop)
+        with watch:
+            status = solver.solve(program.model, _callback(program, found))
+        if status == cp_model.OPTIMAL:
+            bound = round(solver.objective_value)
+            decision = program.extract(solver.value)
+            return Answer(verdict="optimal", bound=bound, decision=decision)
+        if status == cp_model.INFEASIBLE:
+            return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
+        if status not in (cp_model.FEASIBLE, cp_model.UNKNOWN):
+            msg = (
+                f"CP-SAT says {solver.status_name(status)}: {program.model.validate()}"
+            )
+            raise SolverError(msg)
+        bound = max(data.objective_min, int(solver.best_objective_bound))
+        decision_or_none = (
+            program.extract(solver.value) if status == cp_model.FEASIBLE else None
+        )
+        return Answer(verdict="stopped", bound=bound, decision=decision_or_none)
+
+    def settle_tie(self, data: ProgramData, value: int) -> Decision:
+        """Minimise the tie rule's digits, most significant first."""
+        from ortools.sat.python import cp_model
+
+        from hetopt.formulations.cp_sat import PipelineProgram
+
+        program = PipelineProgram(data)
+        model = program.model
+        model.add(program.objective <= value)
+        digits = program.tie_digits()
+        solver = self._solver(None)
+        while digits:
+            number, digits = _combine(digits)
+            model.minimize(number)
+            status = solver.solve(model)
+            if status != cp_model.OPTIMAL:
+                msg = f"CP-SAT says {solver.status_name(status)} of a plan it found"
+                raise SolverError(msg)
+            model.add(number == round(solver.objective_value))
+            model.clear_hints()
+            for index in range(len(model.proto.variables)):
+                variable = model.get_int_var_from_proto_index(index)
+                model.add_hint(variable, solver.value(variable))
+        return program.extract(solver.value)
+
+    def _solver(self, time_limit_s: float | None) -> cp_model.CpSolver:
+        from ortools.sat.python import cp_model
+
+        solver = cp_model.CpSolver()
+        parameters = solver.parameters
+        parameters.num_workers = 1
+        parameters.random_seed = self._seed
+        # Without a linear relaxation of enforced rows lambda is not bounded.
+        parameters.linearization_level = 2
+        parameters.relative_gap_limit = 0.0
+        parameters.absolute_gap_limit = 0.0
+        if time_limit_s is not None:
+            parameters.max_time_in_seconds = max(time_limit_s, 0.01)
+        return solver
+
+
+def _combine(
+    digits: list[tuple[cp_model.LinearExprT, int]],
+) -> tuple[cp_model.LinearExprT, list[tuple[cp_model.LinearExprT, int]]]:
+    """Join leading digits into one number; also return the digits left over."""
+    number, base = digits[0][0], digits[0][1] + 1
+    used = 1
+    for digit, top in digits[1:]:
+        if base * (top + 1) > _MOST_COMBINED:
+            break
+        number = number * (top + 1) + digit
+        base *= top + 1
+        used += 1
+    return number, digits[used:]
+
+
+def _callback(
+    program: PipelineProgram, found: Callable[[Decision], None]
+) -> cp_model.CpSolverSolutionCallback:
+    from ortools.sat.python import cp_model
+
+    class Callback(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            found(program.extract(self.value))
+
+    return Callback()
+
+
+class _Watch:
+    """Stops a running solver from a thread when it is told to."""
+
+    def __init__(self, solver: cp_model.CpSolver, stop: Callable[[], bool]) -> None:
+        self._solver = solver
+        self._stop = stop
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(_POLL_S):
+            if self._stop():
+                self._solver.stop_search()
+                return

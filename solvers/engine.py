@@ -1,0 +1,62 @@
+"""What the race asks of an engine: settle one program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+
+Verdict = Literal["optimal", "infeasible", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an engine found out about one program.
+
+    Attributes
+    ----------
+    verdict
+        ``optimal``: ``decision`` is a best one; ``infeasible``: no plan within the
+        cutoff; ``stopped``: out of time, or told to stop.
+    bound
+        Valid lower bound on the objective, in 1 / PERIOD_SCALE ticks.
+    """
+
+    verdict: Verdict
+    bound: int
+    decision: Decision | None
+
+
+class Engine(Protocol):
+    """Solves programs; made once per worker."""
+
+    def settle(
+        self,
+        data: ProgramData,
+        *,
+        excluded: Sequence[Decision],
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+    ) -> Answer:
+        """Find the least objective within the cutoff, or show that there is none.
+
+        Parameters
+        ----------
+        excluded
+            Decisions whose shapes are ruled out.
+        found
+            Called with every better decision on the way.
+        stop
+            Asked now and then; the engine gives up soon after it says True.
+        """
+        ...
+
+    def settle_tie(self, data: ProgramData, value: int) -> Decision:
+        """Return the first decision of objective ``value`` by the tie rule."""
+        ...

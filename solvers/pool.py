@@ -1,0 +1,235 @@
+"""A pool of spawned workers that survives the death of any of them.
+
+``concurrent.futures`` breaks the whole pool when one process dies and does not say
+whose task killed it. Here every worker has a pipe of its own, so a death is charged
+to the task it happened in and the others go on.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import traceback
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
+_SPAWN = multiprocessing.get_context("spawn")
+#: Seconds a worker gets to end by itself before it is killed.
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a running task says on the way."""
+
+    task: int
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A task's return value."""
+
+    task: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task raised; ``trace`` is its traceback."""
+
+    task: int
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A task's process ended under it."""
+
+    task: int
+
+
+Event = Note | Done | Failed | Died
+
+
+class Pool:
+    """Workers that call ``make(payload, shared, say)`` once, then what it returns.
+
+    Parameters
+    ----------
+    size
+        Number of processes.
+    make
+        Importable by a spawned process; returns the function that runs a task.
+    payload
+        Picklable; sent to each worker once.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        make: Callable[..., Callable[[Any], Any]],
+        payload: Any,
+    ) -> None:
+        self._make = make
+        self._payload = payload
+        #: A whole number all workers can read while they run.
+        self.shared = _SPAWN.Value("q", 0)
+        self._workers = [self._start() for _ in range(size)]
+
+    @property
+    def idle(self) -> int:
+        """Number of workers without a task."""
+        return sum(worker.task is None for worker in self._workers)
+
+    def submit(self, task: int, content: Any) -> None:
+        """Give a task to an idle worker; raises RuntimeError if there is none."""
+        for index, worker in enumerate(self._workers):
+            if worker.task is not None:
+                continue
+            if not worker.process.is_alive():
+                worker = self._workers[index] = self._start()
+            worker.task = task
+            try:
+                worker.pipe.send(content)
+            except OSError:
+                # It died just now; collect() will find out and say so.
+                pass
+            return
+        msg = "no worker is idle"
+        raise RuntimeError(msg)
+
+    def collect(self, timeout_s: float) -> list[Event]:
+        """Wait for something to happen, at most ``timeout_s``, and say what did."""
+        busy = {
+            worker.pipe: worker for worker in self._workers if worker.task is not None
+        }
+        sentinels = {worker.process.sentinel: worker for worker in busy.values()}
+        ready = wait([*busy, *sentinels], timeout_s)
+        events: list[Event] = []
+        for worker in dict.fromkeys(
+            busy[item] if item in busy else sentinels[item]  # type: ignore[index]
+            for item in ready
+        ):
+            events += self._read(worker)
+        return events
+
+    def close(self) -> None:
+        """End all workers, whatever they do."""
+        for worker in self._workers:
+            worker.process.terminate()
+        for worker in self._workers:
+            worker.process.join(_GRACE_S)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+            worker.pipe.close()
+
+    def _start(self) -> _Worker:
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(
+            target=_serve,
+            args=(theirs, self._make, self._payload, self.shared),
+            daemon=True,
+        )
+        process.start()
+        theirs.close()
+        return _Worker(process=process, pipe=ours)
+
+    def _read(self, worker: _Worker) -> list[Event]:
+        """Everything a worker has said; its death comes after its last words."""
+        events: list[Event] = []
+        task = worker.task
+        if task is None:
+            return events
+        try:
+            while worker.pipe.poll():
+                kind, content = worker.pipe.recv()
+                events.append(kind(task, content))
+                if kind is not Note:
+                    worker.task = None
+                    return events
+        except (EOFError, OSError):
+            pass
+        else:
+            if worker.process.is_alive():
+                return events
+        worker.process.join()
+        worker.pipe.close()
+        self._workers[self._workers.index(worker)] = self._start()
+        return [*events, Died(task)]
+
+
+class InlinePool:
+    """The same face without processes: a task runs when it is collected."""
+
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], payload: Any) -> None:
+        self.shared = _Shared()
+        self._said: list[Any] = []
+        self._run = make(payload, self.shared, self._said.append)
+        self._task: tuple[int, Any] | None = None
+
+    @property
+    def idle(self) -> int:
+        """1 when no task waits, else 0."""
+        return int(self._task is None)
+
+    def submit(self, task: int, content: Any) -> None:
+        """Take a task; raises RuntimeError if one waits already."""
+        if self._task is not None:
+            msg = "no worker is idle"
+            raise RuntimeError(msg)
+        self._task = (task, content)
+
+    def collect(self, timeout_s: float) -> list[Event]:  # noqa: ARG002
+        """Run the task that waits, to its end; what it raises is raised here."""
+        if self._task is None:
+            return []
+        task, content = self._task
+        self._task = None
+        self._said.clear()
+        value = self._run(content)
+        return [*(Note(task, said) for said in self._said), Done(task, value)]
+
+    def close(self) -> None:
+        """Nothing is left to end."""
+
+
+@dataclass(slots=True)
+class _Shared:
+    value: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    process: SpawnProcess
+    pipe: Connection[Any, Any]
+    task: int | None = None
+
+
+def _serve(
+    pipe: Connection[Any, Any],
+    make: Callable[..., Callable[[Any], Any]],
+    payload: Any,
+    shared: Any,
+) -> None:
+    # Ctrl-C reaches the whole process group; only the parent acts on it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    run = make(payload, shared, lambda content: pipe.send((Note, content)))
+    while True:
+        try:
+            content = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[Any, Any] = (Done, run(content))
+        except Exception:
+            # The parent decides what a failure means; nothing is swallowed.
+            answer = (Failed, traceback.format_exc())
+        pipe.send(answer)

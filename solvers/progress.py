@@ -1,0 +1,26 @@
+"""What a search tells while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A snapshot of the race.
+
+    Attributes
+    ----------
+    incumbent_s, bound_s, gap
+        Best closed form so far, valid lower bound on all plans, and their relative
+        distance; None as long as unknown.
+    settled, programs
+        Programs (p, q) settled, and all there are.
+    """
+
+    elapsed_s: float
+    incumbent_s: float | None
+    bound_s: float | None
+    gap: float | None
+    settled: int
+    programs: int

@@ -1,0 +1,351 @@
+"""The tasks of the race, as a worker process runs them."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.errors import SolverError
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.space import restrict, undominated
+from hetopt.pricing import pipeline_times
+from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.solvers.assembly import plan_of, value_of
+from hetopt.solvers.bounds import Focus, Survey, focus, survey
+from hetopt.solvers.relaxation import FIRST, LAST, Choice, Relaxation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.engine import Engine
+
+#: The shared cutoff when there is no plan yet.
+NO_CUTOFF = 2**62
+#: Seconds an engine may spend on one order of a relaxed optimum.
+_POLISH_S = 3.0
+#: Orders of a relaxed optimum that are tried.
+_MOST_ORDERS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """What every worker is given once.
+
+    Attributes
+    ----------
+    engine
+        ``module:attribute`` that makes the Engine from a seed.
+    top
+        How many best plans are wanted.
+    """
+
+    problem: Problem
+    table: CostTable
+    engine: str
+    seed: int
+    top: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyTask:
+    """Bound every p of one q; ``cutoff`` in 1 / PERIOD_SCALE ticks, or None."""
+
+    microbatches: int
+    cutoff: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchTask:
+    """Turn the relaxed optimum of one (p, q) at lambda <= ``period`` into plans."""
+
+    microbatches: int
+    stages: int
+    period: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleTask:
+    """Settle the program of one (p, q)."""
+
+    microbatches: int
+    stages: int
+    time_limit_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieTask:
+    """Find the first plan of one (p, q) with this objective by the tie rule."""
+
+    microbatches: int
+    stages: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A plan's decision and its objective in 1 / PERIOD_SCALE ticks."""
+
+    decision: Decision
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a program was settled; ``bound`` in 1 / PERIOD_SCALE ticks.
+
+    Attributes
+    ----------
+    closed
+        Whether every plan within the cutoff at the end was reported.
+    searched
+        Whether an engine was needed, or the relaxation was enough.
+    """
+
+    closed: bool
+    searched: bool
+    bound: int
+
+
+def make(
+    payload: Payload, shared: Any, say: Callable[[Any], None]
+) -> Callable[[Any], Any]:
+    """Return the function that runs tasks in this process."""
+    worker = Worker(payload, shared, say)
+    return worker.run
+
+
+class Worker:
+    """Runs tasks for one problem."""
+
+    def __init__(
+        self, payload: Payload, shared: Any, say: Callable[[Any], None]
+    ) -> None:
+        self.problem = payload.problem
+        self.table = payload.table
+        self.top = payload.top
+        self.chain = Chain.of(payload.table)
+        self.say = say
+        self._shared = shared
+        module, attribute = payload.engine.split(":")
+        self._engine: Engine = getattr(importlib.import_module(module), attribute)(
+            payload.seed
+        )
+        self.part = lru_cache(maxsize=None)(self._part)
+        self.relaxation = lru_cache(maxsize=4)(self._relaxation)
+
+    def run(self, task: Any) -> Any:
+        """Run one task."""
+        match task:
+            case SurveyTask():
+                return self._survey(task)
+            case SketchTask():
+                return self._sketch(task)
+            case SettleTask():
+                return self._settle(task)
+            case TieTask():
+                return self._tie(task)
+            case _:
+                msg = f"unknown task {task!r}"
+                raise SolverError(msg)
+
+    # --------------------------------------------------------------- shared
+
+    def _cutoff(self) -> int:
+        return int(self._shared.value)
+
+    def _part(self, microbatches: int) -> TableSlice:
+        return undominated(self.table, self.table.at(microbatches), self.chain)
+
+    def _relaxation(self, microbatches: int) -> Relaxation:
+        counts = [p for p in self.problem.stage_counts if p <= self.chain.length]
+        return Relaxation(
+            table=self.table,
+            part=self.part(microbatches),
+            chain=self.chain,
+            pins=self.problem.pins,
+            most_stages=max(counts),
+        )
+
+    def _data(
+        self, part: TableSlice, pins: Pins, stages: int, cutoff: int
+    ) -> ProgramData:
+        return ProgramData(
+            part=part,
+            chain=self.chain,
+            schedule=self.table.schedule,
+            pins=pins,
+            names=self.table.cluster_names,
+            devices=self.table.cluster_devices,
+            usable_bytes=self.table.usable_bytes,
+            stages=stages,
+            cutoff=cutoff,
+        )
+
+    def _report(self, decision: Decision) -> int:
+        """Price a decision exactly, tell the parent, and return its objective."""
+        value = value_of(pipeline_times(plan_of(decision, self.table, ""), self.table))
+        self.say(Found(decision=decision, value=value))
+        return value
+
+    # ---------------------------------------------------------------- tasks
+
+    def _survey(self, task: SurveyTask) -> Survey:
+        cutoff = np.inf if task.cutoff is None else task.cutoff / PERIOD_SCALE
+        relaxation = self.relaxation(task.microbatches)
+        return survey(relaxation, task.microbatches, cutoff=cutoff)
+
+    def _sketch(self, task: SketchTask) -> None:
+        choices = self.relaxation(task.microbatches).choices(task.period, task.stages)
+        if choices is None:
+            return
+        part = self.part(task.microbatches)
+        only = restrict(
+            part,
+            [
+                np.array(
+                    [c.strategy for c in choices if c.cluster == j], dtype=np.int64
+                )
+                for j in range(len(part.clusters))
+            ],
+        )
+        for order in _orders(choices):
+            pins = self._fixed(choices, order)
+            cutoff = min(self._cutoff(), self._ceiling(only, task.stages))
+            answer = self._engine.settle(
+                self._data(only, pins, task.stages, cutoff),
+                excluded=(),
+                found=lambda decision: None,
+                stop=lambda: False,
+                time_limit_s=_POLISH_S,
+            )
+            if answer.decision is not None:
+                self._report(answer.decision)
+
+    def _fixed(self, choices: Sequence[Choice], order: Sequence[Choice]) -> Pins:
+        """The user's pins, with order and stages fixed as well."""
+        names, pins = self.table.cluster_names, self.problem.pins
+        clusters = dict(pins.clusters)
+        for choice in choices:
+            name = names[choice.cluster]
+            clusters[name] = replace(
+                clusters.get(name, ClusterPins()),
+                stages=Domain(allowed=frozenset({choice.stages})),
+            )
+        return replace(
+            pins, order=tuple(names[c.cluster] for c in order), clusters=clusters
+        )
+
+    def _settle(self, task: SettleTask) -> Verdict:
+        """Report every plan within the cutoff that is among the ``top`` best."""
+        reported: list[Decision] = []
+        best: int | None = None
+        rising: int | None = None
+        while True:
+            cutoff = self._cutoff()
+            ceiling = self._ceiling(self.part(task.microbatches), task.stages)
+            known = cutoff != NO_CUTOFF
+            if not known:
+                # No plan yet: look below twice the bound, then four times, ...
+                cutoff = ceiling if rising is None else min(rising, ceiling)
+            narrowed = self._focus(task.microbatches, task.stages, cutoff)
+            if rising is None and not known:
+                least = self._least(task.microbatches, task.stages)
+                rising = 2 * least
+                if rising < ceiling:
+                    continue
+            if narrowed is None:
+                if not known and cutoff < ceiling:
+                    rising = 2 * cutoff
+                    continue
+                return Verdict(
+                    closed=True,
+                    searched=bool(reported),
+                    bound=best if best is not None else cutoff + 1,
+                )
+            answer = self._engine.settle(
+                narrowed,
+                excluded=reported,
+                found=self._report,
+                stop=lambda limit=cutoff: self._cutoff() < limit,
+                time_limit_s=task.time_limit_s,
+            )
+            if answer.verdict == "optimal" and answer.decision is not None:
+                value = self._report(answer.decision)
+                best = value if best is None else best
+                reported.append(answer.decision)
+                if len(reported) < self.top:
+                    continue
+                return Verdict(closed=True, searched=True, bound=best)
+            if answer.verdict == "infeasible":
+                if not known and cutoff < ceiling:
+                    rising = 2 * cutoff
+                    continue
+                bound = best if best is not None else cutoff + 1
+                return Verdict(closed=True, searched=True, bound=bound)
+            if self._cutoff() >= cutoff:
+                bound = answer.bound if best is None else min(best, answer.bound)
+                return Verdict(closed=False, searched=True, bound=bound)
+
+    def _tie(self, task: TieTask) -> Found:
+        narrowed = self._focus(task.microbatches, task.stages, task.value)
+        if narrowed is None:
+            msg = f"the plan of p = {task.stages}, q = {task.microbatches} is gone"
+            raise SolverError(msg)
+        decision = self._engine.settle_tie(narrowed, task.value)
+        return Found(decision=decision, value=task.value)
+
+    def _focus(self, microbatches: int, stages: int, cutoff: int) -> ProgramData | None:
+        """The program within the cutoff, or None when a bound refutes it."""
+        relaxation = self.relaxation(microbatches)
+        # One tick more: the relaxation's sums are of floats.
+        limit = (cutoff + 1) / PERIOD_SCALE
+        narrowed: Focus = focus(relaxation, microbatches, stages, cutoff=limit)
+        if narrowed.bound > limit:
+            return None
+        part = restrict(self.part(microbatches), narrowed.keep)
+        return replace(
+            self._data(part, self.problem.pins, stages, cutoff),
+            objective_min=max(0, int(narrowed.bound * PERIOD_SCALE) - 1),
+            period_min=max(0, int(narrowed.period_min * PERIOD_SCALE) - 1),
+            period_max=int(min(narrowed.period_max * PERIOD_SCALE, cutoff)) + 1,
+        )
+
+    def _least(self, microbatches: int, stages: int) -> int:
+        found = survey(self.relaxation(microbatches), microbatches)
+        bound = found.bound[stages]
+        return int(bound * PERIOD_SCALE) if np.isfinite(bound) else NO_CUTOFF
+
+    def _ceiling(self, part: TableSlice, stages: int) -> int:
+        """An objective no plan of p = ``stages`` exceeds."""
+        times, syncs = [0], [0]
+        for cluster in part.clusters:
+            if not len(cluster.strategies):
+                continue
+            counts = np.array(self.chain.lead) + np.array(self.chain.trail)
+            counts = counts + self.chain.prefix[-1]
+            tau = (cluster.forward_ns + cluster.backward_ns) @ counts
+            times.append(int(tau.max()))
+            syncs.append(int((cluster.sync_ns + cluster.sync_unit_ns @ counts).max()))
+        tied = 0 if part.tied_ns is None else int(part.tied_ns.max(initial=0))
+        fill = max(times) + 2 * (stages - 1) * int(part.transfer_ns.max(initial=0))
+        return PERIOD_SCALE * (part.microbatches * fill + max(syncs) + tied)
+
+
+def _orders(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
+    """Pipeline orders in which the first and the last cluster keep their roles."""
+    first = [c for c in choices if c.role & FIRST]
+    last = [c for c in choices if c.role & LAST and not c.role & FIRST]
+    middle = [c for c in choices if not c.role & (FIRST | LAST)]
+    for count, order in enumerate(permutations(middle)):
+        if count == _MOST_ORDERS:
+            return
+        yield [*first, *order, *last]
