@@ -71,7 +71,8 @@ def _program(
 ) -> PipelineProgram:
     """Return the program of (p, q), with a cutoff that no plan exceeds."""
     from hetopt.formulations.chain import Chain
-    from hetopt.formulations.cp_sat import PERIOD_SCALE, PipelineProgram, ProgramData
+    from hetopt.formulations.cp_sat import PipelineProgram
+    from hetopt.formulations.program import PERIOD_SCALE, ProgramData
     from hetopt.formulations.space import undominated
 
     _refuse("--p", stages, problem.stage_counts)

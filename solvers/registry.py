@@ -1,0 +1,22 @@
+"""Solvers by the names that users give them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hetopt.result import Result
+
+#: Name -> ``module:function``; a solver's libraries load with its module.
+SOLVERS: Mapping[str, str] = MappingProxyType({"cp-sat": "hetopt.solvers.cp_sat:solve"})
+
+
+def load(name: str) -> Callable[..., Result]:
+    """Return the ``solve`` function of a solver; KeyError if there is none."""
+    module, _, function = SOLVERS[name].partition(":")
+    solve: Any = getattr(import_module(module), function)
+    return solve
