@@ -306,7 +306,7 @@ class PipelineProgram:
     # ------------------------------------------------------------ boundaries
 
     def _cross_boundaries(self) -> None:
-        """kappa and omega of boundaries across clusters, by both layouts."""
+        """Kappa and omega of boundaries across clusters, by both layouts."""
         model, part = self.model, self.data.part
         flow_in: dict[int, list[cp_model.IntVar]] = {}
         flow_out: dict[int, list[cp_model.IntVar]] = {}
@@ -449,7 +449,7 @@ class PipelineProgram:
         model.add(time == 0).only_enforce_if(~self.live[j][r])
 
     def _inner_kappa(self, j: int, r: int) -> cp_model.LinearExprT:
-        """kappa of the boundary after slot r, when slot r + 1 is live; else 0."""
+        """Kappa of the boundary after slot r, when slot r + 1 is live; else 0."""
         model, part = self.model, self.data.part
         classes = self.chain.cut_classes
         layout = self._table(j).layout
@@ -531,7 +531,7 @@ class PipelineProgram:
                     )
 
     def _count_deltas(self) -> None:
-        """delta of every boundary: a number, or under h-1f1b three literals."""
+        """Delta of every boundary: a number, or under h-1f1b three literals."""
         self.delta_inner: dict[tuple[int, int], _Delta] = {}
         self.delta_in: dict[int, _Delta] = {}
         fixed = _DELTAS.get(self.data.schedule)
@@ -804,7 +804,7 @@ class PipelineProgram:
     # ------------------------------------------------- synchronisation, pins
 
     def _synchronise(self) -> None:
-        """max g: what gradient synchronisation and the optimizer add at the end."""
+        """Max g: what gradient synchronisation and the optimizer add at the end."""
         model, part = self.model, self.data.part
         self.sync = model.new_int_var(0, self.data.cutoff // PERIOD_SCALE, "sync")
         tied = self._tied_time()

@@ -233,7 +233,7 @@ class _Rivals:
             quick &= (omega[out] <= np.maximum(omega[own, self.others], pace)).all(
                 axis=1
             )
-            quick &= (omega[into].T <= np.maximum(omega[self.others, own], pace)).all(
+            quick &= (np.maximum(omega[self.others, own], pace) >= omega[into].T).all(
                 axis=1
             )
         if part.tied_ns is not None:

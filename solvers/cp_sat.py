@@ -124,23 +124,31 @@ class CpSatEngine:
         )
         return Answer(verdict="stopped", bound=bound, decision=decision_or_none)
 
-    def settle_tie(self, data: ProgramData, value: int) -> Decision:
-        """Minimise the tie rule's digits, most significant first."""
+    def settle_tie(
+        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+    ) -> Decision | None:
+        """Minimise the tie rule's digits, most significant first; see ``Engine``."""
         from ortools.sat.python import cp_model
 
         from hetopt.formulations.cp_sat import PipelineProgram
 
         program = PipelineProgram(data)
+        for decision in excluded:
+            program.exclude(decision)
         model = program.model
         model.add(program.objective <= value)
         digits = program.tie_digits()
         solver = self._solver(None)
+        fixed = False
         while digits:
             number, digits = _combine(digits)
             model.minimize(number)
             status = solver.solve(model)
+            if status == cp_model.INFEASIBLE and not fixed:
+                return None
+            fixed = True
             if status != cp_model.OPTIMAL:
-                msg = f"CP-SAT says {solver.status_name(status)} of a plan it found"
+                msg = f"CP-SAT says {solver.status_name(status)} of a plan that exists"
                 raise SolverError(msg)
             model.add(number == round(solver.objective_value))
             model.clear_hints()

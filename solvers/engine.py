@@ -57,6 +57,8 @@ class Engine(Protocol):
         """
         ...
 
-    def settle_tie(self, data: ProgramData, value: int) -> Decision:
-        """Return the first decision of objective ``value`` by the tie rule."""
+    def settle_tie(
+        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+    ) -> Decision | None:
+        """Return the first decision of objective ``value`` by the tie rule, if any."""
         ...

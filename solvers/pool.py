@@ -187,7 +187,7 @@ class InlinePool:
             raise RuntimeError(msg)
         self._task = (task, content)
 
-    def collect(self, timeout_s: float) -> list[Event]:  # noqa: ARG002
+    def collect(self, timeout_s: float) -> list[Event]:
         """Run the task that waits, to its end; what it raises is raised here."""
         if self._task is None:
             return []

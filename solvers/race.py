@@ -108,7 +108,7 @@ class _Program:
     how: How | None = None
 
 
-class _Stopped(Exception):  # noqa: N818 - not an error
+class _Stopped(Exception):
     """The clock ran out."""
 
 
@@ -243,9 +243,7 @@ class _Race:
     def _holds(self, program: _Program) -> bool:
         """Whether a plan of this program reaches the program's bound."""
         return any(
-            found.decision.stages == program.stages
-            and found.decision.microbatches == program.microbatches
-            and found.value <= program.bound
+            _belongs(found, program) and found.value <= program.bound
             for found in self.best.values()
         )
 
@@ -256,38 +254,34 @@ class _Race:
                 program.how = "refuted-by-bound"
 
     def _break_ties(self) -> None:
-        """Let every program that ties for the optimum name its first plan."""
-        if not self.best:
-            return
-        value = min(found.value for found in self.best.values())
-        if any(
-            program.bound < value
-            for program in self.programs.values()
-            if program.how != "infeasible"
+        """Let every program that ties with the last plan wanted name its first ones.
+
+        Which of several equally good plans a search meets first is chance; which
+        ones the tie rule names is not.
+        """
+        if not self.best or any(
+            program.how == "unsettled" for program in self.programs.values()
         ):
             return
-        tied = [
-            program
-            for program in self.programs.values()
-            if program.how == "solved" and program.bound == value
-        ]
-        tasks = [
-            TieTask(
-                microbatches=program.microbatches, stages=program.stages, value=value
-            )
-            for program in tied
-        ]
-        named: list[Decision] = []
-        self._perform(
-            iter(tasks),
-            lambda task, found: named.append(found.decision),
-            ends=False,
-        )
-        first = min(named, key=lambda decision: decision.tie_key(self.table))
-        self.best[first.shape] = Found(decision=first, value=value)
-        self.first = first
-
-    first: Decision | None = None
+        worst = self._ranked()[-1].value
+        tasks = []
+        for program in self.programs.values():
+            values = {
+                found.value
+                for found in self.best.values()
+                if _belongs(found, program) and found.value <= worst
+            }
+            if values:
+                tasks.append(
+                    TieTask(
+                        microbatches=program.microbatches,
+                        stages=program.stages,
+                        values=tuple(sorted(values)),
+                    )
+                )
+        named: list[Found] = []
+        self._perform(iter(tasks), lambda task, found: named.extend(found), ends=False)
+        self.best = {found.decision.shape: found for found in named}
 
     # ---------------------------------------------------------------- tasks
 
@@ -365,7 +359,6 @@ class _Race:
         def rank(found: Found) -> tuple[object, ...]:
             return (
                 found.value,
-                found.decision is not self.first,
                 *found.decision.tie_key(self.table),
             )
 
@@ -439,6 +432,8 @@ class _Race:
     def _reason(self, status: str) -> str | None:
         if status == "infeasible":
             return why_infeasible(self.problem, self.table)
+        if status == "unknown" and self.limit != NO_CUTOFF and not self._open():
+            return "no plan is within the cutoff"
         if status == "unknown":
             return "stopped before a plan was found"
         return None
@@ -476,6 +471,14 @@ class _Race:
             for count, rate in zip(devices, self.table.peak_flops, strict=True)
         )
         return self.table.model_flops / (best.iteration_time_s * peak)
+
+
+def _belongs(found: Found, program: _Program) -> bool:
+    decision = found.decision
+    return (decision.stages, decision.microbatches) == (
+        program.stages,
+        program.microbatches,
+    )
 
 
 def _by_bound(program: _Program) -> tuple[int, int, int]:

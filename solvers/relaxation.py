@@ -14,6 +14,7 @@ smallest in the period (MODEL.md section 6, item 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,8 @@ FIRST, LAST = 1, 2
 ALONE = FIRST | LAST
 ROLES = (0, FIRST, LAST, ALONE)
 
+#: Lambdas whose cost tables are kept.
+_REMEMBERED = 16
 #: Least warm-ups added at a boundary inside a cluster and across, and the most
 #: inside (they differ only where a schedule adapts to times).
 _WARMUPS = {
@@ -104,6 +107,8 @@ class Relaxation:
         )
         if len(self.sequence) > 1:
             self.sequence = [self.sequence[-1], *self.sequence[:-1]]
+        # One number per p and lambda: small, and asked for again and again.
+        self._fills: dict[tuple[float, bool], Costs] = {}
         self.least_sync = min(
             (float(cluster.least_sync) for cluster in self.clusters if cluster.count),
             default=0.0,
@@ -130,8 +135,11 @@ class Relaxation:
             Whether to tell apart the clusters that host the first and the last
             stage, with the embedding and the head: stronger and slower.
         """
-        tables = [self._costs(j, period, roles=roles) for j in self.sequence]
-        return self._total(tables, roles=roles)
+        key = (period, roles)
+        if key not in self._fills:
+            tables = [self._costs(j, period, roles=roles) for j in self.sequence]
+            self._fills[key] = self._total(tables, roles=roles)
+        return self._fills[key]
 
     def choices(self, period: float, stages: int) -> list[Choice] | None:
         """Return a relaxed optimum for p = ``stages``, or None if there is none."""
@@ -319,6 +327,8 @@ class _ClusterCosts:
         self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
         self._boundaries(part, j)
         self._memory = self._fitting_units()
+        self._pinned = {role: self._permitted(role) for role in roles}
+        self.costs = lru_cache(maxsize=_REMEMBERED)(self._costs)
 
     def _mean_unit(self) -> Costs:
         return self.run[:, -1] / self.chain.length
@@ -453,7 +463,7 @@ class _ClusterCosts:
         ]
         return np.array(rows)[:, None] & np.array(columns)
 
-    def costs(self, period: float) -> dict[int, Costs]:
+    def _costs(self, period: float) -> dict[int, Costs]:
         """Least cost of (m, l) by role; shape (most_stages + 1, L + 1)."""
         if not self.count or not self.most_stages:
             return {}
@@ -497,7 +507,7 @@ class _ClusterCosts:
             if rest is None or (role == ALONE and not np.isfinite(rest[0, 0])):
                 continue
             caps, base = self._caps(period, role), self._base(role)
-            permitted = self._permitted(role)
+            permitted = self._pinned[role]
             for m in range(1, self.most_stages + 1):
                 live = np.flatnonzero(caps[:, m] >= m)
                 if not len(live):

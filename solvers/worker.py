@@ -17,7 +17,7 @@ from hetopt.formulations.space import restrict, undominated
 from hetopt.pricing import pipeline_times
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.solvers.assembly import plan_of, value_of
-from hetopt.solvers.bounds import Focus, Survey, focus, survey
+from hetopt.solvers.bounds import Survey, focus, sharpen, survey
 from hetopt.solvers.relaxation import FIRST, LAST, Choice, Relaxation
 
 if TYPE_CHECKING:
@@ -83,11 +83,17 @@ class SettleTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieTask:
-    """Find the first plan of one (p, q) with this objective by the tie rule."""
+    """Find the first plans of one (p, q) at these objectives by the tie rule.
+
+    Attributes
+    ----------
+    values
+        Objectives plans of this (p, q) are known to have, ascending.
+    """
 
     microbatches: int
     stages: int
-    value: int
+    values: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +169,11 @@ class Worker:
         return int(self._shared.value)
 
     def _part(self, microbatches: int) -> TableSlice:
-        return undominated(self.table, self.table.at(microbatches), self.chain)
+        part = self.table.at(microbatches)
+        if self.top > 1:
+            # The next best plans may well use what a better strategy replaces.
+            return part
+        return undominated(self.table, part, self.chain)
 
     def _relaxation(self, microbatches: int) -> Relaxation:
         counts = [p for p in self.problem.stage_counts if p <= self.chain.length]
@@ -199,12 +209,14 @@ class Worker:
     # ---------------------------------------------------------------- tasks
 
     def _survey(self, task: SurveyTask) -> Survey:
-        cutoff = np.inf if task.cutoff is None else task.cutoff / PERIOD_SCALE
+        cutoff = None if task.cutoff is None else (task.cutoff + 1) / PERIOD_SCALE
         relaxation = self.relaxation(task.microbatches)
         return survey(relaxation, task.microbatches, cutoff=cutoff)
 
     def _sketch(self, task: SketchTask) -> None:
-        choices = self.relaxation(task.microbatches).choices(task.period, task.stages)
+        relaxation = self.relaxation(task.microbatches)
+        period = sharpen(relaxation, task.microbatches, task.stages, task.period)
+        choices = relaxation.choices(period, task.stages)
         if choices is None:
             return
         part = self.part(task.microbatches)
@@ -295,20 +307,25 @@ class Worker:
                 bound = answer.bound if best is None else min(best, answer.bound)
                 return Verdict(closed=False, searched=True, bound=bound)
 
-    def _tie(self, task: TieTask) -> Found:
-        narrowed = self._focus(task.microbatches, task.stages, task.value)
-        if narrowed is None:
-            msg = f"the plan of p = {task.stages}, q = {task.microbatches} is gone"
-            raise SolverError(msg)
-        decision = self._engine.settle_tie(narrowed, task.value)
-        return Found(decision=decision, value=task.value)
+    def _tie(self, task: TieTask) -> list[Found]:
+        named: list[Found] = []
+        for value in task.values:
+            narrowed = self._focus(task.microbatches, task.stages, value)
+            while narrowed is not None and len(named) < self.top:
+                decision = self._engine.settle_tie(
+                    narrowed, value, excluded=[found.decision for found in named]
+                )
+                if decision is None:
+                    break
+                named.append(Found(decision=decision, value=value))
+        return named
 
     def _focus(self, microbatches: int, stages: int, cutoff: int) -> ProgramData | None:
         """The program within the cutoff, or None when a bound refutes it."""
         relaxation = self.relaxation(microbatches)
         # One tick more: the relaxation's sums are of floats.
         limit = (cutoff + 1) / PERIOD_SCALE
-        narrowed: Focus = focus(relaxation, microbatches, stages, cutoff=limit)
+        narrowed = focus(relaxation, microbatches, stages, cutoff=limit)
         if narrowed.bound > limit:
             return None
         part = restrict(self.part(microbatches), narrowed.keep)
@@ -320,7 +337,7 @@ class Worker:
         )
 
     def _least(self, microbatches: int, stages: int) -> int:
-        found = survey(self.relaxation(microbatches), microbatches)
+        found = survey(self.relaxation(microbatches), microbatches, cutoff=None)
         bound = found.bound[stages]
         return int(bound * PERIOD_SCALE) if np.isfinite(bound) else NO_CUTOFF
 
