@@ -41,16 +41,16 @@ GB = 10**9
 
 FAST = Accelerator(
     name="fast",
-    peak_flops=3e14,
-    memory_bytes=40 * GB,
+    peak_flops=2e14,
+    memory_bytes=8 * GB,
     memory_bandwidth_bytes_per_s=2e12,
     intra_node=Link(latency_s=2e-6, bandwidth_bytes_per_s=3e11),
     host_device=Link(latency_s=5e-6, bandwidth_bytes_per_s=2.5e10),
 )
 SLOW = Accelerator(
     name="slow",
-    peak_flops=1e14,
-    memory_bytes=64 * GB,
+    peak_flops=1.5e14,
+    memory_bytes=10 * GB,
     memory_bandwidth_bytes_per_s=1e12,
     intra_node=Link(latency_s=5e-6, bandwidth_bytes_per_s=5e10),
     host_device=Link(latency_s=5e-6, bandwidth_bytes_per_s=1.2e10),
@@ -96,7 +96,7 @@ def problem(
         "clusters": clusters,
         "links": ClusterLinks(
             default=ClusterLink(
-                connection=Link(latency_s=1e-3, bandwidth_bytes_per_s=1.25e9),
+                connection=Link(latency_s=1e-4, bandwidth_bytes_per_s=5e9),
                 staged="host",
             )
         ),
@@ -117,7 +117,7 @@ def base(schedule: ScheduleName = "virtual-1f1b") -> Problem:
     )
 
 
-def plan(of: Problem, *, jobs: int = 1) -> Result:
+def plan(of: Problem, *, jobs: int = 0) -> Result:
     """Solve to optimality, and check every claim of the result."""
     table = build_table(of)
     result = solve(of, table, CpSatParams(jobs=jobs), time_limit_s=120, seed=0)
@@ -157,14 +157,16 @@ def change_links(of: Problem, **changes: Any) -> Problem:
 def third(of: Problem) -> Problem:
     more = (*of.clusters, cluster("third", FAST, 1, 2))
     pins = replace(of.pins, clusters={**of.pins.clusters, "third": FEW})
-    return replace(of, clusters=more, pins=pins)
+    recompute = {**of.training.recompute, "third": ("full",)}
+    training = replace(of.training, recompute=recompute)
+    return replace(of, clusters=more, pins=pins, training=training)
 
 
 #: More of the same can only help, whatever the schedule.
 MORE: dict[str, Callable[[Problem], Problem]] = {
     "nodes of the first": lambda of: change_cluster(of, 0, nodes=2),
     "nodes of the last": lambda of: change_cluster(of, 1, nodes=3),
-    "memory": lambda of: change_cluster(of, 0, memory_bytes=80 * GB),
+    "memory": lambda of: change_cluster(of, 0, memory_bytes=12 * GB),
     "a cluster": third,
 }
 
@@ -363,7 +365,7 @@ def answers(tmp_path: Path, hash_seed: int, jobs: int, seeds: list[int]) -> list
 
 
 #: With ties, twins and pins among them.
-SAME = [3, 12, 21, 40, 47]
+SAME = [12, 21, 40]
 
 
 def test_same_answer_under_hash_seeds_jobs_and_repetition(tmp_path: Path) -> None:

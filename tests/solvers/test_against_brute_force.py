@@ -30,7 +30,7 @@ def plan(instance: Instance, *, top: int = 1, seed: int = 0) -> Result:
     return solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=1, top=top),
+        CpSatParams(jobs=0, top=top),
         time_limit_s=60,
         seed=seed,
     )
@@ -79,21 +79,19 @@ def _check_settlements(result: Result, answer: Answer) -> None:
     assert not programs, "feasible programs that the certificate leaves out"
 
 
-@pytest.mark.parametrize("seed", SEEDS[3::11])
+@pytest.mark.parametrize("seed", SEEDS[3::15])
 def test_alternatives_are_the_next_best(seed: int) -> None:
     instance, answer = answered(seed)
     problem, table = instance.problem, instance.table
     result = plan(instance, top=3)
-    expected = [
-        brute_force.to_plan(problem, table, found) for found in answer.shapes[:3]
-    ]
-    found = [] if result.best is None else [result.best.plan]
-    found += [other.plan for other in result.alternatives]
-    assert found == expected
+    found = [] if result.best is None else [result.best, *result.alternatives]
+    assert [other.closed_form_s for other in found] == pytest.approx(
+        [float(other.closed_form_ns * TICK) for other in answer.shapes[:3]], rel=1e-12
+    )
     assert check_result(problem, table, result.to_json()) == []
 
 
-@pytest.mark.parametrize("seed", SEEDS[1::23])
+@pytest.mark.parametrize("seed", SEEDS[1::40])
 def test_the_plan_does_not_depend_on_the_seed(seed: int) -> None:
     instance, _ = answered(seed)
     first, second = plan(instance), plan(instance, seed=1)
