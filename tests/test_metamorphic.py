@@ -6,6 +6,7 @@ Problems are small but real: their tables come from the cost model.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -29,6 +30,7 @@ from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import ClusterPins, Domain, Pins, Training
 from hetopt.solvers.cp_sat import CpSatParams, solve
+from tests.oracle import instances
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result
 
-ROOT = Path(__file__).parent.parent
+#: The folder that ``tests`` is imported from; hetopt may come from elsewhere.
+ROOT = Path(instances.__file__).parents[2]
 GB = 10**9
 
 FAST = Accelerator(
@@ -357,8 +360,12 @@ def answers(tmp_path: Path, hash_seed: int, jobs: int, seeds: list[int]) -> list
         capture_output=True,
         text=True,
         check=True,
-        cwd=ROOT,
-        env={"PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": str(hash_seed),
+            "PYTHONPATH": str(ROOT),
+        },
     )
     loaded: list[Any] = json.loads(done.stdout)
     return loaded
