@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
     warmups = warmup_counts(
         table.schedule,
         microbatches=decision.microbatches,
-        crosses=[
-            before.cluster != after.cluster
-            for before, after in zip(stages, stages[1:], strict=False)
-        ],
+        crosses=[before.cluster != after.cluster for before, after in pairwise(stages)],
         round_trip_ns=times.round_trip_ns,
         transfer_ns=times.transfer_ns,
     )
@@ -58,7 +56,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
 
 
 def value_of(times: PipelineTimes) -> int:
-    """Closed form in 1 / PERIOD_SCALE ticks, with lambda rounded up to a whole one.
+    """Return the closed form in 1 / PERIOD_SCALE ticks, lambda rounded up to one.
 
     Programs minimise this number; it exceeds the closed form by less than
     ``(q - 1) / PERIOD_SCALE`` ticks.
@@ -74,7 +72,7 @@ def value_of(times: PipelineTimes) -> int:
 
 
 def bound_seconds(value: int, microbatches: int) -> float:
-    """Lower bound on a closed form in seconds, from one on a program's objective."""
+    """Return the lower bound on a closed form that one on an objective gives."""
     return (value - max(microbatches - 1, 0)) / PERIOD_SCALE * TICK_S
 
 

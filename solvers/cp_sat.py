@@ -96,8 +96,6 @@ class CpSatEngine:
         time_limit_s: float | None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
-        from ortools.sat.python import cp_model
-
         from hetopt.formulations.cp_sat import PipelineProgram
 
         program = PipelineProgram(data)
@@ -107,29 +105,26 @@ class CpSatEngine:
         watch = _Watch(solver, stop)
         with watch:
             status = solver.solve(program.model, _callback(program, found))
-        if status == cp_model.OPTIMAL:
+        name = solver.status_name(status)
+        if name == "OPTIMAL":
             bound = round(solver.objective_value)
             decision = program.extract(solver.value)
             return Answer(verdict="optimal", bound=bound, decision=decision)
-        if status == cp_model.INFEASIBLE:
+        if name == "INFEASIBLE":
             return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
-        if status not in (cp_model.FEASIBLE, cp_model.UNKNOWN):
-            msg = (
-                f"CP-SAT says {solver.status_name(status)}: {program.model.validate()}"
-            )
+        if name not in ("FEASIBLE", "UNKNOWN"):
+            msg = f"CP-SAT says {name}: {program.model.validate()}"
             raise SolverError(msg)
-        bound = max(data.objective_min, int(solver.best_objective_bound))
-        decision_or_none = (
-            program.extract(solver.value) if status == cp_model.FEASIBLE else None
+        return Answer(
+            verdict="stopped",
+            bound=max(data.objective_min, int(solver.best_objective_bound)),
+            decision=program.extract(solver.value) if name == "FEASIBLE" else None,
         )
-        return Answer(verdict="stopped", bound=bound, decision=decision_or_none)
 
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
         """Minimise the tie rule's digits, most significant first; see ``Engine``."""
-        from ortools.sat.python import cp_model
-
         from hetopt.formulations.cp_sat import PipelineProgram
 
         program = PipelineProgram(data)
@@ -143,15 +138,15 @@ class CpSatEngine:
         while digits:
             number, digits = _combine(digits)
             model.minimize(number)
-            status = solver.solve(model)
-            if status == cp_model.INFEASIBLE and not fixed:
+            name = solver.status_name(solver.solve(model))
+            if name == "INFEASIBLE" and not fixed:
                 return None
             fixed = True
-            if status != cp_model.OPTIMAL:
-                msg = f"CP-SAT says {solver.status_name(status)} of a plan that exists"
+            if name != "OPTIMAL":
+                msg = f"CP-SAT says {name} of a plan that exists"
                 raise SolverError(msg)
             model.add(number == round(solver.objective_value))
-            model.clear_hints()
+            model.clear_hints()  # type: ignore[no-untyped-call]
             for index in range(len(model.proto.variables)):
                 variable = model.get_int_var_from_proto_index(index)
                 model.add_hint(variable, solver.value(variable))
@@ -177,12 +172,15 @@ def _combine(
     digits: list[tuple[cp_model.LinearExprT, int]],
 ) -> tuple[cp_model.LinearExprT, list[tuple[cp_model.LinearExprT, int]]]:
     """Join leading digits into one number; also return the digits left over."""
-    number, base = digits[0][0], digits[0][1] + 1
+    from ortools.sat.python import cp_model
+
+    number: cp_model.LinearExprT = digits[0][0]
+    base = digits[0][1] + 1
     used = 1
     for digit, top in digits[1:]:
         if base * (top + 1) > _MOST_COMBINED:
             break
-        number = number * (top + 1) + digit
+        number = cp_model.LinearExpr.weighted_sum([number, digit], [top + 1, 1])
         base *= top + 1
         used += 1
     return number, digits[used:]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
@@ -96,11 +97,9 @@ class Pool:
             if not worker.process.is_alive():
                 worker = self._workers[index] = self._start()
             worker.task = task
-            try:
+            # If it died just now, collect() will find out and say so.
+            with suppress(OSError):
                 worker.pipe.send(content)
-            except OSError:
-                # It died just now; collect() will find out and say so.
-                pass
             return
         msg = "no worker is idle"
         raise RuntimeError(msg)

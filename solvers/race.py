@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
-    from hetopt.result import How
+    from hetopt.result import How, Status
     from hetopt.solvers.bounds import Survey
 
 #: Relaxed optima that are turned into plans, and how many of one q.
@@ -404,13 +404,7 @@ class _Race:
         if best is not None and bound is not None:
             bound = min(bound, best.closed_form_s)
             gap = (best.closed_form_s - bound) / best.closed_form_s
-        if best is not None:
-            proven = gap is not None and gap <= OPTIMALITY_GAP
-            status = "optimal" if proven else "feasible"
-        elif all(program.how == "infeasible" for program in self.programs.values()):
-            status = "infeasible"
-        else:
-            status = "unknown"
+        status = self._status(gap)
         return Result(
             status=status,
             solver=self.solver,
@@ -429,7 +423,16 @@ class _Race:
             reason=self._reason(status),
         )
 
-    def _reason(self, status: str) -> str | None:
+    def _status(self, gap: float | None) -> Status:
+        if self.best:
+            return (
+                "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
+            )
+        if all(program.how == "infeasible" for program in self.programs.values()):
+            return "infeasible"
+        return "unknown"
+
+    def _reason(self, status: Status) -> str | None:
         if status == "infeasible":
             return why_infeasible(self.problem, self.table)
         if status == "unknown" and self.limit != NO_CUTOFF and not self._open():
@@ -486,5 +489,5 @@ def _by_bound(program: _Program) -> tuple[int, int, int]:
 
 
 def _ticks_below(time_ns: float) -> int:
-    """A whole objective no larger than a bound found with floating point."""
+    """Return a whole objective no larger than a bound found in floating point."""
     return max(0, int(time_ns * PERIOD_SCALE) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,5 +18,5 @@ SOLVERS: Mapping[str, str] = MappingProxyType({"cp-sat": "hetopt.solvers.cp_sat:
 def load(name: str) -> Callable[..., Result]:
     """Return the ``solve`` function of a solver; KeyError if there is none."""
     module, _, function = SOLVERS[name].partition(":")
-    solve: Any = getattr(import_module(module), function)
+    solve: Callable[..., Result] = getattr(import_module(module), function)
     return solve

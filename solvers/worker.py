@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from hetopt.pricing import pipeline_times
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.bounds import Survey, focus, sharpen, survey
-from hetopt.solvers.relaxation import FIRST, LAST, Choice, Relaxation
+from hetopt.solvers.cluster_costs import FIRST, LAST
+from hetopt.solvers.relaxation import Choice, Relaxation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -200,11 +201,16 @@ class Worker:
             cutoff=cutoff,
         )
 
-    def _report(self, decision: Decision) -> int:
-        """Price a decision exactly, tell the parent, and return its objective."""
-        value = value_of(pipeline_times(plan_of(decision, self.table, ""), self.table))
-        self.say(Found(decision=decision, value=value))
-        return value
+    def _is_beaten(self, cutoff: int) -> bool:
+        return self._cutoff() < cutoff
+
+    def _value(self, decision: Decision) -> int:
+        """Return a decision's exact objective."""
+        return value_of(pipeline_times(plan_of(decision, self.table, ""), self.table))
+
+    def _report(self, decision: Decision) -> None:
+        """Price a decision and tell the parent."""
+        self.say(Found(decision=decision, value=self._value(decision)))
 
     # ---------------------------------------------------------------- tasks
 
@@ -243,7 +249,7 @@ class Worker:
                 self._report(answer.decision)
 
     def _fixed(self, choices: Sequence[Choice], order: Sequence[Choice]) -> Pins:
-        """The user's pins, with order and stages fixed as well."""
+        """Return the user's pins, with order and stages fixed as well."""
         names, pins = self.table.cluster_names, self.problem.pins
         clusters = dict(pins.clusters)
         for choice in choices:
@@ -287,12 +293,12 @@ class Worker:
                 narrowed,
                 excluded=reported,
                 found=self._report,
-                stop=lambda limit=cutoff: self._cutoff() < limit,
+                stop=partial(self._is_beaten, cutoff),
                 time_limit_s=task.time_limit_s,
             )
             if answer.verdict == "optimal" and answer.decision is not None:
-                value = self._report(answer.decision)
-                best = value if best is None else best
+                self._report(answer.decision)
+                best = self._value(answer.decision) if best is None else best
                 reported.append(answer.decision)
                 if len(reported) < self.top:
                     continue
@@ -321,7 +327,7 @@ class Worker:
         return named
 
     def _focus(self, microbatches: int, stages: int, cutoff: int) -> ProgramData | None:
-        """The program within the cutoff, or None when a bound refutes it."""
+        """Return the program within the cutoff, or None when a bound refutes it."""
         relaxation = self.relaxation(microbatches)
         # One tick more: the relaxation's sums are of floats.
         limit = (cutoff + 1) / PERIOD_SCALE
@@ -342,7 +348,7 @@ class Worker:
         return int(bound * PERIOD_SCALE) if np.isfinite(bound) else NO_CUTOFF
 
     def _ceiling(self, part: TableSlice, stages: int) -> int:
-        """An objective no plan of p = ``stages`` exceeds."""
+        """Return an objective that no plan of p = ``stages`` exceeds."""
         times, syncs = [0], [0]
         for cluster in part.clusters:
             if not len(cluster.strategies):

@@ -1,0 +1,299 @@
+"""What part of a pipeline costs at least on one cluster, taken by itself."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.space import MAX_DELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.formulations.chain import Chain
+    from hetopt.problem.training import Pins
+
+    Costs = NDArray[np.float64]
+
+#: Roles of a cluster, as bits: it hosts the first stage, it hosts the last.
+FIRST, LAST = 1, 2
+ALONE = FIRST | LAST
+ROLES = (0, FIRST, LAST, ALONE)
+
+#: Lambdas whose cost tables are kept.
+_REMEMBERED = 16
+#: Least warm-ups added at a boundary inside a cluster and across, and the most
+#: inside (they differ only where a schedule adapts to times).
+_WARMUPS = {
+    "1f1b": (1, 1, 1),
+    "eager-1f1b": (2, 2, 2),
+    "virtual-1f1b": (1, 2, 1),
+    "h-1f1b": (1, 1, MAX_DELTA),
+}
+
+
+class ClusterCosts:
+    """What m stages with l body units cost at least on one cluster."""
+
+    def __init__(
+        self,
+        *,
+        table: CostTable,
+        part: TableSlice,
+        chain: Chain,
+        pins: Pins,
+        j: int,
+        most_stages: int,
+        roles: tuple[int, ...],
+        may_rest: bool,
+    ) -> None:
+        cluster = part.clusters[j]
+        self.cluster = cluster
+        self.chain = chain
+        self.pins = pins.of(table.cluster_names[j])
+        self.gpipe = table.schedule == "gpipe"
+        self.microbatches = part.microbatches
+        self.delta = _WARMUPS.get(table.schedule, (0, 0, 0))
+        self.roles = roles
+        self.may_rest = may_rest
+        self.count = len(cluster.strategies)
+        self.most_stages = min(most_stages, int(cluster.max_stages.max(initial=0)))
+        self.usable_bytes = table.usable_bytes[j]
+        tau = cluster.forward_ns + cluster.backward_ns
+        self.lead = tau @ np.array(chain.lead)
+        self.trail = tau @ np.array(chain.trail)
+        self.run = np.array([chain.shortest(row) for row in tau], dtype=np.float64)
+        self.run = self.run.reshape(self.count, chain.length + 1)
+        body = tau[:, list(chain.kinds)]
+        self.shortest_unit = float(body.min(initial=2**62))
+        devices = table.cluster_devices[j]
+        self.best_rate = float(
+            (devices / cluster.devices / np.maximum(self._cheapest(), 1)).max(
+                initial=0.0
+            )
+        )
+        sync = cluster.sync_unit_ns[:, list(chain.kinds)].min(axis=1, initial=2**62)
+        self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
+        self._boundaries(part, j)
+        self._memory = self._fitting_units()
+        self._pinned = {role: self._permitted(role) for role in roles}
+        self.costs = lru_cache(maxsize=_REMEMBERED)(self._costs)
+
+    def _cheapest(self) -> Costs:
+        """Return the least time per body unit over runs of any length."""
+        lengths = np.arange(1, self.chain.length + 1)
+        cheapest: Costs = (self.run[:, 1:] / lengths).min(axis=1, initial=np.inf)
+        return cheapest
+
+    def _boundaries(self, part: TableSlice, j: int) -> None:
+        """Least kappa inside, before and after the cluster, and omega inside."""
+        layout = self.cluster.layout
+        classes = list(self.chain.cut_classes)
+        kappa = part.transfer_ns[classes] if classes else part.transfer_ns[:0]
+        omega = part.occupancy_ns[classes] if classes else part.occupancy_ns[:0]
+        self.inner = kappa[:, layout, layout].min(axis=0, initial=2**62)
+        self.inner_pace = omega[:, layout, layout].min(axis=0, initial=2**62)
+        others = [
+            a
+            for i, cluster in enumerate(part.clusters)
+            if i != j
+            for a in sorted({int(a) for a in cluster.layout})
+        ]
+        if classes and others:
+            self.before = kappa[:, others][:, :, layout].min(axis=(0, 1))
+            self.after = kappa[:, layout][:, :, others].min(axis=(0, 2))
+        else:
+            self.before = np.zeros(self.count)
+            self.after = np.zeros(self.count)
+
+    def _fitting_units(self) -> dict[int, NDArray[np.int64]]:
+        """Most body units per slot by role; shape (K, most_stages), last stage first.
+
+        A cluster that does not host the last stage is followed by one that does.
+        """
+        inner, across, _ = self.delta
+        fitting = {}
+        for role in self.roles:
+            base = 1 if role & LAST else 1 + across
+            rows = np.empty((self.count, self.most_stages), dtype=np.int64)
+            known: dict[int, NDArray[np.int64]] = {}
+            for r in range(self.most_stages):
+                warmup = (
+                    self.microbatches
+                    if self.gpipe
+                    else min(self.microbatches, base + inner * r)
+                )
+                if not self.chain.is_uniform and not self.gpipe:
+                    # A smaller count is valid too, and far fewer need computing.
+                    warmup = 1 << (warmup.bit_length() - 1)
+                if warmup not in known:
+                    known[warmup] = self._units_at(warmup)
+                rows[:, r] = known[warmup]
+            fitting[role] = rows
+        return fitting
+
+    def _units_at(self, warmup: int) -> NDArray[np.int64]:
+        cluster, chain = self.cluster, self.chain
+        kinds = list(chain.kinds)
+        room = (
+            self.usable_bytes
+            - cluster.fixed_bytes
+            - cluster.temporary_bytes[:, kinds].min(axis=1, initial=2**62)
+        )
+        bytes_ = cluster.state_bytes + warmup * cluster.activation_bytes
+        if chain.is_uniform:
+            unit = np.maximum(bytes_[:, kinds[0]], 1)
+            units: NDArray[np.int64] = np.clip(room // unit, 0, chain.length)
+            return units
+        need = np.array([chain.shortest(row) for row in bytes_])
+        fitting: NDArray[np.int64] = (need <= room[:, None]).sum(axis=1) - 1
+        return fitting
+
+    def _caps(self, period: float, role: int) -> NDArray[np.int64]:
+        """Most body units on m stages; shape (K, most_stages + 1), 0 where not able."""
+        lead = self.lead if role & FIRST else np.zeros(self.count)
+        trail = self.trail if role & LAST else np.zeros(self.count)
+        if self.microbatches == 1:
+            slots = self._memory[role].copy()
+            room = np.full((self.count, self.most_stages), np.inf)
+        else:
+            slots = np.minimum(self._memory[role], self._within(period)[:, None])
+            slots[:, 0] = np.minimum(
+                slots[:, 0], np.maximum(self._within(period - trail), 0)
+            )
+            shift = 1 + self.delta[2] * np.arange(self.most_stages)
+            room = (
+                shift * period
+                - 2 * np.arange(self.most_stages) * self.inner[:, None]
+                - (lead + trail)[:, None]
+            )
+            if self.gpipe:
+                room = np.full_like(room, np.inf)
+            slots[:, 1:][self.inner_pace > period] = 0
+        able = np.minimum.accumulate(slots >= 1, axis=1)
+        total = np.cumsum(slots, axis=1) * able
+        if self.microbatches > 1 and not self.gpipe:
+            total = np.minimum(total, self._within_each(room))
+        stages = np.arange(1, self.most_stages + 1)
+        total = np.where(stages <= self.cluster.max_stages[:, None], total, 0)
+        caps = np.zeros((self.count, self.most_stages + 1), dtype=np.int64)
+        caps[:, 1:] = np.minimum(total, self.chain.length)
+        return caps
+
+    def _within(self, room: float | Costs) -> NDArray[np.int64]:
+        """Body units whose shortest run takes at most ``room``, per strategy."""
+        limit = np.broadcast_to(np.asarray(room, dtype=np.float64), (self.count,))
+        units: NDArray[np.int64] = (self.run <= limit[:, None]).sum(axis=1) - 1
+        return np.maximum(units, 0)
+
+    def _within_each(self, room: Costs) -> NDArray[np.int64]:
+        if self.chain.is_uniform:
+            unit = np.maximum(self.run[:, 1:2], 1)
+            most = np.clip(np.floor(room / unit), 0, self.chain.length)
+            return most.astype(np.int64)
+        found = np.array(
+            [
+                np.searchsorted(run, limits, side="right") - 1
+                for run, limits in zip(self.run, room, strict=True)
+            ]
+        )
+        units: NDArray[np.int64] = np.maximum(found.reshape(room.shape), 0)
+        return units
+
+    def _base(self, role: int) -> Costs:
+        """Cost of a cluster's part besides its body units and inner boundaries.
+
+        A boundary between clusters costs at least half of the least kappa on either
+        side, both ways.
+        """
+        base = np.zeros(self.count)
+        base += self.lead if role & FIRST else self.before
+        base += self.trail if role & LAST else self.after
+        return base
+
+    def _permitted(self, role: int) -> NDArray[np.bool_]:
+        """Which (m, l) the user's pins permit; shape (most_stages + 1, L + 1)."""
+        ends = sum(self.chain.lead) * bool(role & FIRST)
+        ends += sum(self.chain.trail) * bool(role & LAST)
+        rows = [self.pins.stages.permits(m) for m in range(self.most_stages + 1)]
+        columns = [
+            self.pins.units.permits(n + ends) for n in range(self.chain.length + 1)
+        ]
+        permitted: NDArray[np.bool_] = np.array(rows)[:, None] & np.array(columns)
+        return permitted
+
+    def _costs(self, period: float) -> dict[int, Costs]:
+        """Least cost of (m, l) by role; shape (most_stages + 1, L + 1)."""
+        if not self.count or not self.most_stages:
+            return {}
+        return {
+            role: np.where(self._permitted(role), self._least(period, role)[0], np.inf)
+            for role in self.roles
+        }
+
+    def strategy(self, period: float, role: int, stages: int, units: int) -> int:
+        """Return the strategy that attains the least cost of (m, l)."""
+        return int(self._least(period, role)[1][stages, units])
+
+    def _least(self, period: float, role: int) -> tuple[Costs, NDArray[np.int64]]:
+        caps, base = self._caps(period, role), self._base(role)
+        shape = (self.most_stages + 1, self.chain.length + 1)
+        least = np.full(shape, np.inf)
+        best = np.zeros(shape, dtype=np.int64)
+        units = np.arange(self.chain.length + 1)
+        for m in range(1, self.most_stages + 1):
+            live = np.flatnonzero(caps[:, m] >= m)
+            if not len(live):
+                continue
+            cost = (
+                self.run[live] + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
+            )
+            cost[units > caps[live, m][:, None]] = np.inf
+            cost[:, :m] = np.inf
+            row = cost.argmin(axis=0)
+            least[m] = cost[row, units]
+            best[m] = live[row]
+        return least, best
+
+    def option_fill(
+        self, period: float, others: dict[int, Costs], stages: Sequence[int]
+    ) -> Costs:
+        """Least fill of a whole pipeline by strategy; shape (len(stages), K)."""
+        bounds = np.full((len(stages), self.count), np.inf)
+        length = self.chain.length
+        for role in self.roles if self.count else ():
+            rest = others.get(ALONE & ~role)
+            if rest is None or (role == ALONE and not np.isfinite(rest[0, 0])):
+                continue
+            caps, base = self._caps(period, role), self._base(role)
+            permitted = self._pinned[role]
+            for m in range(1, self.most_stages + 1):
+                live = np.flatnonzero(caps[:, m] >= m)
+                if not len(live):
+                    continue
+                cost = (
+                    self.run[live]
+                    + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
+                )
+                units = np.arange(length + 1)
+                cost[(units > caps[live, m][:, None]) | ~permitted[m]] = np.inf
+                cost[:, :m] = np.inf
+                for row, p in enumerate(stages):
+                    if p >= m:
+                        whole = (cost + rest[p - m, ::-1]).min(axis=1)
+                        bounds[row, live] = np.minimum(bounds[row, live], whole)
+        return bounds
+
+
+def roles_under(order: tuple[str, ...] | None, name: str) -> tuple[int, ...]:
+    """Roles a cluster may have under a pinned order."""
+    if order is None:
+        return ROLES
+    if name not in order:
+        return ()
+    return ((FIRST if order[0] == name else 0) | (LAST if order[-1] == name else 0),)
