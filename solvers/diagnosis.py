@@ -1,14 +1,156 @@
-"""Why a problem has no plan, in one line."""
+"""Why a problem has no plan, in one line: the first constraint found in the way."""
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from hetopt.cost.build import build_table
+from hetopt.formulations.chain import Chain
+from hetopt.problem.training import Pins
+from hetopt.solvers.relaxation import Relaxation
+
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.problem.problem import Problem
+
+#: Times the memory a device has, to see what a strategy needs when memory is ample.
+_AMPLE = 10**6
 
 
 def why_infeasible(problem: Problem, table: CostTable) -> str:
-    """Name the constraint that leaves no plan."""
-    return "no plan"
+    """Name the constraint that leaves no plan, and what would have to give."""
+    if not problem.microbatch_counts:
+        return (
+            "pin.microbatches: no permitted number of micro-batches divides the "
+            f"global batch of {problem.training.global_batch}"
+        )
+    if not problem.stage_counts:
+        return (
+            "pin.stages: no permitted number of stages is between 1 and "
+            f"{len(problem.model.units) - 2}, the transformer layers' units"
+        )
+    if not table.slices:
+        return "; ".join(_unusable(problem))
+    chain = Chain.of(table)
+    held = _most_units(problem, table, chain)
+    if sum(held) < chain.length:
+        shares = ", ".join(
+            f"{name} {units}"
+            for name, units in zip(table.cluster_names, held, strict=True)
+        )
+        return (
+            f"memory: all clusters together hold at most {sum(held)} of the model's "
+            f"{chain.length} body units ({shares})"
+        )
+    culprit = _pin_in_the_way(problem, table, chain)
+    if culprit is not None:
+        return f"pin.{culprit}: leaves no plan; without it the bounds allow one"
+    return (
+        "memory: no order of clusters and split of layers fits at every pipeline "
+        "position, as earlier stages keep more micro-batches in flight; full "
+        "recomputation, a higher ZeRO stage or schedule 1f1b need less"
+    )
+
+
+def _unusable(problem: Problem) -> Iterator[str]:
+    """Say what keeps each cluster from hosting a single body unit."""
+    ample = build_table(
+        replace(
+            problem,
+            clusters=tuple(
+                replace(cluster, memory_bytes=cluster.memory_bytes * _AMPLE)
+                for cluster in problem.clusters
+            ),
+        )
+    )
+    for j, cluster in enumerate(problem.clusters):
+        needs = [
+            (int(need), strategy)
+            for part in ample.slices
+            for need, strategy in zip(
+                _least_bytes(ample, part.clusters[j]),
+                part.clusters[j].strategies,
+                strict=True,
+            )
+        ]
+        if not needs:
+            yield (
+                f"{cluster.name}: no allowed (dp, cp, tp) fits its nodes, the model's "
+                "heads, the sequence length and the global batch"
+            )
+            continue
+        need, strategy = min(needs)
+        usable = cluster.memory_bytes * (1 - problem.training.reserve)
+        yield (
+            f"memory: one {_body_name(ample)} on {cluster.name} at any allowed "
+            f"strategy needs at least {need / 1e9:.1f} GB ({strategy}), of "
+            f"{usable / 1e9:.1f} GB usable"
+        )
+
+
+def _least_bytes(table: CostTable, cluster: ClusterTable) -> NDArray[np.int64]:
+    """Bytes of a stage with the smallest body unit, one micro-batch in flight."""
+    body = [kind for kind, inside in enumerate(table.body) if inside]
+    unit = (cluster.state_bytes + cluster.activation_bytes + cluster.temporary_bytes)[
+        :, body
+    ]
+    least: NDArray[np.int64] = cluster.fixed_bytes + unit.min(axis=1, initial=2**62)
+    return least
+
+
+def _body_name(table: CostTable) -> str:
+    return " or ".join(
+        kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside
+    )
+
+
+def _most_units(problem: Problem, table: CostTable, chain: Chain) -> list[int]:
+    """Most body units each cluster can hold at any q, by memory and pins alone."""
+    most = [0] * len(table.cluster_names)
+    for part in table.slices:
+        relaxation = _relaxation(problem, table, part, chain, problem.pins)
+        for j, cluster in enumerate(relaxation.clusters):
+            for costs in cluster.costs(np.inf).values():
+                units = np.flatnonzero(np.isfinite(costs).any(axis=0))
+                most[j] = max(most[j], *map(int, units[-1:]), 0)
+    return most
+
+
+def _pin_in_the_way(problem: Problem, table: CostTable, chain: Chain) -> str | None:
+    """Name a pin without which the relaxation is feasible."""
+    if _bounds_allow(problem, table, chain, problem.pins):
+        return None
+    free = Pins()
+    for pin in fields(Pins):
+        loosened = replace(problem.pins, **{pin.name: getattr(free, pin.name)})
+        if loosened != problem.pins and _bounds_allow(problem, table, chain, loosened):
+            return pin.name
+    return None
+
+
+def _bounds_allow(problem: Problem, table: CostTable, chain: Chain, pins: Pins) -> bool:
+    counts = [p for p in replace(problem, pins=pins).stage_counts if p <= chain.length]
+    for part in table.slices:
+        fill = _relaxation(problem, table, part, chain, pins).fill(np.inf, roles=True)
+        if np.isfinite(fill[counts]).any():
+            return True
+    return False
+
+
+def _relaxation(
+    problem: Problem, table: CostTable, part: TableSlice, chain: Chain, pins: Pins
+) -> Relaxation:
+    return Relaxation(
+        table=table,
+        part=part,
+        chain=chain,
+        pins=pins,
+        most_stages=min(chain.length, sum(table.cluster_devices)),
+    )
