@@ -1,0 +1,155 @@
+"""Memory in the CP-SAT program (HetAuto Eq. 7, by the position of a stage)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.cp_sat_terms import dot, total, weighted
+from hetopt.formulations.cp_sat_warmups import InFlight
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ortools.sat.python.cp_model_helper import Literal
+
+    from hetopt.formulations.cp_sat_variables import Variables
+
+
+def fit_memory(v: Variables, in_flight: Mapping[tuple[int, int], InFlight]) -> None:
+    """Keep every slot within the device's memory.
+
+    ``fixed + sum_f units * (state + min(W, q) * activation) + max_f temporary <=
+    usable``, the maximum over the kinds present. Stated with and without the end
+    units: the embedding lies on the first stage, the head on the last, where W = 1.
+    """
+    _Memory(v, in_flight).fit()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Need:
+    """What memory leaves on a stage: a number of units, or bytes by kind present."""
+
+    most: int | None = None
+    left: dict[int, int] = field(default_factory=dict)
+    unit_bytes: dict[int, int] = field(default_factory=dict)
+
+
+class _Memory:
+    """Fits slots; remembers what slots have in common."""
+
+    def __init__(
+        self, v: Variables, in_flight: Mapping[tuple[int, int], InFlight]
+    ) -> None:
+        self.v = v
+        self.sets = v.sets
+        self.model = v.model
+        self._in_flight = in_flight
+        self._needs: dict[object, list[tuple[int, _Need]]] = {}
+        self._holding: dict[tuple[int, int, int], Literal] = {}
+
+    def fit(self) -> None:
+        """State every slot's memory, for each strategy and each role it may have."""
+        v, sets, chain = self.v, self.sets, self.sets.chain
+        none = (0,) * len(chain.lead)
+        both = tuple(a + b for a, b in zip(chain.lead, chain.trail, strict=True))
+        at_end = InFlight(self.model, (sets.microbatches if sets.gpipe else 1,))
+        for (j, r), in_flight in self._in_flight.items():
+            for k in sets.options[j]:
+                if sets.stages == 1:
+                    self._fit(j, k, r, in_flight, both, [v.takes[j, k]])
+                    continue
+                here = [v.takes[j, k], v.live[j][r]]
+                self._fit(j, k, r, in_flight, none, here)
+                if r == 0:
+                    self._fit(j, k, r, in_flight, chain.lead, [v.opens[j, k]])
+                where = [v.closes[j, k], *v.ends(j, r)]
+                self._fit(j, k, r, at_end, chain.trail, where)
+
+    def _fit(
+        self,
+        j: int,
+        k: int,
+        r: int,
+        in_flight: InFlight,
+        ends: tuple[int, ...],
+        where: Sequence[Literal],
+    ) -> None:
+        """State memory of slot r under k with these end units, for every W it may have."""
+        units = self.v.units[j, r]
+        for warmup, need in self._needs_of(j, k, ends, in_flight.counts):
+            literals = [*where, *in_flight.at_least(warmup)]
+            if need.most is not None:
+                if need.most < 1:
+                    self.model.add_bool_or([~literal for literal in literals])
+                else:
+                    self.model.add(total(units.values()) <= need.most).only_enforce_if(
+                        literals
+                    )
+                continue
+            used = weighted(list(units.values()), [need.unit_bytes[f] for f in units])
+            most = max(need.left.values())
+            self.model.add(used <= most).only_enforce_if(literals)
+            for f, left in need.left.items():
+                if left < most:
+                    self.model.add(used <= left).only_enforce_if(
+                        [*literals, self._holds(j, r, f)]
+                    )
+
+    def _needs_of(
+        self, j: int, k: int, ends: tuple[int, ...], counts: Sequence[int]
+    ) -> list[tuple[int, _Need]]:
+        """Return warm-up counts from which on memory binds harder, with what then fits."""
+        key = (j, k, ends, counts[0], counts[-1])
+        if key not in self._needs:
+            needs = [
+                (count, need)
+                for count in counts
+                for need in [self._need(j, k, ends, count)]
+                if need is not None
+            ]
+            if self.sets.chain.is_uniform:
+                needs = _where_falling(needs)
+            self._needs[key] = needs
+        return self._needs[key]
+
+    def _need(self, j: int, k: int, ends: tuple[int, ...], count: int) -> _Need | None:
+        """Return what fits beside the end units at this W; None if everything does."""
+        table, kinds = self.sets.table(j), self.sets.chain.kinds
+        bytes_ = [
+            int(state) + count * int(activation)
+            for state, activation in zip(
+                table.state_bytes[k], table.activation_bytes[k], strict=True
+            )
+        ]
+        temporary = [int(value) for value in table.temporary_bytes[k]]
+        room = self.sets.free_bytes(j, k) - dot(ends, bytes_)
+        at_ends = max((temporary[f] for f, n in enumerate(ends) if n), default=0)
+        left = {f: room - max(at_ends, temporary[f]) for f in kinds}
+        capacity = self.sets.capacity[j, k]
+        if capacity * max(bytes_[f] for f in kinds) <= min(left.values()):
+            return None
+        if len(kinds) == 1:
+            (f,) = kinds
+            return _Need(most=left[f] // bytes_[f] if bytes_[f] else 0)
+        return _Need(left=left, unit_bytes={f: bytes_[f] for f in kinds})
+
+    def _holds(self, j: int, r: int, f: int) -> Literal:
+        """Return a literal for: slot r holds at least one unit of kind f."""
+        key = (j, r, f)
+        if key not in self._holding:
+            literal = self.model.new_bool_var(f"holds[{j},{r},{f}]")
+            self.model.add(self.v.units[j, r][f] == 0).only_enforce_if(~literal)
+            self._holding[key] = literal
+        return self._holding[key]
+
+
+def _where_falling(needs: list[tuple[int, _Need]]) -> list[tuple[int, _Need]]:
+    """Keep the first warm-up count of every value of ``most``."""
+    kept: list[tuple[int, _Need]] = []
+    for count, need in needs:
+        if not kept or need.most != kept[-1][1].most:
+            kept.append((count, need))
+        if need.most is not None and need.most < 1:
+            break
+    return kept

@@ -1,0 +1,146 @@
+"""Sets and parameters of the CP-SAT program: who may host what, at which cost."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.program import PERIOD_SCALE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable
+    from hetopt.formulations.program import ProgramData
+
+    #: Cost of one unit of each kind, by (cluster, strategy).
+    Costs = Mapping[tuple[int, int], list[int]]
+
+
+class Sets:
+    """What one (p, q) is about, with all that cannot be chosen already left out.
+
+    Attributes
+    ----------
+    stages, microbatches
+        p and q.
+    steady
+        Whether the period counts: not with a single micro-batch.
+    gpipe
+        Whether all forwards run before all backwards.
+    period_max
+        No plan within the cutoff has a longer period; in 1 / PERIOD_SCALE ticks.
+    capacity
+        Largest number of body units a stage of (j, k) can hold within the cutoff;
+        its keys are the choices on offer.
+    clusters, options, slots
+        Clusters that may host; strategies and most stages of each.
+    """
+
+    def __init__(self, data: ProgramData) -> None:
+        self.data = data
+        self.part = data.part
+        self.chain = data.chain
+        self.stages = data.stages
+        self.microbatches = data.part.microbatches
+        self.steady = self.microbatches > 1
+        self.gpipe = data.schedule == "gpipe"
+        self.period_max = min(
+            data.cutoff // max(1, self.microbatches - 1),
+            data.cutoff if data.period_max is None else data.period_max,
+        )
+        self.capacity = self._capacities()
+        self.clusters = sorted({j for j, _ in self.capacity})
+        self.options = {
+            j: [k for i, k in self.capacity if i == j] for j in self.clusters
+        }
+        self.slots = {
+            j: max(self.room_for(j, k) for k in self.options[j]) for j in self.clusters
+        }
+
+    def table(self, j: int) -> ClusterTable:
+        """Return the coefficients of cluster j."""
+        return self.part.clusters[j]
+
+    def layout(self, j: int, k: int) -> int:
+        """Return the layout of a boundary tensor under (j, k)."""
+        return int(self.table(j).layout[k])
+
+    def layouts(self, j: int) -> list[int]:
+        """Return the layouts cluster j may have."""
+        return sorted({self.layout(j, k) for k in self.options[j]})
+
+    def room_for(self, j: int, k: int) -> int:
+        """Return how many stages of (j, k) the cluster has devices for."""
+        return min(self.stages, int(self.table(j).max_stages[k]))
+
+    def free_bytes(self, j: int, k: int) -> int:
+        """Return the bytes left for units on one device of a stage of (j, k)."""
+        return self.data.usable_bytes[j] - int(self.table(j).fixed_bytes[k])
+
+    @cached_property
+    def tau(self) -> Costs:
+        """Forward and backward time of one unit."""
+        return {
+            (j, k): list(map(int, self._round_trip(j, k))) for j, k in self.capacity
+        }
+
+    @cached_property
+    def phi(self) -> Costs:
+        """Forward time of one unit."""
+        return {
+            (j, k): list(map(int, self.table(j).forward_ns[k]))
+            for j, k in self.capacity
+        }
+
+    @cached_property
+    def beta(self) -> Costs:
+        """Backward time of one unit."""
+        return {
+            (j, k): list(map(int, self.table(j).backward_ns[k]))
+            for j, k in self.capacity
+        }
+
+    def _round_trip(self, j: int, k: int) -> NDArray[np.int64]:
+        times: NDArray[np.int64] = (
+            self.table(j).forward_ns[k] + self.table(j).backward_ns[k]
+        )
+        return times
+
+    def _capacities(self) -> dict[tuple[int, int], int]:
+        """From lambda's upper bound, and memory at the least W.
+
+        A strategy that cannot hold one unit, or of which the cluster has no room
+        for one stage, is not on offer.
+        """
+        capacities = {}
+        for j, cluster in enumerate(self.part.clusters):
+            hosted = self.data.pins.of(self.data.names[j]).stages
+            if not any(hosted.permits(m) for m in range(1, self.stages + 1)):
+                continue
+            for k in range(len(cluster.strategies)):
+                capacity = self._capacity(j, k)
+                if capacity >= 1 and self.room_for(j, k) >= 1:
+                    capacities[j, k] = capacity
+        return capacities
+
+    def _capacity(self, j: int, k: int) -> int:
+        # Every other stage needs a unit too.
+        length = self.chain.length - (self.stages - 1)
+        if self.steady:
+            time = self.chain.shortest(self._round_trip(j, k)) * PERIOD_SCALE
+            length = min(length, int((time <= self.period_max).sum()) - 1)
+        return min(length, self._memory_capacity(j, k))
+
+    def _memory_capacity(self, j: int, k: int) -> int:
+        """Most body units that may fit, over all places in the chain."""
+        table = self.table(j)
+        in_flight = self.microbatches if self.gpipe else 1
+        need = self.chain.shortest(
+            table.state_bytes[k] + in_flight * table.activation_bytes[k]
+        )
+        need[1:] += min(int(table.temporary_bytes[k][f]) for f in self.chain.kinds)
+        return int((need <= self.free_bytes(j, k)).sum()) - 1
