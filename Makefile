@@ -26,7 +26,7 @@ test: plan
 	$(BIN)/mypy
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
-	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -o pythonpath=build/root
+	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -o pythonpath=build/root
 
 bench: install
 	$(BIN)/python -m benchmarks.simulator
