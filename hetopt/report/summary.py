@@ -26,7 +26,7 @@ def headline(result: Result) -> str:
         return f"best plan found, not proven: {gap_text(result.gap)} from the bound"
     if result.status == "infeasible":
         return f"no feasible plan: {result.reason}"
-    return f"stopped without a plan: {result.reason or 'nothing was settled'}"
+    return result.reason or "stopped without a plan"
 
 
 def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
