@@ -158,6 +158,8 @@ class CpSatEngine:
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         parameters.num_workers = 1
+        # Ctrl-C is the race's business: CP-SAT's handler would outlive the solve.
+        parameters.catch_sigint_signal = False
         parameters.random_seed = self._seed
         # Without a linear relaxation of enforced rows lambda is not bounded.
         parameters.linearization_level = 2

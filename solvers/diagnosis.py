@@ -39,7 +39,7 @@ def why_infeasible(problem: Problem, table: CostTable) -> str:
     if not table.slices:
         return "; ".join(_unusable(problem))
     chain = Chain.of(table)
-    held = _most_units(problem, table, chain)
+    held = _most_units(table, chain)
     if sum(held) < chain.length:
         shares = ", ".join(
             f"{name} {units}"
@@ -111,11 +111,11 @@ def _body_name(table: CostTable) -> str:
     )
 
 
-def _most_units(problem: Problem, table: CostTable, chain: Chain) -> list[int]:
-    """Most body units each cluster can hold at any q, by memory and pins alone."""
+def _most_units(table: CostTable, chain: Chain) -> list[int]:
+    """Most body units each cluster can hold at any q, by memory alone."""
     most = [0] * len(table.cluster_names)
     for part in table.slices:
-        relaxation = _relaxation(problem, table, part, chain, problem.pins)
+        relaxation = _relaxation(table, part, chain, Pins())
         for j, cluster in enumerate(relaxation.clusters):
             for costs in cluster.costs(np.inf).values():
                 units = np.flatnonzero(np.isfinite(costs).any(axis=0))
@@ -138,14 +138,14 @@ def _pin_in_the_way(problem: Problem, table: CostTable, chain: Chain) -> str | N
 def _bounds_allow(problem: Problem, table: CostTable, chain: Chain, pins: Pins) -> bool:
     counts = [p for p in replace(problem, pins=pins).stage_counts if p <= chain.length]
     for part in table.slices:
-        fill = _relaxation(problem, table, part, chain, pins).fill(np.inf, roles=True)
+        fill = _relaxation(table, part, chain, pins).fill(np.inf, roles=True)
         if np.isfinite(fill[counts]).any():
             return True
     return False
 
 
 def _relaxation(
-    problem: Problem, table: CostTable, part: TableSlice, chain: Chain, pins: Pins
+    table: CostTable, part: TableSlice, chain: Chain, pins: Pins
 ) -> Relaxation:
     return Relaxation(
         table=table,

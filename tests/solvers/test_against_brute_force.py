@@ -85,9 +85,13 @@ def test_alternatives_are_the_next_best(seed: int) -> None:
     problem, table = instance.problem, instance.table
     result = plan(instance, top=3)
     found = [] if result.best is None else [result.best, *result.alternatives]
+    expected = answer.shapes[:3]
     assert [other.closed_form_s for other in found] == pytest.approx(
-        [float(other.closed_form_ns * TICK) for other in answer.shapes[:3]], rel=1e-12
+        [float(other.closed_form_ns * TICK) for other in expected], rel=1e-12
     )
+    assert [other.plan for other in found] == [
+        brute_force.to_plan(problem, table, other) for other in expected
+    ]
     assert check_result(problem, table, result.to_json()) == []
 
 
