@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
 import pytest
 
 from hetopt.check import check_result
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.training import Domain
 from hetopt.result import Result
 from hetopt.solvers.cp_sat import CpSatParams, solve
 from tests.oracle import brute_force
@@ -77,6 +80,30 @@ def _check_settlements(result: Result, answer: Answer) -> None:
             slack = (key[1] + 1) * 1e-9
             assert settlement.bound_s == pytest.approx(value, rel=1e-12, abs=slack)
     assert not programs, "feasible programs that the certificate leaves out"
+
+
+@pytest.mark.parametrize("seed", SEEDS[7::28])
+def test_every_program_by_itself(seed: int) -> None:
+    """Pinned to one (p, q) after the other, the solver finds each optimum."""
+    instance, answer = answered(seed)
+    for p in instance.problem.stage_counts:
+        for part in instance.table.slices:
+            problem = replace(
+                instance.problem,
+                pins=replace(
+                    instance.problem.pins,
+                    stages=Domain(allowed=frozenset({p})),
+                    microbatches=Domain(allowed=frozenset({part.microbatches})),
+                ),
+            )
+            table = replace(instance.table, problem_digest=problem_digest(problem))
+            result = plan(Instance(seed=seed, problem=problem, table=table))
+            found = answer.programs.get((p, part.microbatches))
+            if found is None:
+                assert result.status == "infeasible"
+                continue
+            assert result.best is not None
+            assert result.best.plan == brute_force.to_plan(problem, table, found)
 
 
 @pytest.mark.parametrize("seed", SEEDS[3::15])
