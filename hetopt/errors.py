@@ -1,5 +1,7 @@
 """The errors a caller of hetopt can meet.
 
+Exit codes are those of the command line.
+
     HetoptError
     +-- InputError          what the user wrote is wrong (exit code 2)
     |   +-- DigestError     a plan was made from another problem or table

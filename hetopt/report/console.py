@@ -110,7 +110,7 @@ def stage_table(model: Model, plan: Plan, price: Price, *, wide: bool) -> Table:
         "warm-\nups",
         "idle",
     ]
-    rows = [
+    rows: list[list[Any]] = [
         [
             row.stage,
             row.cluster,
@@ -129,8 +129,9 @@ def stage_table(model: Model, plan: Plan, price: Price, *, wide: bool) -> Table:
     ]
     if not wide:
         holds = columns.index("holds")
-        for line in (columns, *rows):
-            del line[holds]
+        del columns[holds]
+        for cells in rows:
+            del cells[holds]
     return table(columns, rows, left=("cluster", "holds", "recom-\npute"))
 
 
