@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.reading import read_problem
     from hetopt.result import Result
+    from hetopt.solvers.cp_sat import CpSatParams, solve
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CheckError",
     "CostTable",
+    "CpSatParams",
     "DigestError",
     "HetoptError",
     "InfeasibleError",
@@ -46,11 +48,13 @@ __all__ = [
     "build_table",
     "price",
     "read_problem",
+    "solve",
 ]
 
 _HOMES = {
     "CheckError": "hetopt.errors",
     "CostTable": "hetopt.cost.table",
+    "CpSatParams": "hetopt.solvers.cp_sat",
     "DigestError": "hetopt.errors",
     "HetoptError": "hetopt.errors",
     "InfeasibleError": "hetopt.errors",
@@ -65,6 +69,7 @@ _HOMES = {
     "build_table": "hetopt.cost.build",
     "price": "hetopt.pricing",
     "read_problem": "hetopt.problem.reading",
+    "solve": "hetopt.solvers.cp_sat",
 }
 
 
