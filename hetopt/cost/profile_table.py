@@ -1,0 +1,407 @@
+"""Latency profiles: the CSV files that hold how long shards of a model compute.
+
+A profile is UTF-8 text. It opens with header lines ``# key: value``:
+
+    schema          hetopt-profile/1
+    kind            measured, published or modelled
+    accelerator     a name from the catalogue, or free text
+    device, driver, libraries, clocks, date
+                    what was measured, with what and when (measured profiles)
+    source          formula or paper (modelled and published profiles)
+    notes           anything else
+
+and goes on with one CSV table whose columns are those of ``COLUMNS``:
+
+    unit            layer, attention, mlp-up, mlp-down, embedding, head, or
+                    attention-core: the fused attention alone, which selective
+                    recomputation repeats
+    gated           1: SwiGLU and RMSNorm (Llama); 0: GELU, LayerNorm, biases (GPT)
+    dtype           bf16, fp16 or fp32
+    hidden, heads, kv_heads, head_dim, ffn, vocab
+                    of the whole model
+    cp, tp          degrees whose shard was timed
+    microbatch      sequences
+    seq_len         tokens of a whole sequence
+    forward_s, backward_s
+                    medians in seconds, without recomputation; empty unless ok
+    forward_spread_s, backward_spread_s
+                    interquartile range over the repetitions; empty where unknown
+    repetitions     0 where nothing was timed
+    status          ok or oom
+
+Times are the computation of one device's shard, without any communication.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, get_args
+
+from hetopt.errors import InputError
+from hetopt.files import write_text
+from hetopt.problem.model import (
+    ATTENTION,
+    EMBEDDING,
+    HEAD,
+    LAYER,
+    MLP_DOWN,
+    MLP_UP,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Status = Literal["ok", "oom"]
+
+PROFILE_SCHEMA = "hetopt-profile/1"
+#: The fused attention alone; it is part of ``attention`` and of ``layer``.
+ATTENTION_CORE = "attention-core"
+UNITS = (LAYER, ATTENTION, MLP_UP, MLP_DOWN, EMBEDDING, HEAD, ATTENTION_CORE)
+DTYPES = ("bf16", "fp16", "fp32")
+KINDS = ("measured", "published", "modelled")
+REQUIRED = ("schema", "kind", "accelerator")
+
+#: Longest whole number that is read: more digits than any size or count has.
+MOST_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardShape:
+    """What one device computes of one unit; attributes are the CSV's columns.
+
+    Raises
+    ------
+    ValueError
+        A size is below 1, or the degrees do not divide the model.
+    """
+
+    unit: str
+    gated: bool
+    dtype: str
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    cp: int
+    tp: int
+    microbatch: int
+    seq_len: int
+
+    def __post_init__(self) -> None:
+        for name, known in (("unit", UNITS), ("dtype", DTYPES)):
+            if getattr(self, name) not in known:
+                msg = f"{name}: {getattr(self, name)!r}, expected {', '.join(known)}"
+                raise ValueError(msg)
+        for name in SIZES:
+            if getattr(self, name) < 1:
+                msg = f"{name}: {getattr(self, name)}, expected at least 1"
+                raise ValueError(msg)
+        for name, by in (("heads", "kv_heads"), ("heads", "tp"), ("ffn", "tp")):
+            self._must_divide(name, by, getattr(self, by))
+        if self.kv_heads % self.tp and self.tp % self.kv_heads:
+            msg = (
+                f"tp: {self.tp} neither divides kv_heads ({self.kv_heads}) nor is a "
+                "multiple of it"
+            )
+            raise ValueError(msg)
+        self._must_divide("seq_len", "cp * tp", self.cp * self.tp)
+        if self.cp > 1:
+            self._must_divide("seq_len", "2 * cp", 2 * self.cp)
+
+    def _must_divide(self, name: str, by: str, divisor: int) -> None:
+        if getattr(self, name) % divisor:
+            msg = f"{name}: {getattr(self, name)} is not a multiple of {by} ({divisor})"
+            raise ValueError(msg)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that pass through the device's matrices."""
+        return self.microbatch * self.seq_len // self.cp
+
+    @property
+    def own_tokens(self) -> int:
+        """Tokens of norms and residuals, which sequence parallelism splits by tp."""
+        return self.tokens // self.tp
+
+    @property
+    def shard_heads(self) -> int:
+        """Query heads on the device."""
+        return self.heads // self.tp
+
+    @property
+    def shard_kv_heads(self) -> int:
+        """Key and value heads on the device; replicated when tp exceeds them."""
+        return max(self.kv_heads // self.tp, 1)
+
+    @property
+    def shard_ffn(self) -> int:
+        """Inner width of the MLP on the device."""
+        return self.ffn // self.tp
+
+    @property
+    def shard_vocab(self) -> int:
+        """Rows of the vocabulary on the device; the last shard is padded."""
+        return -(-self.vocab // self.tp)
+
+    @property
+    def shard_key(self) -> tuple[str | int, ...]:
+        """What the device really computes: equal for shards that take equal time.
+
+        Models and degrees that differ may leave one device the same work; such
+        shards are measured once (HAPT, section 5.1).
+        """
+        core = (
+            self.microbatch,
+            self.seq_len,
+            self.seq_len // self.cp,
+            self.shard_heads,
+            self.shard_kv_heads,
+            self.head_dim,
+        )
+        common = (self.unit, self.dtype)
+        if self.unit == ATTENTION_CORE:
+            return (*common, *core)
+        dense = (*common, self.gated, self.hidden, self.tokens, self.own_tokens)
+        if self.unit == ATTENTION:
+            return (*dense, *core)
+        if self.unit == LAYER:
+            return (*dense, *core, self.shard_ffn)
+        if self.unit in (MLP_UP, MLP_DOWN):
+            return (*dense, self.shard_ffn)
+        return (*dense, self.shard_vocab)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRow(ShardShape):
+    """One row of a profile: a shard and its times.
+
+    Raises
+    ------
+    ValueError
+        A time is missing although the status is ``ok``, given although it is not,
+        or no positive, finite number.
+    """
+
+    forward_s: float | None
+    backward_s: float | None
+    forward_spread_s: float | None
+    backward_spread_s: float | None
+    repetitions: int
+    status: Status
+
+    def __post_init__(self) -> None:
+        # super() without arguments does not work in a slotted dataclass.
+        ShardShape.__post_init__(self)
+        if self.status not in get_args(Status):
+            msg = f"status: {self.status!r}, expected {', '.join(get_args(Status))}"
+            raise ValueError(msg)
+        if self.repetitions < 0:
+            msg = f"repetitions: {self.repetitions}, expected at least 0"
+            raise ValueError(msg)
+        for name in TIMES:
+            value = getattr(self, name)
+            if self.status != "ok":
+                if value is not None:
+                    msg = f"{name}: {value}, expected nothing with status {self.status}"
+                    raise ValueError(msg)
+            elif value is None:
+                if name not in SPREADS:
+                    msg = f"{name}: missing, expected seconds with status ok"
+                    raise ValueError(msg)
+            elif not math.isfinite(value) or value < 0:
+                msg = f"{name}: {value}, expected seconds"
+                raise ValueError(msg)
+            elif value == 0 and name not in SPREADS:
+                msg = f"{name}: 0, expected seconds above 0"
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile as it stands in its file.
+
+    Attributes
+    ----------
+    header
+        Values by key, in the file's order; at least those of ``REQUIRED``.
+    rows
+        Shards with their times, in the file's order.
+    """
+
+    header: Mapping[str, str]
+    rows: tuple[ProfileRow, ...]
+
+
+COLUMNS = tuple(field.name for field in fields(ProfileRow))
+SIZES = tuple(
+    field.name
+    for field in fields(ShardShape)
+    if field.name not in ("unit", "gated", "dtype")
+)
+SPREADS = ("forward_spread_s", "backward_spread_s")
+TIMES = ("forward_s", "backward_s", *SPREADS)
+
+
+def read_profile(path: str) -> Profile:
+    """Read and validate a profile.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a line of it is malformed; names file, line and
+        column.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be read: {reason}", file=path) from error
+    except UnicodeDecodeError as error:
+        raise InputError("is not UTF-8 text, expected a profile", file=path) from error
+    return parse_profile(text, path)
+
+
+def parse_profile(text: str, name: str) -> Profile:
+    """Return the profile that ``text`` holds; see ``read_profile``.
+
+    Parameters
+    ----------
+    name
+        What errors call the file.
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    first = next(
+        (n for n, line in enumerate(lines) if not line.startswith("#")), len(lines)
+    )
+    header = _parse_header(lines[:first], name)
+    if first == len(lines) or not lines[first].strip():
+        raise InputError("the table's line of column names is missing", file=name)
+    columns = [column.strip() for column in lines[first].split(",")]
+    for column in COLUMNS:
+        if columns.count(column) != 1:
+            problem = "is missing" if column not in columns else "is there twice"
+            raise InputError(
+                f"this column {problem}", file=name, line=first + 1, field=column
+            )
+    rows = tuple(
+        _parse_row(columns, line, name, number)
+        for number, line in enumerate(lines[first + 1 :], start=first + 2)
+        if line.strip()
+    )
+    return Profile(header=header, rows=rows)
+
+
+def write_profile(path: str, profile: Profile) -> None:
+    """Write a whole profile, under a temporary name first.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written; it is then as it was before.
+    """
+    write_text(path, profile_text(profile.header, profile.rows))
+
+
+def append_row(path: str, row: ProfileRow) -> None:
+    """Add one row to the end of a profile, with one write.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    try:
+        with open(path, "ab", buffering=0) as file:
+            file.write(_row_text(row).encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=path) from error
+
+
+def profile_text(header: Mapping[str, str], rows: Iterable[ProfileRow]) -> str:
+    """Return the text of a profile; header values are put on one line each."""
+    lines = [f"# {key}: {' '.join(value.split())}\n" for key, value in header.items()]
+    lines.append(",".join(COLUMNS) + "\n")
+    return "".join(lines) + "".join(map(_row_text, rows))
+
+
+def _row_text(row: ProfileRow) -> str:
+    text = io.StringIO()
+    cells = (getattr(row, column) for column in COLUMNS)
+    csv.writer(text, lineterminator="\n").writerow(
+        "" if cell is None else int(cell) if isinstance(cell, bool) else cell
+        for cell in cells
+    )
+    return text.getvalue()
+
+
+def _parse_header(lines: Sequence[str], name: str) -> Mapping[str, str]:
+    header: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        key, colon, value = line[1:].partition(":")
+        key, value = key.strip(), value.strip()
+        if not colon or not key:
+            raise InputError(
+                "is not a header line, expected '# key: value'", file=name, line=number
+            )
+        if key in header:
+            raise InputError("is there twice", file=name, line=number, field=key)
+        known = {"schema": (PROFILE_SCHEMA,), "kind": KINDS}.get(key)
+        if known is not None and value not in known:
+            raise InputError(
+                f"{value!r}, expected {', '.join(known)}",
+                file=name,
+                line=number,
+                field=key,
+            )
+        header[key] = value
+    for key in REQUIRED:
+        if not header.get(key):
+            msg = f"the header lacks it, expected a line '# {key}: ...'"
+            raise InputError(msg, file=name, field=key)
+    return MappingProxyType(header)
+
+
+def _parse_row(columns: Sequence[str], line: str, name: str, number: int) -> ProfileRow:
+    try:
+        cells = next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise InputError(f"is not CSV: {error}", file=name, line=number) from error
+    if len(cells) != len(columns):
+        msg = f"has {len(cells)} cells, expected {len(columns)}"
+        raise InputError(msg, file=name, line=number)
+    given = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+    try:
+        values = {column: _parse_cell(column, given[column]) for column in COLUMNS}
+        return ProfileRow(**values)  # type: ignore[arg-type]
+    except ValueError as error:
+        field, _, message = str(error).partition(": ")
+        raise InputError(message, file=name, line=number, field=field) from error
+
+
+def _parse_cell(column: str, text: str) -> str | int | float | None:
+    """Return a cell's value; ValueError reads ``column: what is wrong``."""
+    if column in ("unit", "dtype", "status"):
+        return text
+    if column in TIMES:
+        if not text:
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            msg = f"{column}: {text!r} is not a number of seconds"
+            raise ValueError(msg) from None
+    if column == "gated" and text not in ("0", "1"):
+        msg = f"{column}: {text!r}, expected 0 or 1"
+        raise ValueError(msg)
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        msg = f"{column}: {text!r} is not a whole number"
+        raise ValueError(msg)
+    return text == "1" if column == "gated" else int(text)
