@@ -123,14 +123,14 @@ def focus(
     for low, high in _promising(
         relaxation, microbatches, cutoff, _FOCUSED, lambda value: value[stages]
     ):
-        value = float(_value(relaxation, microbatches, low, high)[stages])
-        bound = min(bound, value)
-        low_end, high_end = min(low_end, low), max(high_end, high)
         rest = (microbatches - 1) * low + relaxation.least_sync
-        for kept, fill in zip(
-            keep, relaxation.option_fill(high, [stages]), strict=True
-        ):
-            kept |= fill[0] + rest <= cutoff
+        least, fills = relaxation.option_fill(high, stages)
+        if least + rest > cutoff:
+            continue
+        bound = min(bound, least + rest)
+        low_end, high_end = min(low_end, low), max(high_end, high)
+        for kept, fill in zip(keep, fills, strict=True):
+            kept |= fill + rest <= cutoff
     return Focus(
         bound=min(bound, np.nextafter(cutoff, np.inf)),
         period_min=low_end,

@@ -10,8 +10,6 @@ import numpy as np
 from hetopt.formulations.space import MAX_DELTA
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
@@ -81,6 +79,7 @@ class ClusterCosts:
         self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
         self._boundaries(part, j)
         self._memory = self._fitting_units()
+        self._memory_first = self._fitting_by_position(most_stages)
         self._pinned = {role: self._permitted(role) for role in roles}
         self.costs = lru_cache(maxsize=_REMEMBERED)(self._costs)
 
@@ -123,19 +122,38 @@ class ClusterCosts:
             rows = np.empty((self.count, self.most_stages), dtype=np.int64)
             known: dict[int, NDArray[np.int64]] = {}
             for r in range(self.most_stages):
-                warmup = (
-                    self.microbatches
-                    if self.gpipe
-                    else min(self.microbatches, base + inner * r)
-                )
-                if not self.chain.is_uniform and not self.gpipe:
-                    # A smaller count is valid too, and far fewer need computing.
-                    warmup = 1 << (warmup.bit_length() - 1)
+                warmup = self._in_flight(base + inner * r)
                 if warmup not in known:
                     known[warmup] = self._units_at(warmup)
                 rows[:, r] = known[warmup]
             fitting[role] = rows
         return fitting
+
+    def _fitting_by_position(self, most_stages: int) -> NDArray[np.int64]:
+        """Most body units on a stage of the first of several clusters, by position.
+
+        Column i is for a stage that i + 1 stages follow, at least one of them on
+        another cluster; shape (K, most_stages).
+        """
+        inner, across, _ = self.delta
+        rows = np.empty((self.count, most_stages), dtype=np.int64)
+        known: dict[int, NDArray[np.int64]] = {}
+        for i in range(most_stages):
+            warmup = self._in_flight(1 + across + inner * i)
+            if warmup not in known:
+                known[warmup] = self._units_at(warmup)
+            rows[:, i] = known[warmup]
+        return rows
+
+    def _in_flight(self, warmup: int) -> int:
+        """Micro-batches a stage holds at least, as far as memory is computed."""
+        if self.gpipe:
+            return self.microbatches
+        warmup = min(self.microbatches, warmup)
+        if not self.chain.is_uniform:
+            # A smaller count is valid too, and far fewer need computing.
+            warmup = 1 << (warmup.bit_length() - 1)
+        return warmup
 
     def _units_at(self, warmup: int) -> NDArray[np.int64]:
         cluster, chain = self.cluster, self.chain
@@ -153,6 +171,27 @@ class ClusterCosts:
         need = np.array([chain.shortest(row) for row in bytes_])
         fitting: NDArray[np.int64] = (need <= room[:, None]).sum(axis=1) - 1
         return fitting
+
+    def _caps_first(self, period: float, stages: int) -> NDArray[np.int64]:
+        """``_caps`` of the first of several clusters when p = ``stages``.
+
+        Its slots' positions, and so their warm-up counts, are known.
+        """
+        caps = self._caps(period, FIRST)
+        slots = self._memory_first
+        if self.microbatches > 1:
+            slots = np.minimum(slots, self._within(period)[:, None])
+        total = np.zeros((self.count, stages), dtype=np.int64)
+        total[:, 1:] = np.cumsum(slots[:, : stages - 1], axis=1)
+        for m in range(1, self.most_stages + 1):
+            if m >= stages:
+                caps[:, m] = 0
+                continue
+            # Of m slots the first is followed by stages - 1 others.
+            fits = total[:, stages - 1] - total[:, stages - 1 - m]
+            able = slots[:, stages - 2] >= 1
+            caps[:, m] = np.where(able, np.minimum(caps[:, m], fits), 0)
+        return caps
 
     def _caps(self, period: float, role: int) -> NDArray[np.int64]:
         """Most body units on m stages; shape (K, most_stages + 1), 0 where not able."""
@@ -261,32 +300,45 @@ class ClusterCosts:
         return least, best
 
     def option_fill(
-        self, period: float, others: dict[int, Costs], stages: Sequence[int]
-    ) -> Costs:
-        """Least fill of a whole pipeline by strategy; shape (len(stages), K)."""
-        bounds = np.full((len(stages), self.count), np.inf)
-        length = self.chain.length
+        self, period: float, others: dict[int, Costs], stages: int
+    ) -> tuple[Costs, Costs]:
+        """Least fill of a pipeline of p = ``stages`` by strategy; two of shape (K,).
+
+        Over all roles of the cluster, and over those in which it opens the pipeline.
+        """
+        anyhow, opening = np.full(self.count, np.inf), np.full(self.count, np.inf)
         for role in self.roles if self.count else ():
             rest = others.get(ALONE & ~role)
             if rest is None or (role == ALONE and not np.isfinite(rest[0, 0])):
                 continue
-            caps, base = self._caps(period, role), self._base(role)
-            permitted = self._pinned[role]
-            for m in range(1, self.most_stages + 1):
-                live = np.flatnonzero(caps[:, m] >= m)
-                if not len(live):
-                    continue
-                cost = (
-                    self.run[live]
-                    + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
-                )
-                units = np.arange(length + 1)
-                cost[(units > caps[live, m][:, None]) | ~permitted[m]] = np.inf
-                cost[:, :m] = np.inf
-                for row, p in enumerate(stages):
-                    if p >= m:
-                        whole = (cost + rest[p - m, ::-1]).min(axis=1)
-                        bounds[row, live] = np.minimum(bounds[row, live], whole)
+            caps = (
+                self._caps_first(period, stages)
+                if role == FIRST
+                else self._caps(period, role)
+            )
+            least = self._role_fill(role, caps, rest, stages)
+            anyhow = np.minimum(anyhow, least)
+            if role & FIRST:
+                opening = np.minimum(opening, least)
+        return anyhow, opening
+
+    def _role_fill(
+        self, role: int, caps: NDArray[np.int64], rest: Costs, stages: int
+    ) -> Costs:
+        bounds = np.full(self.count, np.inf)
+        base, permitted = self._base(role), self._pinned[role]
+        units = np.arange(self.chain.length + 1)
+        for m in range(1, min(self.most_stages, stages) + 1):
+            live = np.flatnonzero(caps[:, m] >= m)
+            if not len(live):
+                continue
+            cost = (
+                self.run[live] + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
+            )
+            cost[(units > caps[live, m][:, None]) | ~permitted[m]] = np.inf
+            cost[:, :m] = np.inf
+            whole = (cost + rest[stages - m, ::-1]).min(axis=1)
+            bounds[live] = np.minimum(bounds[live], whole)
         return bounds
 
 

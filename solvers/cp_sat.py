@@ -132,7 +132,7 @@ class CpSatEngine:
             program.exclude(decision)
         model = program.model
         model.add(program.objective <= value)
-        digits = program.tie_digits()
+        digits: list[tuple[cp_model.LinearExprT, int]] = list(program.tie_digits())
         solver = self._solver(None)
         fixed = False
         while digits:

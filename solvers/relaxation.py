@@ -21,8 +21,6 @@ import numpy as np
 from hetopt.solvers.cluster_costs import ALONE, ClusterCosts, roles_under
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
@@ -154,13 +152,11 @@ class Relaxation:
             taken, left, units = taken & ~role, left - m, units - n
         return chosen
 
-    def option_fill(self, period: float, stages: Sequence[int]) -> list[Costs]:
-        """Return the least fill when a cluster uses a given strategy.
+    def option_fill(self, period: float, stages: int) -> tuple[float, list[Costs]]:
+        """Return the least fill of p = ``stages``, and by strategy of each cluster.
 
-        Returns
-        -------
-        list
-            Per cluster, shape (len(stages), K).
+        The first is stronger than ``fill``: some cluster opens the pipeline, and
+        with p given the warm-up counts of its stages are known.
         """
         tables = {j: self._costs(j, period, roles=True) for j in self.sequence}
         prefix = [self._start()]
@@ -170,11 +166,13 @@ class Relaxation:
         for j in self.sequence[:0:-1]:
             suffix.append(self._join(suffix[-1], tables[j], self.clusters[j].may_rest))
         suffix.reverse()
-        bounds: list[Costs] = [np.empty((0, 0))] * len(self.sequence)
+        least = np.inf
+        bounds: list[Costs] = [np.empty(0)] * len(self.sequence)
         for index, j in enumerate(self.sequence):
             others = self._merge(prefix[index], suffix[index])
-            bounds[j] = self.clusters[j].option_fill(period, others, stages)
-        return bounds
+            bounds[j], opening = self.clusters[j].option_fill(period, others, stages)
+            least = min(least, float(opening.min(initial=np.inf)))
+        return least, bounds
 
     # ------------------------------------------------------------- recursion
 
