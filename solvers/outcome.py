@@ -1,0 +1,123 @@
+"""From the race's ledger to the result that is reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hetopt.check import check_plan
+from hetopt.cost.table_file import table_digest
+from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
+from hetopt.solvers.assembly import bound_seconds, plan_of
+from hetopt.solvers.diagnosis import why_infeasible
+from hetopt.solvers.worker import NO_CUTOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Status
+    from hetopt.solvers.ledger import Ledger
+
+
+def result_of(
+    ledger: Ledger,
+    problem: Problem,
+    table: CostTable,
+    *,
+    solver: str,
+    search_time_s: float,
+) -> Result:
+    """Check, price and sum up what a race found.
+
+    Raises
+    ------
+    CheckError
+        If a plan is not what the solver takes it for.
+    """
+    digest = table_digest(table)
+    plans = [
+        _priced(found.decision, problem, table, digest) for found in ledger.ranked()
+    ]
+    best = plans[0] if plans else None
+    bound = ledger.bound_s()
+    gap = None
+    if best is not None and bound is not None:
+        bound = min(bound, best.closed_form_s)
+        gap = (best.closed_form_s - bound) / best.closed_form_s
+    status = _status(ledger, gap)
+    return Result(
+        status=status,
+        solver=solver,
+        best=best,
+        alternatives=tuple(plans[1:]),
+        lower_bound_s=bound,
+        gap=gap,
+        search_time_s=search_time_s,
+        settlements=tuple(_settlements(ledger)),
+        tokens_per_s=table.tokens / best.iteration_time_s if best else None,
+        mfu=_mfu(table, best, table.cluster_devices) if best else None,
+        mfu_used=_mfu(table, best, _devices_used(table, best)) if best else None,
+        table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
+        reason=_reason(ledger, problem, table, status),
+    )
+
+
+def _status(ledger: Ledger, gap: float | None) -> Status:
+    if ledger.plans:
+        return "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
+    if all(program.how == "infeasible" for program in ledger.programs.values()):
+        return "infeasible"
+    return "unknown"
+
+
+def _reason(
+    ledger: Ledger, problem: Problem, table: CostTable, status: Status
+) -> str | None:
+    if status == "infeasible":
+        return why_infeasible(problem, table)
+    if status != "unknown":
+        return None
+    if ledger.limit != NO_CUTOFF and not ledger.open():
+        return "no plan is within the cutoff"
+    return "stopped before a plan was found"
+
+
+def _priced(
+    decision: Decision, problem: Problem, table: CostTable, digest: str
+) -> PricedPlan:
+    plan = plan_of(decision, table, digest)
+    checked = check_plan(problem, table, plan)
+    return PricedPlan(
+        plan=plan,
+        closed_form_s=checked.closed_form_s,
+        iteration_time_s=checked.iteration_time_s,
+    )
+
+
+def _settlements(ledger: Ledger) -> Iterator[Settlement]:
+    for program in ledger.programs.values():
+        how = program.how or "unsettled"
+        bound = max(0.0, bound_seconds(program.bound, program.microbatches))
+        yield Settlement(
+            stages=program.stages,
+            microbatches=program.microbatches,
+            how=how,
+            bound_s=None if how == "infeasible" else bound,
+        )
+
+
+def _devices_used(table: CostTable, best: PricedPlan) -> list[int]:
+    used = Counter[str]()
+    for stage in best.plan.pipeline.stages:
+        used[stage.cluster] += stage.strategy.devices
+    return [used[name] for name in table.cluster_names]
+
+
+def _mfu(table: CostTable, best: PricedPlan, devices: Iterable[int]) -> float:
+    peak = sum(
+        count * rate for count, rate in zip(devices, table.peak_flops, strict=True)
+    )
+    return table.model_flops / (best.iteration_time_s * peak)
