@@ -51,12 +51,12 @@ from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ortools.sat.python.cp_model_helper import Literal
 
     from hetopt.formulations.cp_sat_ties import Digit
-    from hetopt.formulations.cp_sat_warmups import InFlight
+    from hetopt.formulations.cp_sat_warmups import Load
     from hetopt.formulations.program import ProgramData
 
 
@@ -91,16 +91,16 @@ class PipelineProgram:
         pin(v)
         self.objective = self._minimise()
 
-    def _bound_period(self) -> Mapping[tuple[int, int], InFlight]:
+    def _bound_period(self) -> Load:
         """Bound lambda from below as the schedule has it; return what is in flight."""
         v, sets = self.variables, self.sets
         if not sets.steady:
-            return warmups.constant_warmups(v)
+            return warmups.constant_load(v)
         cuts.device_time(v)
         cuts.cluster_window(v)
         if sets.gpipe:
             period.add_up_paces(v)
-            return warmups.constant_warmups(v)
+            return warmups.constant_load(v)
         tau = period.stage_times(v, "tau", sets.tau)
         fixed = warmups.FIXED_DELTAS.get(self.data.schedule)
         if fixed is not None:

@@ -69,7 +69,7 @@ def price_inside(v: Variables) -> None:
     for (j, r), kappa in v.kappa.items():
         after = v.live[j][r + 1]
         model.add(kappa == 0).only_enforce_if(~after)
-        for k in sets.options[j]:
+        for k in sets.takers(j, r + 1):
             a = sets.layout(j, k)
             for x in sets.chain.cut_classes:
                 model.add(kappa == int(sets.part.transfer_ns[x, a, a])).only_enforce_if(

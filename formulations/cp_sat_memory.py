@@ -6,24 +6,24 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.cp_sat_terms import dot, total, weighted
-from hetopt.formulations.cp_sat_warmups import InFlight
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from ortools.sat.python.cp_model_helper import Literal
 
     from hetopt.formulations.cp_sat_variables import Variables
+    from hetopt.formulations.cp_sat_warmups import InFlight, Load
 
 
-def fit_memory(v: Variables, in_flight: Mapping[tuple[int, int], InFlight]) -> None:
+def fit_memory(v: Variables, load: Load) -> None:
     """Keep every slot within the device's memory.
 
     ``fixed + sum_f units * (state + min(W, q) * activation) + max_f temporary <=
     usable``, the maximum over the kinds present. Stated with and without the end
     units: the embedding lies on the first stage, the head on the last, where W = 1.
     """
-    _Memory(v, in_flight).fit()
+    _Memory(v, load).fit()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +38,16 @@ class _Need:
 class _Memory:
     """Fits slots; remembers what slots have in common."""
 
-    def __init__(
-        self, v: Variables, in_flight: Mapping[tuple[int, int], InFlight]
-    ) -> None:
+    def __init__(self, v: Variables, load: Load) -> None:
         self.v = v
         self.sets = v.sets
         self.model = v.model
-        self._in_flight = in_flight
+        self._load = load
+        flights = [*load.slots.values(), *load.opening.values(), load.closing]
+        self._counts = range(
+            min((flight.least for flight in flights), default=1),
+            max((flight.most for flight in flights), default=1) + 1,
+        )
         self._needs: dict[object, list[tuple[int, _Need]]] = {}
         self._holding: dict[tuple[int, int, int], Literal] = {}
 
@@ -53,32 +56,33 @@ class _Memory:
         v, sets, chain = self.v, self.sets, self.sets.chain
         none = (0,) * len(chain.lead)
         both = tuple(a + b for a, b in zip(chain.lead, chain.trail, strict=True))
-        at_end = InFlight(self.model, (sets.microbatches if sets.gpipe else 1,))
-        for (j, r), in_flight in self._in_flight.items():
-            for k in sets.options[j]:
+        load = self._load
+        for (j, r), flight in load.slots.items():
+            for k in sets.takers(j, r):
                 if sets.stages == 1:
-                    self._fit(j, k, r, in_flight, both, [v.takes[j, k]])
+                    self._fit(j, k, r, load.closing, both, [v.takes[j, k]])
                     continue
                 here = [v.takes[j, k], v.live[j][r]]
-                self._fit(j, k, r, in_flight, none, here)
+                self._fit(j, k, r, flight, none, here)
                 if r == 0:
-                    self._fit(j, k, r, in_flight, chain.lead, [v.opens[j, k]])
+                    opens = [v.opens[j, k]]
+                    self._fit(j, k, r, load.opening[j], chain.lead, opens)
                 where = [v.closes[j, k], *v.ends(j, r)]
-                self._fit(j, k, r, at_end, chain.trail, where)
+                self._fit(j, k, r, load.closing, chain.trail, where)
 
     def _fit(
         self,
         j: int,
         k: int,
         r: int,
-        in_flight: InFlight,
+        flight: InFlight,
         ends: tuple[int, ...],
         where: Sequence[Literal],
     ) -> None:
-        """State memory of slot r under k with these end units, for every W it may have."""
+        """State the memory of slot r under k with these end units, for every W."""
         units = self.v.units[j, r]
-        for warmup, need in self._needs_of(j, k, ends, in_flight.counts):
-            literals = [*where, *in_flight.at_least(warmup)]
+        for warmup, need in self._needs_of(j, k, ends, flight):
+            literals = [*where, *flight.at_least(warmup)]
             if need.most is not None:
                 if need.most < 1:
                     self.model.add_bool_or([~literal for literal in literals])
@@ -97,24 +101,29 @@ class _Memory:
                     )
 
     def _needs_of(
-        self, j: int, k: int, ends: tuple[int, ...], counts: Sequence[int]
+        self, j: int, k: int, ends: tuple[int, ...], flight: InFlight
     ) -> list[tuple[int, _Need]]:
-        """Return warm-up counts from which on memory binds harder, with what then fits."""
-        key = (j, k, ends, counts[0], counts[-1])
+        """Return counts from which on memory binds harder, with what then fits."""
+        key = (j, k, ends)
         if key not in self._needs:
             needs = [
                 (count, need)
-                for count in counts
+                for count in self._counts
                 for need in [self._need(j, k, ends, count)]
                 if need is not None
             ]
             if self.sets.chain.is_uniform:
                 needs = _where_falling(needs)
             self._needs[key] = needs
-        return self._needs[key]
+        needs = self._needs[key]
+        # Of the counts that are always reached only the last one binds.
+        reached = [need for need in needs if need[0] <= flight.least]
+        return reached[-1:] + [
+            need for need in needs if flight.least < need[0] <= flight.most
+        ]
 
     def _need(self, j: int, k: int, ends: tuple[int, ...], count: int) -> _Need | None:
-        """Return what fits beside the end units at this W; None if everything does."""
+        """Return what fits beside the end units at this W; None if all does."""
         table, kinds = self.sets.table(j), self.sets.chain.kinds
         bytes_ = [
             int(state) + count * int(activation)

@@ -34,7 +34,7 @@ def stage_times(v: Variables, name: str, costs: Costs) -> Times:
     }
     for (j, r), time in times.items():
         units = [v.units[j, r][f] for f in chain.kinds]
-        for k in sets.options[j]:
+        for k in sets.takers(j, r):
             cost = costs[j, k]
             body = weighted(units, [cost[f] for f in chain.kinds])
             lead, trail = dot(chain.lead, cost), dot(chain.trail, cost)
@@ -58,7 +58,7 @@ def fix_times(v: Variables, times: Times, costs: Costs) -> None:
         is_end = model.new_bool_var(f"is_end[{j},{r}]")
         model.add_bool_and(ends).only_enforce_if(is_end)
         model.add_bool_or([is_end, *(~literal for literal in ends)])
-        for k in sets.options[j]:
+        for k in sets.takers(j, r):
             cost = costs[j, k]
             terms: list[cp_model.IntVar] = [v.units[j, r][f] for f in chain.kinds]
             weights = [cost[f] for f in chain.kinds]
@@ -92,10 +92,10 @@ def bound_occupancy(v: Variables, pace: Expression, scale: int) -> None:
                     )
     for j, k in sets.capacity:
         a = sets.layout(j, k)
-        # With cuts all alike the first boundary stands for all of the cluster.
-        boundaries = (
-            sets.slots[j] - 1 if len(classes) > 1 else min(1, sets.slots[j] - 1)
-        )
+        boundaries = sets.room_for(j, k) - 1
+        if len(classes) == 1:
+            # The first boundary stands for all of the cluster.
+            boundaries = min(1, boundaries)
         for r in range(boundaries):
             for x in classes:
                 model.add(pace >= scale * int(occupancy[x, a, a])).only_enforce_if(

@@ -77,6 +77,13 @@ class Sets:
         """Return how many stages of (j, k) the cluster has devices for."""
         return min(self.stages, int(self.table(j).max_stages[k]))
 
+    def takers(self, j: int, r: int) -> list[int]:
+        """Return the strategies under which slot r of cluster j may be live.
+
+        What holds on slot r if a strategy is taken need not be said for others.
+        """
+        return [k for k in self.options[j] if self.room_for(j, k) > r]
+
     def free_bytes(self, j: int, k: int) -> int:
         """Return the bytes left for units on one device of a stage of (j, k)."""
         return self.data.usable_bytes[j] - int(self.table(j).fixed_bytes[k])

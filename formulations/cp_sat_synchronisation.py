@@ -23,7 +23,7 @@ def synchronise(v: Variables) -> None:
         base = int(sets.table(j).sync_ns[k])
         unit = [int(value) for value in sets.table(j).sync_unit_ns[k]]
         lead, trail = dot(chain.lead, unit), dot(chain.trail, unit)
-        for r in range(sets.slots[j]):
+        for r in range(sets.room_for(j, k)):
             units = [v.units[j, r][f] for f in chain.kinds]
             body = weighted(units, [unit[f] for f in chain.kinds]) + base
             if sets.stages == 1:
@@ -40,7 +40,7 @@ def synchronise(v: Variables) -> None:
 
 
 def tied_time(v: Variables) -> Expression:
-    """Return the time to add up a tied embedding's gradients on the first and the last stage.
+    """Return what adding up a tied embedding's gradients takes on both end stages.
 
     By the layouts of both; 0 when there is one stage, or nothing is tied.
     """

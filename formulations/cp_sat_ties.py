@@ -70,7 +70,7 @@ def _places(v: Variables) -> At:
 def _by_place(
     v: Variables, at: At, name: str, amount: Mapping[int, Expression], most: int
 ) -> list[Digit]:
-    """Return an amount of every cluster, by its place; any number where there is none."""
+    """Return an amount of every cluster by its place; free where there is none."""
     digits: list[Digit] = []
     for place in range(1, len(v.sets.clusters) + 1):
         digit = v.model.new_int_var(0, most, f"{name}_at[{place}]")

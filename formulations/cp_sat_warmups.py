@@ -9,7 +9,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.formulations.space import MAX_DELTA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from ortools.sat.python import cp_model
     from ortools.sat.python.cp_model_helper import Literal
@@ -95,26 +95,28 @@ class InFlight:
 
     Parameters
     ----------
-    counts
-        Possible counts, ascending.
+    least, most
+        The range of the count.
     warmup
-        The variable count, or None if there is only one.
+        The variable count, or None where the range is one number.
     """
 
     def __init__(
         self,
         model: cp_model.CpModel,
-        counts: Sequence[int],
+        least: int,
+        most: int,
         warmup: Expression | None = None,
     ) -> None:
-        self.counts = counts
+        self.least = least
+        self.most = most
         self._model = model
         self._warmup = warmup
         self._literals: dict[int, Literal] = {}
 
     def at_least(self, count: int) -> list[Literal]:
         """Return literals that hold when W is at least ``count``."""
-        if self._warmup is None or count <= self.counts[0]:
+        if self._warmup is None or count <= self.least:
             return []
         if count not in self._literals:
             literal = self._model.new_bool_var("")
@@ -123,29 +125,41 @@ class InFlight:
         return [self._literals[count]]
 
 
-def constant_warmups(v: Variables) -> dict[tuple[int, int], InFlight]:
-    """Under gpipe, and with a single micro-batch, all q are in flight on every slot."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Micro-batches in flight on every slot, and on slot 0 if it opens the pipeline."""
+
+    slots: Mapping[tuple[int, int], InFlight]
+    opening: Mapping[int, InFlight]
+    closing: InFlight
+
+
+def constant_load(v: Variables) -> Load:
+    """Under gpipe, and with a single micro-batch, all q are in flight everywhere."""
     q = v.sets.microbatches
-    return {slot: InFlight(v.model, (q,)) for slot in v.slots}
+    everywhere = InFlight(v.model, q, q)
+    return Load(
+        slots=dict.fromkeys(v.slots, everywhere),
+        opening=dict.fromkeys(v.sets.clusters, everywhere),
+        closing=everywhere,
+    )
 
 
-def count_warmups(v: Variables, deltas: Deltas) -> dict[tuple[int, int], InFlight]:
+def count_warmups(v: Variables, deltas: Deltas) -> Load:
     """W_p = 1 and W_i = W_(i + 1) + delta_i; memory looks no further than q."""
     model, sets = v.model, v.sets
-    most = MAX_DELTA * sets.stages
-    counts = range(1, min(sets.microbatches, most) + 1)
     fixed = FIXED_DELTAS.get(sets.data.schedule)
+    most = most_warmups(v, sets.stages - 1)
     last = {j: model.new_int_var(1, most, f"warmup_end[{j}]") for j in sets.clusters}
     warmup: dict[tuple[int, int], Expression] = {}
+    for j, r in v.slots:
+        if fixed is not None:
+            warmup[j, r] = last[j] + fixed.inside * (v.hosted[j] - (r + 1))
+            continue
+        warmup[j, r] = model.new_int_var(1, most, f"warmup[{j},{r}]")
+        model.add(warmup[j, r] == last[j]).only_enforce_if(v.ends(j, r))
     for j in sets.clusters:
         model.add(last[j] == 1).only_enforce_if(v.last[j])
-        for r in range(sets.slots[j]):
-            if fixed is not None:
-                after = v.hosted[j] - (r + 1)
-                warmup[j, r] = last[j] + fixed.inside * after
-                continue
-            warmup[j, r] = model.new_int_var(1, most, f"warmup[{j},{r}]")
-            model.add(warmup[j, r] == last[j]).only_enforce_if(v.ends(j, r))
     if fixed is None:
         for (j, r), cases in deltas.inside.items():
             for delta, literals in cases:
@@ -155,4 +169,39 @@ def count_warmups(v: Variables, deltas: Deltas) -> dict[tuple[int, int], InFligh
     for (i, j), arc in v.follows.items():
         for delta, literals in deltas.into[j]:
             model.add(last[i] == warmup[j, 0] + delta).only_enforce_if([arc, *literals])
-    return {slot: InFlight(model, counts, warmup[slot]) for slot in v.slots}
+    return _load(v, warmup)
+
+
+def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
+    """Bound W by position: slot r has r stages before it, an opening one has none."""
+    model, sets = v.model, v.sets
+    q, boundaries = sets.microbatches, sets.stages - 1
+    fixed = FIXED_DELTAS.get(sets.data.schedule)
+    steps = 1 if fixed is None else fixed.inside
+    return Load(
+        slots={
+            (j, r): InFlight(
+                model, 1, min(q, most_warmups(v, boundaries - r)), warmup[j, r]
+            )
+            for j, r in v.slots
+        },
+        opening={
+            j: InFlight(
+                model,
+                min(q, 1 + steps * boundaries),
+                min(q, most_warmups(v, boundaries)),
+                warmup[j, 0],
+            )
+            for j in sets.clusters
+        },
+        closing=InFlight(model, 1, 1),
+    )
+
+
+def most_warmups(v: Variables, boundaries: int) -> int:
+    """Return the largest W with so many boundaries to the last stage."""
+    fixed = FIXED_DELTAS.get(v.sets.data.schedule)
+    if fixed is None:
+        return 1 + MAX_DELTA * boundaries
+    crossings = min(boundaries, len(v.sets.clusters) - 1)
+    return 1 + fixed.inside * boundaries + (fixed.across - fixed.inside) * crossings

@@ -138,10 +138,10 @@ class _Rivals:
 
     def _fit_where(self, k: int) -> NDArray[np.bool_]:
         """Whether each strategy fits wherever k does."""
-        smaller = (self.sizes <= self.sizes[k]).all(axis=1)
-        if self.units is None:
-            return smaller
-        return smaller | (self.units >= self.units[k]).all(axis=1)
+        smaller: NDArray[np.bool_] = (self.sizes <= self.sizes[k]).all(axis=1)
+        if self.units is not None:
+            smaller |= (self.units >= self.units[k]).all(axis=1)
+        return smaller
 
     def _units_by_warmup(self) -> NDArray[np.int64]:
         """Body units that fit beside each end, for every W; shape (K, ends * W)."""
@@ -173,7 +173,8 @@ class _Rivals:
                 + cluster.activation_bytes[:, f, None] * warmups
             )
             columns.append(np.minimum(room // np.maximum(unit, 1), chain.length))
-        return np.maximum(np.hstack(columns), 0)
+        units: NDArray[np.int64] = np.maximum(np.hstack(columns), 0)
+        return units
 
     def _gain(self, k: int, rivals: NDArray[np.int64]) -> NDArray[np.int64]:
         """Least time a stage of each rival saves over k; negative if it may lose.
@@ -255,6 +256,7 @@ class _Rivals:
                 cluster.sync_unit_ns,
             ]
         )
-        same = (times == times[k]).all(axis=1)
+        same: NDArray[np.bool_] = (times == times[k]).all(axis=1)
         # One layout has one set of boundary times; others hardly ever agree.
-        return same & (cluster.layout == cluster.layout[k])
+        same &= cluster.layout == cluster.layout[k]
+        return same
