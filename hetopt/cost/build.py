@@ -27,7 +27,7 @@ from hetopt.cost.operations import (
     model_flops,
 )
 from hetopt.cost.resharding import permitted_strategies
-from hetopt.cost.roofline import Roofline
+from hetopt.cost.sources import latency_sources
 from hetopt.cost.strategies import strategies
 from hetopt.cost.synchronisation import (
     OPTIMIZER_START_S,
@@ -36,7 +36,6 @@ from hetopt.cost.synchronisation import (
     update_s,
 )
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
@@ -46,10 +45,6 @@ if TYPE_CHECKING:
     from hetopt.plan import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
-
-
-#: Latency source that is chosen for the user.
-AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +100,7 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     InputError
         The pins leave no resharding strategy, or a latency source is unknown.
     """
-    source = source or _source(problem)
+    source = source or latency_sources(problem)
     model, training = problem.model, problem.training
     kinds = tuple(dict.fromkeys(model.units))
     cut_classes = tuple(dict.fromkeys(model.cuts))
@@ -142,16 +137,6 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
             float(cluster.accelerator.peak_flops) for cluster in problem.clusters
         ),
     )
-
-
-def _source(problem: Problem) -> LatencySource:
-    """Return the source the problem names; there is one so far, the roofline."""
-    for cluster in problem.clusters:
-        name = problem.latency.get(cluster.name, AUTO)
-        if name != AUTO:
-            msg = f"is {name!r}, expected {AUTO!r}: no other latency source is known"
-            raise InputError(msg, field=f"latency.{cluster.name}")
-    return Roofline()
 
 
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:
@@ -320,5 +305,10 @@ def _sync_s(
     tp, replicas = rows.shape.tp, rows.replicas
     reductions = [reduction_s(*arguments, kind, tp, replicas) for kind in kinds]
     updates = [update_s(*arguments, kind, tp, replicas) for kind in kinds]
-    stage_s, unit_s = exposed_s(np.stack(reductions, axis=1), backward_s, body)
+    stage_s, unit_s = exposed_s(
+        np.stack(reductions, axis=1),
+        backward_s,
+        body,
+        overlap=problem.training.overlap_gradients,
+    )
     return stage_s + OPTIMIZER_START_S, unit_s + np.stack(updates, axis=1)

@@ -15,7 +15,7 @@ from hetopt.problem.cluster import (
     DeviceGroup,
     Link,
 )
-from hetopt.problem.fields import read_tokens, unknown
+from hetopt.problem.fields import AUTO, read_tokens, unknown
 from hetopt.problem.model import Model
 from hetopt.problem.pinning import build_pins
 from hetopt.problem.problem import Problem
@@ -44,7 +44,10 @@ DEFAULT_INTER_NODE_LATENCY_S = 5e-6
 
 
 def build_problem(
-    spec: ProblemSpec, name: str, read_config: Callable[[str], Mapping[str, Any]]
+    spec: ProblemSpec,
+    name: str,
+    read_config: Callable[[str], Mapping[str, Any]],
+    find_profile: Callable[[str, str], str],
 ) -> Problem:
     """Return the problem; raises FieldError with the path of the field in the way.
 
@@ -56,6 +59,8 @@ def build_problem(
         Label if the file gives none.
     read_config
         Reads the config.json that ``model.hf_config`` names into model fields.
+    find_profile
+        Returns the latency source that a cluster's name and the file's text mean.
     """
     model = build_model(spec.model, read_config)
     single = len(spec.clusters) == 1
@@ -69,8 +74,10 @@ def build_problem(
         clusters.append(_build_cluster(cluster_spec, path, alone=single))
     names = tuple(cluster.name for cluster in clusters)
     training = _build_training(spec.training, names)
-    for known in spec.latency or {}:
+    latency = dict.fromkeys(names, AUTO)
+    for known, source in (spec.latency or {}).items():
         check_cluster(known, names, ("latency", known))
+        latency[known] = find_profile(known, source)
     return Problem(
         name=spec.name or name,
         model=model,
@@ -78,7 +85,7 @@ def build_problem(
         links=_build_links(spec.links, tuple(clusters)),
         training=training,
         pins=build_pins(spec.pin, model, tuple(clusters), training),
-        latency={name: (spec.latency or {}).get(name, "auto") for name in names},
+        latency=latency,
     )
 
 
@@ -341,6 +348,7 @@ def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
         precision=spec.precision,
         optimizer=spec.optimizer,
         zero=spec.zero,
+        overlap_gradients=spec.overlap_gradients,
         # In one order, so that how a user lists them changes nothing.
         recompute={
             name: tuple(item for item in RECOMPUTE if item in policies)

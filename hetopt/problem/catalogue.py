@@ -1,4 +1,4 @@
-"""What ships with hetopt: accelerators, model presets, problem files."""
+"""What ships with hetopt: accelerators, model presets, problem files, profiles."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 DATA = "hetopt.data"
+PROFILE_SUFFIX = ".csv"
 
 
 @cache
@@ -48,6 +49,17 @@ def problem_files() -> Mapping[str, Traversable]:
         item.name for item in folder.iterdir() if item.name.endswith(".yaml")
     )
     return {name.removesuffix(".yaml"): folder.joinpath(name) for name in names}
+
+
+def profile_files() -> Mapping[str, Traversable]:
+    """Return shipped latency profiles by name, sorted."""
+    folder = resources.files(DATA).joinpath("profiles")
+    if not folder.is_dir():
+        return {}
+    names = sorted(
+        item.name for item in folder.iterdir() if item.name.endswith(PROFILE_SUFFIX)
+    )
+    return {name.removesuffix(PROFILE_SUFFIX): folder.joinpath(name) for name in names}
 
 
 def _json_files(folder: str) -> Iterator[dict[str, Any]]:

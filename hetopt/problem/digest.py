@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.catalogue import PROFILE_SUFFIX
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -21,9 +24,15 @@ _LABELS = frozenset(
 def problem_digest(problem: Problem) -> str:
     """Return the SHA-256 of the problem's canonical JSON, in hexadecimal.
 
-    Labels and sources do not count; names of clusters do, because plans use them.
+    Labels and sources do not count; names of clusters do, because plans use them. Of
+    a profile's path only the file's name counts, so that a problem is the same wherever
+    it lies; what the profile holds is covered by the digest of the latency table.
     """
-    text = _text(_canonical(problem))
+    latency = {
+        cluster: PurePath(source).name if source.endswith(PROFILE_SUFFIX) else source
+        for cluster, source in problem.latency.items()
+    }
+    text = _text(_canonical(replace(problem, latency=latency)))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from hetopt.problem.building import build_problem
+from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
 from hetopt.problem.document import (
     Document,
     FieldPath,
@@ -18,9 +19,9 @@ from hetopt.problem.document import (
     load_document,
     parse_document,
 )
-from hetopt.problem.fields import describe
+from hetopt.problem.fields import describe, unknown
 from hetopt.problem.huggingface import model_fields
-from hetopt.problem.schema import SECTIONS, ProblemSpec
+from hetopt.problem.schema import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.wrong import FieldError
 
 if TYPE_CHECKING:
@@ -74,8 +75,11 @@ def _problem(document: Document, name: str) -> Problem:
     def read_config(config: str) -> Mapping[str, Any]:
         return _read_config(document, config)
 
+    def find_profile(cluster: str, source: str) -> str:
+        return _find_profile(document, cluster, source)
+
     try:
-        return build_problem(spec, Path(name).stem, read_config)
+        return build_problem(spec, Path(name).stem, read_config, find_profile)
     except FieldError as error:
         raise document.error(error.path, error.message) from None
 
@@ -90,6 +94,24 @@ def _read_config(document: Document, config: str) -> Mapping[str, Any]:
         return model_fields(loaded.data, name=path.parent.name or path.stem)
     except FieldError as error:
         raise loaded.error(error.path, error.message) from None
+
+
+def _find_profile(document: Document, cluster: str, source: str) -> str:
+    """Return a source's name, or the absolute path of a profile."""
+    where = ("latency", cluster)
+    if source.endswith(PROFILE_SUFFIX):
+        path = _relative(document, where, source)
+        if path.is_file():
+            return str(path.resolve())
+        source = source.removesuffix(PROFILE_SUFFIX)
+        if source in profile_files():
+            return source
+        raise document.error(where, f"names {str(path)!r}, which is not a file")
+    known = (*LATENCY_SOURCES, *profile_files())
+    if source not in known:
+        what = f"the path of a {PROFILE_SUFFIX} file or one of"
+        raise document.error(where, unknown(source, what, known))
+    return source
 
 
 def _relative(document: Document, where: FieldPath, name: str) -> Path:

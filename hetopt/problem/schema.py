@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from hetopt.problem.catalogue import accelerators, model_presets
+from hetopt.problem.catalogue import accelerators, model_presets, profile_files
 from hetopt.problem.fields import (
     AUTO,
     Bandwidth,
@@ -44,7 +44,6 @@ from hetopt.problem.fields import (
     read_fraction,
     read_recompute,
     read_text,
-    unknown,
     whole,
 )
 from hetopt.problem.pin_schema import PinSpec
@@ -56,8 +55,8 @@ if TYPE_CHECKING:
 #: Sections that may also be another file.
 SECTIONS = ("model", "clusters", "links", "training", "pin", "latency")
 
-#: What `latency` knows today; both are the modelled roofline.
-LATENCY_SOURCES = ("auto", "roofline")
+#: What `latency` knows besides profiles.
+LATENCY_SOURCES = (AUTO, "roofline")
 
 
 def _preset_if_text(value: Any) -> Any:
@@ -258,6 +257,11 @@ class TrainingSpec(Strict):
     zero: ZeroStage = Field(
         1, description="1 shards optimizer states, 2 gradients too, 3 weights too."
     )
+    overlap_gradients: Flag = Field(
+        True,
+        description="true (default): gradients are reduced during the backward pass; "
+        "false: after it, as Megatron-LM does unless told otherwise.",
+    )
     recompute: Annotated[
         Any,
         BeforeValidator(read_recompute),
@@ -289,10 +293,12 @@ def _read_latency(value: Any) -> dict[str, str]:
         msg = f"is {describe(value)}, expected a mapping such as {{a100: auto}}"
         raise field_error(msg)
     for cluster, source in value.items():
-        if source not in LATENCY_SOURCES:
-            what = "a latency source (profiles cannot be read yet)"
-            text = source if isinstance(source, str) else describe(source)
-            raise field_error(unknown(text, what, LATENCY_SOURCES), cluster)
+        if not isinstance(source, str) or not source:
+            msg = (
+                f"is {describe(source)}, expected {', '.join(LATENCY_SOURCES)}, "
+                "or a profile's name or path"
+            )
+            raise field_error(msg, cluster)
     return value
 
 
@@ -319,10 +325,20 @@ class ProblemSpec(Strict):
         WithJsonSchema(
             {
                 "type": "object",
-                "additionalProperties": {"enum": list(LATENCY_SOURCES)},
+                "additionalProperties": {
+                    "type": "string",
+                    "minLength": 1,
+                    "examples": [*LATENCY_SOURCES, *profile_files()],
+                },
             }
         ),
-    ] = Field(None, description="Where a cluster's latencies come from, by name.")
+    ] = Field(
+        None,
+        description="Where a cluster's latencies come from: the name or path of a "
+        "profile, roofline (modelled), or auto (default): the profile of its "
+        "accelerator that ships with hetopt, measured before modelled, or else "
+        "roofline.",
+    )
 
     @field_validator("clusters", mode="before")
     @classmethod
