@@ -85,7 +85,7 @@ def race(
             problem=problem, table=table, engine=engine, seed=seed, top=top
         )
         if jobs is None:
-            jobs = len(os.sched_getaffinity(0))
+            jobs = _cores()
         pool = Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
         course = _Course(
             ledger, pool, began=began, limit_s=time_limit_s, on_progress=on_progress
@@ -314,6 +314,13 @@ class _Course:
                 programs=len(ledger.programs),
             )
         )
+
+
+def _cores() -> int:
+    """Return the cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _ticks_below(time_ns: float) -> int:
