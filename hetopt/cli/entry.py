@@ -6,7 +6,18 @@ import argparse
 from typing import TYPE_CHECKING, NoReturn
 
 from hetopt import __version__
-from hetopt.cli import catalog, check, formulate, init, plan, schema, simulate, table
+from hetopt.cli import (
+    catalog,
+    check,
+    forest,
+    formulate,
+    init,
+    plan,
+    profile,
+    schema,
+    simulate,
+    table,
+)
 from hetopt.cli.output import complain, discard_output
 from hetopt.errors import (
     CheckError,
@@ -18,7 +29,18 @@ from hetopt.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (init, plan, check, simulate, table, catalog, schema, formulate)
+COMMANDS = (
+    init,
+    plan,
+    check,
+    simulate,
+    table,
+    catalog,
+    schema,
+    formulate,
+    profile,
+    forest,
+)
 
 #: Exit codes of INTERFACE: what the user wrote, no plan or a failed check, stopped.
 BAD_INPUT = 2

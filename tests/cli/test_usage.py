@@ -108,7 +108,17 @@ def test_one_line_and_exit_code_2(
 
 @pytest.mark.parametrize(
     "command",
-    ["init", "plan", "check", "simulate", "table", "catalog", "schema", "formulate"],
+    [
+        "init",
+        "plan",
+        "check",
+        "simulate",
+        "table",
+        "catalog",
+        "schema",
+        "formulate",
+        "profile",
+    ],
 )
 def test_version_everywhere(capsys: pytest.CaptureFixture[str], command: str) -> None:
     with pytest.raises(SystemExit) as stop:

@@ -1,0 +1,1 @@
+"""Measuring how long shards of a model compute, with PyTorch (an extra)."""

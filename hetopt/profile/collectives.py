@@ -1,0 +1,315 @@
+"""Times collectives between the processes that torchrun starts, and fits links.
+
+Every size of every collective is timed like a shard; the slowest rank counts. Per
+collective, ``seconds = steps * latency + traffic / bandwidth`` is fitted over all
+sizes, with the steps and traffic that ``hetopt.cost.collectives`` charges, so that
+the two numbers mean what a problem file's links mean.
+
+The result is a CSV of its own (schema ``hetopt-collectives/1``): a header like a
+profile's, one line per collective with its fit, then one row per measurement.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import statistics
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+from hetopt.errors import InputError
+from hetopt.files import ensure_writable, write_text
+from hetopt.profile.device import describe, find_device
+from hetopt.profile.measuring import REPETITIONS, WARM_UP, interquartile_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hetopt.profile.device import Device
+
+COLLECTIVES_SCHEMA = "hetopt-collectives/1"
+BACKENDS = {"cuda": "nccl", "npu": "hccl", "cpu": "gloo"}
+
+#: Bytes of the whole buffer, four times apart; gloo's are smaller.
+SIZES = {
+    "cuda": tuple(4**power for power in range(6, 15)),
+    "npu": tuple(4**power for power in range(6, 15)),
+    "cpu": tuple(4**power for power in range(6, 13)),
+}
+
+ELEMENT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveRow:
+    """One collective at one size.
+
+    Attributes
+    ----------
+    collective
+        all-reduce, all-gather, reduce-scatter or send-recv.
+    ranks
+        Processes that took part; 2 for send-recv.
+    total_bytes
+        The whole buffer: what an all-reduce reduces, what a rank has after an
+        all-gather, or before a reduce-scatter; the message of send-recv.
+    seconds, spread_s
+        Median and interquartile range of the slowest rank's times.
+    bus_bytes_per_s
+        Traffic of one rank over seconds.
+    """
+
+    collective: str
+    ranks: int
+    total_bytes: int
+    seconds: float
+    spread_s: float
+    bus_bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFit:
+    """What a collective says about its links.
+
+    Attributes
+    ----------
+    latency_s
+        Of one step; 0 where times are proportional to sizes.
+    bandwidth_bytes_per_s
+        Per rank and direction; None where larger sizes took no longer.
+    mean_error
+        Mean relative error of the fit over the sizes.
+    """
+
+    latency_s: float
+    bandwidth_bytes_per_s: float | None
+    mean_error: float
+
+
+def steps(collective: str, ranks: int) -> int:
+    """Return how often a ring pays the latency."""
+    rounds = {"all-reduce": 2 * (ranks - 1), "send-recv": 1}
+    return rounds.get(collective, ranks - 1)
+
+
+def traffic_bytes(collective: str, ranks: int, total_bytes: int) -> float:
+    """Return bytes that a rank sends."""
+    if collective == "send-recv":
+        return float(total_bytes)
+    factor = 2 if collective == "all-reduce" else 1
+    return factor * (ranks - 1) / ranks * total_bytes
+
+
+def fit_link(rows: Sequence[CollectiveRow]) -> LinkFit:
+    """Fit latency and bandwidth to the rows of one collective.
+
+    Least squares of *relative* errors, so that small sizes count as much as large
+    ones; neither term may be negative.
+    """
+    points = [
+        (
+            steps(row.collective, row.ranks) / row.seconds,
+            traffic_bytes(row.collective, row.ranks, row.total_bytes) / row.seconds,
+        )
+        for row in rows
+    ]
+    # Minimise the sum of (latency * a + slowness * b - 1) squared.
+    aa = sum(a * a for a, _ in points)
+    bb = sum(b * b for _, b in points)
+    ab = sum(a * b for a, b in points)
+    sum_a = sum(a for a, _ in points)
+    sum_b = sum(b for _, b in points)
+    determinant = aa * bb - ab * ab
+    latency = slowness = -1.0
+    if determinant > 0:
+        latency = (sum_a * bb - sum_b * ab) / determinant
+        slowness = (sum_b * aa - sum_a * ab) / determinant
+    if latency < 0 or slowness < 0:
+        # The better of the two fits with one term.
+        only_latency, only_slowness = sum_a / aa, sum_b / bb
+        if only_latency * sum_a >= only_slowness * sum_b:
+            latency, slowness = only_latency, 0.0
+        else:
+            latency, slowness = 0.0, only_slowness
+    errors = [abs(latency * a + slowness * b - 1) for a, b in points]
+    return LinkFit(
+        latency_s=latency,
+        bandwidth_bytes_per_s=1 / slowness if slowness > 0 else None,
+        mean_error=statistics.fmean(errors),
+    )
+
+
+def run_collectives(path: str, device_kind: str | None = None) -> str | None:
+    """Measure, and let rank 0 write the file.
+
+    Returns
+    -------
+    What to tell the user, None on other ranks.
+
+    Raises
+    ------
+    InputError
+        The process was not started by torchrun, or there is only one.
+    """
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if "RANK" not in os.environ or ranks < 2:
+        msg = (
+            "needs one process per device: torchrun --nproc-per-node N -m hetopt "
+            "profile --collectives"
+        )
+        raise InputError(msg, field="--collectives")
+    ensure_writable(path)
+    device = find_device(device_kind)
+    own = {}
+    if device.kind != "cpu":
+        device.select(int(os.environ.get("LOCAL_RANK", "0")))
+        own = {"device_id": device.torch_device}
+    dist.init_process_group(BACKENDS[device.kind], **own)
+    try:
+        rows, missing = _measure_all(device, ranks)
+        if dist.get_rank() != 0:
+            return None
+    finally:
+        dist.destroy_process_group()
+    header = {
+        "schema": COLLECTIVES_SCHEMA,
+        "kind": "measured",
+        **describe(device),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "backend": BACKENDS[device.kind],
+        "ranks": f"{ranks}, {os.environ.get('LOCAL_WORLD_SIZE', ranks)} per node",
+    }
+    if missing:
+        header["notes"] = f"not offered by this backend: {', '.join(missing)}"
+    write_text(path, collectives_text(header, rows))
+    return "\n".join([*_fit_lines(rows), f"wrote {path}"])
+
+
+def collectives_text(header: Mapping[str, str], rows: Sequence[CollectiveRow]) -> str:
+    """Return the file's text: header, fits, rows."""
+    lines = [f"# {key}: {' '.join(value.split())}" for key, value in header.items()]
+    lines += [f"# fit {line}" for line in _fit_lines(rows)]
+    text = io.StringIO()
+    names = [item.name for item in fields(CollectiveRow)]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return "\n".join(lines) + "\n" + text.getvalue()
+
+
+def _fit_lines(rows: Sequence[CollectiveRow]) -> list[str]:
+    lines = []
+    for name in dict.fromkeys(row.collective for row in rows):
+        fit = fit_link([row for row in rows if row.collective == name])
+        bandwidth = "unknown"
+        if fit.bandwidth_bytes_per_s is not None:
+            bandwidth = f"{fit.bandwidth_bytes_per_s / 1e9:.4g} GB/s"
+        lines.append(
+            f"{name}: latency {fit.latency_s * 1e6:.4g} us, bandwidth {bandwidth}, "
+            f"mean error {100 * fit.mean_error:.1f}%"
+        )
+    return lines
+
+
+def _measure_all(device: Device, ranks: int) -> tuple[list[CollectiveRow], list[str]]:
+    rows: list[CollectiveRow] = []
+    missing: list[str] = []
+    for name, make in _COLLECTIVES.items():
+        for size in SIZES[device.kind]:
+            elements = -(-size // (ELEMENT_BYTES * ranks)) * ranks
+            try:
+                call = make(elements, ranks, device)
+                call()
+            except RuntimeError as error:
+                # Every rank fails alike: the backend lacks it.
+                if "not support" not in str(error).lower():
+                    raise
+                missing.append(name)
+                break
+            taking_part = 2 if name == "send-recv" else ranks
+            rows.append(
+                _timed(name, taking_part, elements * ELEMENT_BYTES, call, device)
+            )
+    return rows, missing
+
+
+def _timed(
+    name: str, ranks: int, size: int, call: Callable[[], None], device: Device
+) -> CollectiveRow:
+    device.seconds_between((call,), WARM_UP)
+    times = []
+    for _ in range(REPETITIONS):
+        # All ranks begin together, or a rank's wait would count as transfer.
+        dist.barrier()
+        times.append(device.seconds_between((call,), 1)[0][0])
+    slowest = torch.tensor(times, dtype=torch.float64).to(
+        device.torch_device, torch.float32
+    )
+    dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
+    values = [float(value) for value in slowest.tolist()]
+    seconds = statistics.median(values)
+    return CollectiveRow(
+        collective=name,
+        ranks=ranks,
+        total_bytes=size,
+        seconds=float(f"{seconds:.6g}"),
+        spread_s=float(f"{interquartile_range(values):.6g}"),
+        bus_bytes_per_s=float(f"{traffic_bytes(name, ranks, size) / seconds:.6g}"),
+    )
+
+
+def _all_reduce(elements: int, ranks: int, device: Device) -> Callable[[], None]:
+    del ranks
+    # Zeros: a sum that is repeated stays what it is.
+    buffer = torch.zeros(elements, device=device.torch_device)
+    return lambda: _discard(dist.all_reduce(buffer))
+
+
+def _all_gather(elements: int, ranks: int, device: Device) -> Callable[[], None]:
+    whole = torch.ones(elements, device=device.torch_device)
+    part = torch.ones(elements // ranks, device=device.torch_device)
+    gather = _named("all_gather_single", "all_gather_into_tensor")
+    return lambda: _discard(gather(whole, part))
+
+
+def _reduce_scatter(elements: int, ranks: int, device: Device) -> Callable[[], None]:
+    whole = torch.ones(elements, device=device.torch_device)
+    part = torch.ones(elements // ranks, device=device.torch_device)
+    scatter = _named("reduce_scatter_single", "reduce_scatter_tensor")
+    return lambda: _discard(scatter(part, whole))
+
+
+def _send_recv(elements: int, ranks: int, device: Device) -> Callable[[], None]:
+    """From the first rank to the last: across nodes where there are several."""
+    buffer = torch.ones(elements, device=device.torch_device)
+
+    def call() -> None:
+        if dist.get_rank() == 0:
+            dist.send(buffer, ranks - 1)
+        elif dist.get_rank() == ranks - 1:
+            dist.recv(buffer, 0)
+
+    return call
+
+
+def _named(new: str, old: str) -> Callable[..., object]:
+    """Return a function that PyTorch 2.13 renamed."""
+    found: Callable[..., object] = getattr(dist, new if hasattr(dist, new) else old)
+    return found
+
+
+def _discard(work: object) -> None:
+    """Drop what a blocking collective returns."""
+
+
+_COLLECTIVES = {
+    "all-reduce": _all_reduce,
+    "all-gather": _all_gather,
+    "reduce-scatter": _reduce_scatter,
+    "send-recv": _send_recv,
+}

@@ -1,0 +1,172 @@
+"""Which shards are measured: HetAuto's grid, a quick one, or the user's."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Literal
+
+from hetopt.cost.profile_table import ATTENTION_CORE, UNITS, ShardShape
+from hetopt.problem.model import EMBEDDING, HEAD, LAYER
+from hetopt.profile.work import forward_flops
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Family = Literal["llama", "gpt"]
+
+#: What a model planned layer by layer consists of.
+LAYER_UNITS = (LAYER, EMBEDDING, HEAD, ATTENTION_CORE)
+
+#: Fused attention kernels take head widths up to 256; rotary embeddings, even ones.
+HEAD_DIMS = range(8, 257, 2)
+
+#: Order in which shards are measured and, in a quick profile, chosen.
+SHUFFLE_SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """Shapes whose product is measured; combinations that do not divide are skipped.
+
+    Attributes
+    ----------
+    units
+        Unit kinds.
+    families
+        ``llama``: RMSNorm, rotary, SwiGLU; ``gpt``: LayerNorm, GELU, biases.
+    dtype
+        bf16, fp16 or fp32.
+    hidden, heads, kv_heads, ffn, vocab
+        Of the whole model. No ``kv_heads``: as many as heads. No ``ffn``: 8/3 of
+        the hidden size, rounded up to 256 (llama), or 4 times (gpt).
+    degrees
+        Pairs of (cp, tp).
+    microbatch, seq_len
+        Sequences, and tokens of a whole one.
+    most_flops
+        Shards with a longer forward pass are left out.
+    per_unit
+        At most this many shards of each kind and family, chosen by lot.
+    """
+
+    units: tuple[str, ...]
+    families: tuple[Family, ...]
+    dtype: str
+    hidden: tuple[int, ...]
+    heads: tuple[int, ...]
+    kv_heads: tuple[int, ...] | None = None
+    ffn: tuple[int, ...] | None = None
+    vocab: tuple[int, ...] = (32000,)
+    degrees: tuple[tuple[int, int], ...]
+    microbatch: tuple[int, ...]
+    seq_len: tuple[int, ...]
+    most_flops: float | None = None
+    per_unit: int | None = None
+
+
+def hetauto_grid(dtype: str) -> Grid:
+    """Return the grid of HetAuto, section 7.6: up to 16 devices.
+
+    The paper gives ranges; steps are powers of two here, and 3072 is added.
+    """
+    return Grid(
+        units=LAYER_UNITS,
+        families=("llama",),
+        dtype=dtype,
+        hidden=(1024, 2048, 3072, 4096),
+        heads=(8, 16, 32),
+        degrees=tuple(
+            (n // tp, tp)
+            for n in (1, 2, 4, 8, 16)
+            for tp in (1, 2, 4, 8, 16)
+            if n >= tp
+        ),
+        microbatch=(1, 2, 4, 8, 16),
+        seq_len=(1024, 2048, 4096, 8192),
+    )
+
+
+def quick_grid(dtype: str) -> Grid:
+    """Return small shapes of all kinds: about 2 minutes on 2 CPU cores."""
+    return Grid(
+        units=UNITS,
+        families=("llama",),
+        dtype=dtype,
+        hidden=(128, 192, 256, 384, 512),
+        heads=(4, 8),
+        kv_heads=(2, 4, 8),
+        vocab=(1024, 4096),
+        degrees=((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (4, 1)),
+        microbatch=(1, 2, 4),
+        seq_len=(128, 256, 512, 1024),
+        most_flops=1.2e9,
+        per_unit=100,
+    )
+
+
+def distinct_shapes(grid: Grid) -> tuple[ShardShape, ...]:
+    """Return the grid's shards, each once however many degrees share it.
+
+    They are shuffled, always alike: a profile that was interrupted still covers the
+    whole grid, the time left can be judged from the time spent, and a device that
+    grows warm slows no size in particular.
+    """
+    by_key: dict[object, ShardShape] = {}
+    for shape in _all_shapes(grid):
+        too_long = grid.most_flops is not None and (
+            forward_flops(shape) > grid.most_flops
+        )
+        if not too_long:
+            by_key.setdefault(shape.shard_key, shape)
+    shapes = list(by_key.values())
+    random.Random(SHUFFLE_SEED).shuffle(shapes)
+    if grid.per_unit is None:
+        return tuple(shapes)
+    chosen: dict[tuple[str, bool], list[ShardShape]] = {}
+    for shape in shapes:
+        chosen.setdefault((shape.unit, shape.gated), []).append(shape)
+    kept = {shape for group in chosen.values() for shape in group[: grid.per_unit]}
+    return tuple(shape for shape in shapes if shape in kept)
+
+
+def _all_shapes(grid: Grid) -> Iterator[ShardShape]:
+    for unit, family, hidden, heads, vocab, (cp, tp), microbatch, seq_len in product(
+        grid.units,
+        grid.families,
+        grid.hidden,
+        grid.heads,
+        grid.vocab,
+        grid.degrees,
+        grid.microbatch,
+        grid.seq_len,
+    ):
+        gated = family == "llama"
+        if hidden % heads or hidden // heads not in HEAD_DIMS:
+            continue
+        widths = grid.ffn or (_ffn(hidden, gated=gated),)
+        for kv_heads, ffn in product(grid.kv_heads or (heads,), widths):
+            try:
+                yield ShardShape(
+                    unit=unit,
+                    gated=gated,
+                    dtype=grid.dtype,
+                    hidden=hidden,
+                    heads=heads,
+                    kv_heads=kv_heads,
+                    head_dim=hidden // heads,
+                    ffn=ffn,
+                    vocab=vocab,
+                    cp=cp,
+                    tp=tp,
+                    microbatch=microbatch,
+                    seq_len=seq_len,
+                )
+            except ValueError:
+                # The degrees do not divide this model.
+                continue
+
+
+def _ffn(hidden: int, *, gated: bool) -> int:
+    return -(-8 * hidden // 3 // 256) * 256 if gated else 4 * hidden

@@ -1,0 +1,242 @@
+"""Times shards one by one, and keeps every row in the file as soon as it is known."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.cost.profile_table import (
+    PROFILE_SCHEMA,
+    Profile,
+    ProfileRow,
+    ShardShape,
+    append_row,
+    read_profile,
+    write_profile,
+)
+from hetopt.errors import InputError
+from hetopt.profile.device import NOMINAL_FLOPS, Device
+from hetopt.profile.units import ShardUnit
+from hetopt.profile.work import estimated_bytes, forward_flops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hetopt.profile.units import Unit
+
+#: HetAuto, section 7.6.
+WARM_UP = 5
+REPETITIONS = 10
+
+#: What must agree before rows are added to a profile.
+SAME_DEVICE = ("accelerator", "device", "driver", "libraries")
+
+#: Seconds a shard takes however small it is, for the time left.
+OVERHEAD_S = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a profile is.
+
+    Attributes
+    ----------
+    done, total
+        Shards of this grid.
+    work_done, work_total
+        The same, weighted by how long shards are thought to take.
+    shape
+        What is measured now; None at the end.
+    """
+
+    done: int
+    total: int
+    work_done: float
+    work_total: float
+    shape: ShardShape | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run did.
+
+    Attributes
+    ----------
+    found
+        Shards of the grid that the file held before.
+    measured
+        Rows added, out-of-memory ones among them.
+    remaining
+        Shards of the grid still to measure, 0 unless interrupted.
+    """
+
+    found: int
+    measured: tuple[ProfileRow, ...]
+    remaining: int
+
+
+def measure_grid(
+    path: str,
+    shapes: Sequence[ShardShape],
+    device: Device,
+    description: Mapping[str, str],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> Outcome:
+    """Measure what ``path`` lacks of ``shapes``, appending row by row.
+
+    Ctrl-C stops between two rows; the same call goes on from there.
+
+    Parameters
+    ----------
+    path
+        A new profile, or one of the same device to continue.
+    description
+        Header lines about the device.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written, is no profile, or is another device's.
+    """
+    known = {row.shard_key for row in _open(path, description).rows}
+    todo = [shape for shape in shapes if shape.shard_key not in known]
+    work = [_expected_s(shape, device) for shape in todo]
+    measured: list[ProfileRow] = []
+
+    def report() -> None:
+        now = len(measured)
+        on_progress(
+            Progress(
+                done=len(shapes) - len(todo) + now,
+                total=len(shapes),
+                work_done=sum(work[:now]),
+                work_total=sum(work),
+                shape=todo[now] if now < len(todo) else None,
+            )
+        )
+
+    try:
+        for shape in todo:
+            report()
+            row = measure(shape, device)
+            append_row(path, row)
+            measured.append(row)
+        report()
+    except KeyboardInterrupt:
+        # The row that was being measured is lost, nothing else.
+        pass
+    return Outcome(
+        found=len(shapes) - len(todo),
+        measured=tuple(measured),
+        remaining=len(todo) - len(measured),
+    )
+
+
+def measure(shape: ShardShape, device: Device) -> ProfileRow:
+    """Time one shard; running out of memory is a result too."""
+    times: list[list[float]] | None = None
+    if device.fits(estimated_bytes(shape)):
+        try:
+            times = time_unit(ShardUnit(shape, device.torch_device), device)
+        except (MemoryError, RuntimeError) as error:
+            if not device.is_out_of_memory(error):
+                raise
+    device.empty_cache()
+    columns = {item.name: getattr(shape, item.name) for item in fields(ShardShape)}
+    if times is None:
+        return ProfileRow(
+            **columns,
+            forward_s=None,
+            backward_s=None,
+            forward_spread_s=None,
+            backward_spread_s=None,
+            repetitions=0,
+            status="oom",
+        )
+    forward, backward = times
+    return ProfileRow(
+        **columns,
+        forward_s=_rounded(statistics.median(forward)),
+        backward_s=_rounded(statistics.median(backward)),
+        forward_spread_s=_rounded(interquartile_range(forward)),
+        backward_spread_s=_rounded(interquartile_range(backward)),
+        repetitions=len(forward),
+        status="ok",
+    )
+
+
+def time_unit(unit: Unit, device: Device) -> list[list[float]]:
+    """Return seconds of forward and of backward, after warming up."""
+    steps = (unit.forward, unit.backward)
+    with _no_garbage_collection():
+        device.seconds_between(steps, WARM_UP)
+        return device.seconds_between(steps, REPETITIONS)
+
+
+def interquartile_range(values: Sequence[float]) -> float:
+    """Return the distance of the quartiles, interpolated inside the sample."""
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low
+
+
+def _open(path: str, description: Mapping[str, str]) -> Profile:
+    """Read the profile to continue, or begin one."""
+    if not Path(path).exists():
+        header = {
+            "schema": PROFILE_SCHEMA,
+            "kind": "measured",
+            **description,
+            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            "notes": f"{REPETITIONS} repetitions after {WARM_UP} to warm up; "
+            "tensor parallelism with sequence parallelism",
+        }
+        write_profile(path, Profile(header=header, rows=()))
+        return read_profile(path)
+    _drop_unfinished_row(path)
+    profile = read_profile(path)
+    expected = {"kind": "measured", **description}
+    for key in ("kind", *SAME_DEVICE):
+        found, value = profile.header.get(key, ""), " ".join(expected[key].split())
+        if found != value:
+            msg = f"{found!r} there, {value!r} here; choose another --out"
+            raise InputError(msg, file=path, field=key)
+    return profile
+
+
+def _drop_unfinished_row(path: str) -> None:
+    """Cut a last line without end: the machine stopped while it was written."""
+    try:
+        with open(path, "r+b") as file:
+            content = file.read()
+            if content and not content.endswith(b"\n"):
+                file.truncate(content.rfind(b"\n") + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=path) from error
+
+
+def _expected_s(shape: ShardShape, device: Device) -> float:
+    """Guess a shard's time, all repetitions; backward is twice forward."""
+    once = 3 * forward_flops(shape) / NOMINAL_FLOPS[device.kind]
+    return OVERHEAD_S + (WARM_UP + REPETITIONS) * once
+
+
+def _rounded(seconds: float) -> float:
+    """Six digits: far below any repetition's noise."""
+    return float(f"{seconds:.6g}")
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
