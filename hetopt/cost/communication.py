@@ -2,8 +2,8 @@
 
 Tensor parallelism with sequence parallelism gathers and scatters around attention
 and around the MLP: per layer two all-gathers and two reduce-scatters forward, and
-the same backward (the extra gather for weight gradients overlaps with the input
-gradient). None of it is hidden.
+the same backward. None of it is hidden. Backward gathers the input once more, for
+the weight's gradient, while the input's gradient is computed.
 
 Context parallelism passes keys and values around a ring: forward once, backward
 twice the bytes (their gradients travel too). A ring hides behind the attention
@@ -52,6 +52,16 @@ _TENSOR_COLLECTIVES = {
     HEAD: 1,
 }
 
+#: All-gathers of a block's input that backward repeats and hides.
+_REPEATED_GATHERS = {
+    LAYER: 2,
+    ATTENTION: 1,
+    MLP_UP: 1,
+    MLP_DOWN: 0,
+    EMBEDDING: 0,
+    HEAD: 1,
+}
+
 #: Share of hidden communication that computation loses to it: the processors that
 #: move data inside a node (calculon's ``processor_usage``, A100 and H100).
 OVERLAP_COST = 0.15
@@ -96,10 +106,9 @@ def stage_communication(
     e = element_bytes(training.precision)
     tokens = shape.microbatch * training.seq_len / shape.cp
     one = np.ones_like(shape.tp)
-    forward = _TENSOR_COLLECTIVES[kind] * all_gather_s(
-        cluster, shape.tp, one, tokens * model.hidden * e
-    )
-    backward = forward
+    gather_input = all_gather_s(cluster, shape.tp, one, tokens * model.hidden * e)
+    forward = _TENSOR_COLLECTIVES[kind] * gather_input
+    backward = forward + OVERLAP_COST * _REPEATED_GATHERS[kind] * gather_input
     if kind == HEAD:
         forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
             cluster, shape.tp, one, tokens * 4

@@ -11,7 +11,10 @@ two multiplications for each (the weight's gradient is added to an fp32 buffer),
 twice the element-wise work, and 2.5 times the fused attention core.
 
 The shares below are ours, one set per device family, read off kernels that others
-measured; none is fitted to the time of an iteration.
+measured. One more number per family, ``sustained``, is calibrated on published
+iterations by ``benchmarks/published.py``: whole iterations run slower than the same
+kernels one by one, because clocks fall under load, kernels wait for the host and
+stragglers, and software differs in what it fuses.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from hetopt.cost.operations import Floats, Operations, Shape, unit_operations
 from hetopt.cost.source import ShardTimes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Accelerator, Cluster
     from hetopt.problem.model import Model
@@ -44,6 +49,9 @@ STREAM_SHARE = 0.85
 #: half of the 16-bit one on the devices of the catalogue.
 FP32_SHARE_OF_PEAK = 0.5
 
+#: Of families without a published iteration: what A100, the best documented, has.
+DEFAULT_SUSTAINED = 0.95
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
@@ -59,12 +67,15 @@ class Efficiency:
         Share of the memory bandwidth that norms, activations and the like reach.
     ramp_s
         Time constant of the efficiency curve.
+    sustained
+        Share of these rates that whole iterations sustain.
     """
 
     multiplication: float
     attention: float
     elementwise: float = 0.50
     ramp_s: float = 5e-6
+    sustained: float = DEFAULT_SUSTAINED
 
 
 DEFAULT_EFFICIENCY = Efficiency(multiplication=0.70, attention=0.45)
@@ -74,33 +85,58 @@ EFFICIENCIES = {
     # Llama-2-7B's multiplications over 512 to 4096 tokens (vidur's profiles) reach
     # 200-245 of 312 TFLOP/s, 224 in the median; norms, activations and rotary
     # embeddings a third to half of
-    # the bandwidth. FlashAttention-2, causal: about 170 TFLOP/s.
-    "A100": Efficiency(multiplication=0.72, attention=0.55),
+    # the bandwidth. FlashAttention-2, causal: about 170 TFLOP/s. Sustained: eight
+    # iterations of Megatron-LM and one of HetAuto.
+    "A100": Efficiency(multiplication=0.72, attention=0.55, sustained=0.95),
     # The same profiles: 700-840 of 989 TFLOP/s. FlashAttention-2: about 400.
     "H100": Efficiency(multiplication=0.75, attention=0.42),
     "H200": Efficiency(multiplication=0.75, attention=0.42),
     "H800": Efficiency(multiplication=0.75, attention=0.42),
     # An H100 with a seventh of the compute and all of the bandwidth: neither power
-    # nor memory holds it back.
-    "H20": Efficiency(multiplication=0.90, attention=0.70),
+    # nor memory holds it back. Sustained: one iteration of HetAuto.
+    "H20": Efficiency(multiplication=0.90, attention=0.70, sustained=0.90),
     "B200": Efficiency(multiplication=0.75, attention=0.42),
     # The same profiles: 105-120 of 150 TFLOP/s.
     "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
     "V100": Efficiency(multiplication=0.70, attention=0.35),
     # 550-700 of 1307 TFLOP/s reported for large multiplications.
     "MI300X": Efficiency(multiplication=0.50, attention=0.30, ramp_s=8e-6),
-    "Ascend": Efficiency(multiplication=0.70, attention=0.40, ramp_s=8e-6),
+    # Sustained: one iteration of HetAuto.
+    "Ascend": Efficiency(
+        multiplication=0.70, attention=0.40, ramp_s=8e-6, sustained=0.61
+    ),
+    # Unknown chips: shares of the default, sustained from three iterations of H2.
+    "H2-Chip": Efficiency(multiplication=0.70, attention=0.45, sustained=1.0),
 }
 
 
-def efficiency_of(accelerator: Accelerator) -> Efficiency:
+def family_of(
+    accelerator: Accelerator, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES
+) -> str | None:
+    """Return the longest known beginning of the accelerator's name."""
+    fits = [name for name in efficiencies if accelerator.name.startswith(name)]
+    return max(fits, key=len, default=None)
+
+
+def efficiency_of(
+    accelerator: Accelerator, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES
+) -> Efficiency:
     """Return the efficiencies of an accelerator's family, or the default."""
-    fits = [name for name in EFFICIENCIES if accelerator.name.startswith(name)]
-    return EFFICIENCIES[max(fits, key=len)] if fits else DEFAULT_EFFICIENCY
+    family = family_of(accelerator, efficiencies)
+    return DEFAULT_EFFICIENCY if family is None else efficiencies[family]
 
 
 class Roofline:
-    """Latency source that models computation; see the module's head."""
+    """Latency source that models computation; see the module's head.
+
+    Parameters
+    ----------
+    efficiencies
+        By beginning of the accelerator's name.
+    """
+
+    def __init__(self, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES) -> None:
+        self._efficiencies = efficiencies
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
         """Roofline times are modelled on every cluster."""
@@ -116,7 +152,8 @@ class Roofline:
         shape: Shape,
     ) -> ShardTimes:
         """Return compute times of R shards for N unit kinds."""
-        device = _Device(cluster.accelerator, training)
+        efficiency = efficiency_of(cluster.accelerator, self._efficiencies)
+        device = _Device(cluster.accelerator, training, efficiency)
         forward, backward, core, core_backward = [], [], [], []
         for kind in kinds:
             work = unit_operations(model, training, kind, shape)
@@ -134,18 +171,21 @@ class Roofline:
             core.append(attention)
             core_backward.append(ATTENTION_BACKWARD * attention)
         return ShardTimes(
-            forward_s=np.stack(forward, axis=1),
-            backward_s=np.stack(backward, axis=1),
-            attention_core_s=np.stack(core, axis=1),
-            attention_core_backward_s=np.stack(core_backward, axis=1),
+            forward_s=np.stack(forward, axis=1) / efficiency.sustained,
+            backward_s=np.stack(backward, axis=1) / efficiency.sustained,
+            attention_core_s=np.stack(core, axis=1) / efficiency.sustained,
+            attention_core_backward_s=np.stack(core_backward, axis=1)
+            / efficiency.sustained,
         )
 
 
 class _Device:
     """Rates of one accelerator under one precision."""
 
-    def __init__(self, accelerator: Accelerator, training: Training) -> None:
-        self.efficiency = efficiency_of(accelerator)
+    def __init__(
+        self, accelerator: Accelerator, training: Training, efficiency: Efficiency
+    ) -> None:
+        self.efficiency = efficiency
         share = FP32_SHARE_OF_PEAK if training.precision == "fp32" else 1.0
         self.peak = accelerator.peak_flops * share
         self.stream = accelerator.memory_bandwidth_bytes_per_s * STREAM_SHARE

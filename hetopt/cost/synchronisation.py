@@ -10,7 +10,8 @@ Gradients are reduced over dp * cp in fp32, weights gathered in training precisi
 The reduction of a unit overlaps with the backward pass of the units before it, in
 the last micro-batch only. To stay linear in the units and never optimistic, a
 unit hides at most its own backward time, and one body unit's share, the last
-bucket, is not hidden at all. The gather of weights is not hidden. The optimizer
+bucket, is not hidden at all. With ``overlap_gradients: false`` (Megatron-LM's
+default) nothing is hidden. The gather of weights is not hidden. The optimizer
 step reads and writes the states of a device's shard at memory bandwidth.
 """
 
@@ -80,9 +81,15 @@ def update_s(
 
 
 def exposed_s(
-    reductions_s: Floats, backward_s: Floats, body: tuple[bool, ...]
+    reductions_s: Floats,
+    backward_s: Floats,
+    body: tuple[bool, ...],
+    *,
+    overlap: bool,
 ) -> tuple[Floats, Floats]:
     """Split reductions into a part per stage (R,) and a part per unit (R, N)."""
+    if not overlap:
+        return np.zeros(len(reductions_s)), reductions_s
     beside = overlapped_s(backward_s, reductions_s) - backward_s
     last = reductions_s - beside
     return last[:, list(body)].max(axis=1), beside

@@ -239,6 +239,7 @@ Name = Annotated[str, BeforeValidator(read_text)]
 OptionalName = Annotated[
     str | None, or_none(read_text), WithJsonSchema({"type": "string"})
 ]
+Flag = Annotated[bool, BeforeValidator(read_flag)]
 OptionalFlag = Annotated[
     bool | None, or_none(read_flag), WithJsonSchema({"type": "boolean"})
 ]

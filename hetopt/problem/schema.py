@@ -20,6 +20,7 @@ from hetopt.problem.fields import (
     AUTO,
     Bandwidth,
     Count,
+    Flag,
     Name,
     OptimizerName,
     OptionalBandwidth,

@@ -34,6 +34,9 @@ class Training:
         Tokens per sequence (s).
     zero
         ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too.
+    overlap_gradients
+        Whether gradients are reduced while the last micro-batch's backward pass
+        still runs, or only after it.
     recompute
         Policies the plan may choose from, per cluster name; ``auto`` is all three.
     reserve
@@ -45,6 +48,7 @@ class Training:
     precision: Precision = "bf16"
     optimizer: Optimizer = "adam"
     zero: int = 1
+    overlap_gradients: bool = True
     recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
     schedule: ScheduleName = "virtual-1f1b"
     reserve: float = DEFAULT_RESERVE

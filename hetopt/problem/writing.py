@@ -117,6 +117,7 @@ def _training(training: Training) -> dict[str, Any]:
         "precision": training.precision,
         "optimizer": training.optimizer,
         "zero": training.zero,
+        "overlap_gradients": training.overlap_gradients,
         "recompute": {
             name: list(policies) for name, policies in training.recompute.items()
         },

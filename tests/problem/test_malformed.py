@@ -162,6 +162,11 @@ REPLACED = [
         "15: training.global_batch: is missing, expected the s",
     ),
     (SEQ, SEQ + "\n  zero: 4", "18: training.zero: is 4, expected one of 0, 1, 2, 3"),
+    (
+        SEQ,
+        SEQ + "\n  overlap_gradients: 1",
+        "18: training.overlap_gradients: is 1, expected true or false",
+    ),
     (SEQ, SEQ + "\n  zero: true", "18: training.zero: is true, expected one of 0, 1"),
     (
         SEQ,

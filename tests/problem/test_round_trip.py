@@ -41,6 +41,7 @@ training:
   precision: fp16
   optimizer: sgd
   zero: 3
+  overlap_gradients: false
   recompute: {a: [full, none]}
   schedule: gpipe
   reserve: 7.5%
