@@ -1,0 +1,175 @@
+"""Judge how well a random forest predicts a latency profile."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+from hetopt.cli.output import emit
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from hetopt.cost.evaluation import Evaluation
+    from hetopt.cost.profile_table import Profile
+
+#: Files that ``--out`` gets.
+TEXT, SCORES, PREDICTIONS = "evaluation.txt", "scores.csv", "predictions.csv"
+DATA, PLOT = "evaluation.json", "predicted-versus-measured"
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    summary = "judge a forest on shards of a profile that it has not seen"
+    evaluate = actions.add_parser(
+        "evaluate",
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        allow_abbrev=False,
+    )
+    evaluate.add_argument(
+        "profile",
+        metavar="PROFILE",
+        help="a CSV file, or the name of a profile that ships with hetopt",
+    )
+    evaluate.add_argument(
+        "--compare",
+        action="store_true",
+        help="also judge every target and set of features a forest may have (minutes)",
+    )
+    evaluate.add_argument(
+        "--out",
+        metavar="DIR",
+        help=f"write {TEXT}, {SCORES}, {PREDICTIONS}, {DATA} and {PLOT}.png and .svg",
+    )
+    evaluate.add_argument(
+        "--json", action="store_true", help="print the scores as JSON, nothing else"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate, print the tables, and write the files."""
+    import json
+
+    from hetopt.cost.evaluation import evaluate
+    from hetopt.report.forest import evaluation_data
+
+    folder = None if options.out is None else _folder(options.out)
+    file, profile = _read(options.profile)
+    evaluation = evaluate(profile, file=file)
+    compared = _compare(profile, file) if options.compare else []
+    data = evaluation_data(Path(file).name, profile, evaluation, compared)
+    text = json.dumps(data, indent=2, allow_nan=False)
+    if folder is not None:
+        _write(folder, profile, evaluation, compared, text)
+    if options.json:
+        emit(text)
+        return 0
+    emit(_report(profile, evaluation, compared, for_file=False))
+    if folder is not None:
+        emit(
+            f"wrote {folder}/{TEXT}, {SCORES}, {PREDICTIONS}, {DATA}, {PLOT}.png, .svg"
+        )
+    return 0
+
+
+def _read(name: str) -> tuple[str, Profile]:
+    """Read a profile by path, or by the name of one that ships with hetopt."""
+    from hetopt.cost.profile_table import parse_profile, read_profile
+    from hetopt.problem.catalogue import profile_files
+
+    shipped = profile_files()
+    if Path(name).exists() or name not in shipped:
+        return name, read_profile(name)
+    return name, parse_profile(shipped[name].read_text("utf-8-sig"), name)
+
+
+def _compare(profile: Profile, file: str) -> list[Evaluation]:
+    from hetopt.cost.evaluation import evaluate
+    from hetopt.cost.forest import DEFAULT_PARAMS, FeatureSet, Target
+
+    return [
+        evaluate(
+            profile, replace(DEFAULT_PARAMS, target=target, features=which), file=file
+        )
+        for target in get_args(Target)
+        for which in get_args(FeatureSet)
+    ]
+
+
+def _folder(name: str) -> Path:
+    """Make the folder now rather than fail after the work."""
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be made: {reason}", file=name) from error
+    return folder
+
+
+def _report(
+    profile: Profile,
+    evaluation: Evaluation,
+    compared: Sequence[Evaluation],
+    *,
+    for_file: bool,
+) -> str:
+    from hetopt.report import forest
+    from hetopt.report.console import draw, labelled, table
+
+    parts: list[RenderableType] = [
+        table(
+            forest.SCORE_COLUMNS,
+            forest.score_rows(evaluation.scores),
+            left=forest.SCORE_COLUMNS[:2],
+        ),
+        "",
+        table(
+            forest.UNIT_COLUMNS,
+            forest.unit_rows(evaluation.unit_scores),
+            left=forest.UNIT_COLUMNS[:1],
+        ),
+        "",
+    ]
+    if compared:
+        parts += [
+            table(
+                forest.COMPARISON_COLUMNS,
+                forest.comparison_rows(compared),
+                left=forest.COMPARISON_COLUMNS[:2],
+            ),
+            "",
+        ]
+    parts.append(labelled(forest.lines(profile, evaluation)))
+    return draw(parts, None if for_file else sys.stdout)
+
+
+def _write(
+    folder: Path,
+    profile: Profile,
+    evaluation: Evaluation,
+    compared: Sequence[Evaluation],
+    data: str,
+) -> None:
+    from hetopt.files import write_bytes, write_text
+    from hetopt.report import forest, plots
+
+    text = _report(profile, evaluation, compared, for_file=True)
+    write_text(str(folder / TEXT), text)
+    write_text(str(folder / DATA), data + "\n")
+    scores = (*evaluation.scores, *evaluation.unit_scores)
+    write_text(str(folder / SCORES), forest.scores_csv(scores))
+    predictions = forest.predictions_csv(profile, evaluation.judged)
+    write_text(str(folder / PREDICTIONS), predictions)
+    title = f"{profile.header['accelerator']} ({profile.header['kind']})"
+    figure = plots.predicted_versus_measured(evaluation, title)
+    write_bytes(str(folder / f"{PLOT}.png"), plots.png(figure))
+    write_bytes(str(folder / f"{PLOT}.svg"), plots.svg(figure))

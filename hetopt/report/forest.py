@@ -1,0 +1,220 @@
+"""What ``hetopt forest evaluate`` says, as rows, lines and plain data."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cost.evaluation import FOREST, METHODS, SPLIT_BY_SHAPE, SPLITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hetopt.cost.evaluation import Evaluation, Judged, Score
+    from hetopt.cost.profile_table import Profile
+
+EVALUATION_SCHEMA = "hetopt-forest-evaluation/1"
+
+SCORE_COLUMNS = (
+    "split",
+    "method",
+    "judged",
+    "MAPE",
+    "median error",
+    "p95 error",
+    "Spearman",
+)
+UNIT_COLUMNS = ("unit and pass", *SCORE_COLUMNS[2:])
+COMPARISON_COLUMNS = ("target", "features", *(f"{name}" for name in SPLITS))
+
+PREDICTION_COLUMNS = (
+    "split",
+    "unit",
+    "pass",
+    "gated",
+    "dtype",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "vocab",
+    "cp",
+    "tp",
+    "microbatch",
+    "seq_len",
+    "measured_s",
+    "spread_s",
+    *(f"{name}_s" for name in METHODS),
+    "low_s",
+    "high_s",
+)
+
+#: Columns of a prediction that are the profile row's.
+_OF_ROW = PREDICTION_COLUMNS[3:15]
+
+
+def score_rows(scores: Iterable[Score]) -> list[tuple[str, ...]]:
+    """Return the table of splits and methods."""
+    return [(score.split, score.method, *_figures(score)) for score in scores]
+
+
+def unit_rows(scores: Iterable[Score]) -> list[tuple[str, ...]]:
+    """Return the table of units and passes."""
+    return [(score.method, *_figures(score)) for score in scores]
+
+
+def comparison_rows(compared: Iterable[Evaluation]) -> list[tuple[str, ...]]:
+    """Return the MAPE of each target and set of features on each split."""
+    return [
+        (
+            item.params.target,
+            item.params.features,
+            *(
+                "-" if split in item.skipped else _share(item.score(split).mape)
+                for split in SPLITS
+            ),
+        )
+        for item in compared
+    ]
+
+
+def lines(profile: Profile, evaluation: Evaluation) -> list[tuple[str, str]]:
+    """Return label and text of what is said around the tables."""
+    params = evaluation.params
+    found = [
+        (
+            "profile",
+            f"{profile.header['accelerator']}, {profile.header['kind']}, "
+            f"{evaluation.shards} shards timed, "
+            f"{len(profile.rows) - evaluation.shards} out of memory",
+        ),
+        (
+            "forest",
+            f"{params.trees} trees per unit that predict {params.target} "
+            f"from {params.features} features",
+        ),
+        ("repeat noise", noise_text(evaluation)),
+        ("roofline", evaluation.roofline),
+        ("neighbour", "the nearest shape the forest learns from, scaled by FLOPs"),
+        (
+            "interval",
+            f"{evaluation.interval_coverage:.0%} of the measurements ({SPLIT_BY_SHAPE})"
+            " lie where 90% of the trees do",
+        ),
+        ("verdict", verdict(evaluation)),
+    ]
+    if evaluation.skipped:
+        text = f"{', '.join(evaluation.skipped)}: the profile has one value only"
+        found.append(("not judged", text))
+    return found
+
+
+def noise_text(evaluation: Evaluation) -> str:
+    """Return the repeat noise in words."""
+    noise = evaluation.noise
+    if noise is None:
+        return "unknown: the profile has no spreads"
+    return (
+        f"interquartile range / median: {_share(noise.median)} in the median, "
+        f"{_share(noise.mean)} on average, {_share(noise.p95)} at p95"
+    )
+
+
+def verdict(evaluation: Evaluation) -> str:
+    """Say on which splits the forest does better than both baselines."""
+    worse = []
+    for split in SPLITS:
+        if split in evaluation.skipped:
+            continue
+        forest = evaluation.score(split).mape
+        better = [
+            f"{name} {_share(evaluation.score(split, name).mape)}"
+            for name in METHODS
+            if name != FOREST and evaluation.score(split, name).mape <= forest
+        ]
+        if better:
+            worse.append(f"{split} ({_share(forest)}; {', '.join(better)})")
+    if not worse:
+        return "better than both baselines on every split"
+    return f"a baseline is at least as good on: {'; '.join(worse)}"
+
+
+def evaluation_data(
+    file: str, profile: Profile, evaluation: Evaluation, compared: Sequence[Evaluation]
+) -> dict[str, Any]:
+    """Return everything but the single predictions, as JSON data."""
+    return {
+        "schema": EVALUATION_SCHEMA,
+        "profile": file,
+        "header": dict(profile.header),
+        **_summary(evaluation),
+        "compared": [_summary(item) for item in compared],
+    }
+
+
+def scores_csv(scores: Iterable[Score]) -> str:
+    """Return scores as CSV; errors are shares."""
+    rows = [asdict(score) for score in scores]
+    return _csv(tuple(rows[0]), (row.values() for row in rows))
+
+
+def predictions_csv(profile: Profile, judged: Iterable[Judged]) -> str:
+    """Return every prediction beside its measurement, as CSV."""
+    timed = [row for row in profile.rows if row.status == "ok"]
+    return _csv(
+        PREDICTION_COLUMNS,
+        (
+            (
+                item.split,
+                item.unit,
+                item.direction,
+                *(getattr(timed[item.row], name) for name in _OF_ROW),
+                item.measured_s,
+                item.spread_s,
+                *item.predicted_s,
+                item.low_s,
+                item.high_s,
+            )
+            for item in judged
+        ),
+    )
+
+
+def _summary(evaluation: Evaluation) -> dict[str, Any]:
+    return {
+        "params": asdict(evaluation.params),
+        "shards": evaluation.shards,
+        "roofline": evaluation.roofline,
+        "noise": None if evaluation.noise is None else asdict(evaluation.noise),
+        "interval_coverage": evaluation.interval_coverage,
+        "scores": [asdict(score) for score in evaluation.scores],
+        "unit_scores": [asdict(score) for score in evaluation.unit_scores],
+        "skipped": list(evaluation.skipped),
+        "verdict": verdict(evaluation),
+    }
+
+
+def _figures(score: Score) -> tuple[str, ...]:
+    return (
+        str(score.judged),
+        _share(score.mape),
+        _share(score.median_error),
+        _share(score.p95_error),
+        "-" if score.spearman is None else f"{score.spearman:.3f}",
+    )
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(int(cell) if isinstance(cell, bool) else cell for cell in row)
+    return text.getvalue()

@@ -1,0 +1,113 @@
+"""Pictures, drawn without a display and without anything global.
+
+Series differ in shape and in lightness, not in colour alone: they stay apart in black
+and white and for the colour-blind (Okabe and Ito's palette).
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from hetopt.cost.evaluation import FOREST, METHODS, PASSES, SPLITS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from hetopt.cost.evaluation import Evaluation, Judged
+
+#: Marker, face and edge of each pass: dark filled circles, light open triangles.
+_STYLES = {
+    PASSES[0]: ("o", "#0072B2", "#0072B2"),
+    PASSES[1]: ("^", "none", "#E69F00"),
+}
+#: Shaded around the diagonal.
+_BAND = 0.10
+_COLUMNS = 3
+#: With more points than this in a panel an SVG holds them as an image.
+_MOST_VECTORS = 500
+
+
+def predicted_versus_measured(evaluation: Evaluation, title: str) -> Figure:
+    """Draw every prediction over its measurement, one panel per split."""
+    names = [split for split in SPLITS if split not in evaluation.skipped]
+    rows = -(-(len(names) + 1) // _COLUMNS)
+    figure = Figure(figsize=(4 * _COLUMNS, 3.8 * rows), layout="constrained")
+    axes = figure.subplots(rows, _COLUMNS, squeeze=False).flat
+    figure.suptitle(title)
+    for axis, split in zip(axes, names, strict=False):
+        judged = [item for item in evaluation.judged if item.split == split]
+        _panel(axis, judged)
+        errors = ", ".join(
+            f"{name} {evaluation.score(split, name).mape:.1%}" for name in METHODS
+        )
+        axis.set_title(f"{split}\nMAPE: {errors}", fontsize=9)
+    legend = axes[len(names)]
+    for axis in list(axes)[len(names) :]:
+        axis.set_axis_off()
+    handles, labels = axes[0].get_legend_handles_labels()
+    legend.legend(handles, labels, loc="center", frameon=False)
+    return figure
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as PNG."""
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def svg(figure: Figure) -> bytes:
+    """Return a figure as SVG, the same bytes for the same figure."""
+    stream = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "hetopt", "svg.fonttype": "none"}):
+        figure.savefig(stream, format="svg", metadata={"Date": None})
+    return stream.getvalue()
+
+
+def _panel(axis: Axes, judged: list[Judged]) -> None:
+    forest = METHODS.index(FOREST)
+    every = np.array([(item.measured_s, item.predicted_s[forest]) for item in judged])
+    many = len(judged) > _MOST_VECTORS
+    ends = np.array([every.min() / 1.5, every.max() * 1.5]) * 1e3
+    axis.fill_between(
+        ends,
+        ends * (1 - _BAND),
+        ends * (1 + _BAND),
+        color="0.85",
+        linewidth=0,
+        label=f"within {_BAND:.0%}",
+    )
+    axis.plot(ends, ends, color="black", linewidth=0.8, zorder=2, label="as measured")
+    for direction, (marker, face, edge) in _STYLES.items():
+        part = [item for item in judged if item.direction == direction]
+        measured = np.array([item.measured_s for item in part]) * 1e3
+        predicted = np.array([item.predicted_s[forest] for item in part]) * 1e3
+        low = np.array([item.low_s for item in part]) * 1e3
+        high = np.array([item.high_s for item in part]) * 1e3
+        axis.vlines(
+            measured, low, high, color="0.6", linewidth=0.4, rasterized=many, zorder=1
+        )
+        axis.scatter(
+            measured,
+            predicted,
+            s=10,
+            marker=marker,
+            facecolors=face,
+            edgecolors=edge,
+            linewidths=0.7,
+            rasterized=many,
+            zorder=3,
+            label=f"forest, {direction} (line: 90% of its trees)",
+        )
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlim(*ends)
+    axis.set_ylim(*ends)
+    axis.set_aspect("equal")
+    axis.set_xlabel("measured, ms")
+    axis.set_ylabel("predicted, ms")
