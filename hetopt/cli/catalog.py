@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from hetopt.cli.output import emit
@@ -79,11 +78,23 @@ def _problems() -> RenderableType:
 
 
 def _profiles() -> RenderableType:
-    folder = resources.files("hetopt.data").joinpath("profiles")
-    if not folder.is_dir():
+    from hetopt.cost.sources import header_of
+    from hetopt.problem.catalogue import profile_files
+    from hetopt.report.console import table
+
+    headers = {
+        name: header_of(file.read_bytes()) for name, file in profile_files().items()
+    }
+    if not headers:
         return "none yet: every latency is modelled (roofline), not measured"
-    names = sorted(item.name for item in folder.iterdir() if item.name.endswith("csv"))
-    return "\n".join(names) or "none"
+    return table(
+        ("name", "kind", "accelerator"),
+        (
+            (name, header.get("kind", ""), header.get("accelerator", ""))
+            for name, header in headers.items()
+        ),
+        left=("name", "kind", "accelerator"),
+    )
 
 
 def _solvers() -> RenderableType:

@@ -90,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
         emit(text)
     elif result.best is not None:
         emit(_report(problem, table, result))
+    if options.table is None:
+        _warn(problem, result)
     if result.best is None:
         from hetopt.report.summary import headline
 
@@ -130,6 +132,15 @@ def _check(problem: Problem, table: CostTable, result: Result) -> None:
     findings = check_result(problem, table, result.to_json())
     if findings:
         raise CheckError(list(findings))
+
+
+def _warn(problem: Problem, result: Result) -> None:
+    """Say when the plan rests on latencies that nothing like was measured for."""
+    if result.best is None:
+        return
+    from hetopt.cost.sources import far_outside
+
+    complain(*(f"warning: {text}" for text in far_outside(problem, result.best.plan)))
 
 
 def _report(problem: Problem, table: CostTable, result: Result) -> str:

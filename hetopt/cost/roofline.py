@@ -94,7 +94,7 @@ EFFICIENCIES = {
     "H800": Efficiency(multiplication=0.75, attention=0.42),
     # An H100 with a seventh of the compute and all of the bandwidth: neither power
     # nor memory holds it back. Sustained: one iteration of HetAuto.
-    "H20": Efficiency(multiplication=0.90, attention=0.70, sustained=0.90),
+    "H20": Efficiency(multiplication=0.90, attention=0.70, sustained=0.91),
     "B200": Efficiency(multiplication=0.75, attention=0.42),
     # The same profiles: 105-120 of 150 TFLOP/s.
     "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
@@ -103,10 +103,10 @@ EFFICIENCIES = {
     "MI300X": Efficiency(multiplication=0.50, attention=0.30, ramp_s=8e-6),
     # Sustained: one iteration of HetAuto.
     "Ascend": Efficiency(
-        multiplication=0.70, attention=0.40, ramp_s=8e-6, sustained=0.61
+        multiplication=0.70, attention=0.40, ramp_s=8e-6, sustained=0.62
     ),
     # Unknown chips: shares of the default, sustained from three iterations of H2.
-    "H2-Chip": Efficiency(multiplication=0.70, attention=0.45, sustained=1.0),
+    "H2-Chip": Efficiency(multiplication=0.70, attention=0.45, sustained=0.99),
 }
 
 

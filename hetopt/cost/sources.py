@@ -150,7 +150,7 @@ def _automatic(
     candidates = []
     for name, file in profile_files().items():
         content = file.read_bytes()
-        header = _header(content)
+        header = header_of(content)
         if header.get("accelerator") == cluster.accelerator.name:
             rank = KINDS.index(header["kind"]) if header.get("kind") in KINDS else 0
             candidates.append((rank, name, content))
@@ -161,7 +161,7 @@ def _automatic(
     return None
 
 
-def _header(content: bytes) -> dict[str, str]:
+def header_of(content: bytes) -> dict[str, str]:
     """Return a profile's header without reading its table."""
     found = {}
     for line in content.decode("utf-8-sig", "replace").splitlines():
