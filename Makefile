@@ -31,6 +31,8 @@ test: plan
 bench: install
 	$(BIN)/python -m benchmarks.simulator
 	$(BIN)/python -m benchmarks.hetauto
+	$(BIN)/python -m benchmarks.published
+	$(BIN)/python -m benchmarks.published --half
 
 install: $(INSTALLED)
 
