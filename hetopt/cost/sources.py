@@ -4,8 +4,9 @@
 a name          of a profile that ships with hetopt
 a path          of a profile
 ``auto``        the shipped profile of the cluster's accelerator, measured before
-                published before modelled, that covers the model's units and
-                precision; the roofline if there is none
+                published, that covers the model's units and precision; the roofline
+                if there is none. Shipped profiles of kind modelled are the roofline
+                at some shapes, so it answers itself
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ def _automatic(
     for name, file in profile_files().items():
         content = file.read_bytes()
         header = header_of(content)
-        if header.get("accelerator") == cluster.accelerator.name:
+        modelled = header.get("kind") == "modelled"
+        if header.get("accelerator") == cluster.accelerator.name and not modelled:
             rank = KINDS.index(header["kind"]) if header.get("kind") in KINDS else 0
             candidates.append((rank, name, content))
     for _, name, content in sorted(candidates):
