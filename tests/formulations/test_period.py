@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.training import Pins, ScheduleName
 from tests.formulations.programs import (
     END,
     LAYER,
@@ -153,7 +153,7 @@ def test_unused_cluster_does_not_lengthen_lambda_0() -> None:
         occupancy_ns=0,
         resharding=0,
     )
-    pins = replace(hosting(2, 0), units=(4, 4))
+    pins = Pins(order=("a",), units=(4, 4))
     state = 20 + 4 * 100 + 5
     fits = replace(costs, usable_bytes=(state + 4 * 3, 1000))
     head = with_cluster(fits, 0, temporary_bytes=(0, 5, 5))
