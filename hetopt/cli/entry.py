@@ -9,6 +9,7 @@ from hetopt import __version__
 from hetopt.cli import (
     catalog,
     check,
+    convert_profile,
     forest,
     formulate,
     init,
@@ -39,6 +40,7 @@ COMMANDS = (
     schema,
     formulate,
     profile,
+    convert_profile,
     forest,
 )
 
@@ -69,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"hetopt {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2]
+        name = module.__name__.rpartition(".")[2].replace("_", "-")
         summary = (module.__doc__ or "").partition("\n")[0].rstrip(".")
         command = commands.add_parser(
             name,

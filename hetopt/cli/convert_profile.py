@@ -1,0 +1,75 @@
+"""Turn a profile of Metis or Sailor into one of hetopt's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import load_problem
+from hetopt.cli.output import emit
+
+if TYPE_CHECKING:
+    import argparse
+
+SOURCES = ("metis", "sailor")
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    command.add_argument(
+        "source", metavar="SRC", help="Metis's directory, or Sailor's JSON file"
+    )
+    command.add_argument(
+        "--from",
+        dest="form",
+        required=True,
+        choices=SOURCES,
+        help="whose profile it is",
+    )
+    command.add_argument(
+        "--problem",
+        required=True,
+        metavar="PROBLEM",
+        help="a problem whose model, sequence length and precision were measured",
+    )
+    command.add_argument(
+        "--accelerator",
+        required=True,
+        metavar="NAME",
+        help="what was measured: a name from `hetopt catalog`, or free text",
+    )
+    command.add_argument(
+        "--device",
+        metavar="NAME",
+        help="what SRC calls it; needed where SRC has several",
+    )
+    command.add_argument(
+        "--model",
+        metavar="NAME",
+        help="what Sailor's file calls the model; needed where it has several",
+    )
+    command.add_argument(
+        "--out", required=True, metavar="FILE", help="the profile to write"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Convert, write, and say what was assumed."""
+    from hetopt.cost.foreign_profiles import Target, read_metis, read_sailor
+    from hetopt.cost.profile_table import write_profile
+    from hetopt.files import ensure_writable
+
+    ensure_writable(options.out)
+    problem = load_problem(options.problem)
+    target = Target(
+        model=problem.model,
+        training=problem.training,
+        accelerator=options.accelerator,
+    )
+    if options.form == "metis":
+        profile = read_metis(options.source, target, options.device)
+    else:
+        profile = read_sailor(options.source, target, options.model, options.device)
+    write_profile(options.out, profile)
+    emit(f"wrote {options.out}: {len(profile.rows)} rows")
+    emit(f"assumed: {profile.header['notes']}")
+    return 0

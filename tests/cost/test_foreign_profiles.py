@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hetopt.cli import main
+from hetopt.cost.build import build_table
+from hetopt.cost.foreign_profiles import (
+    BACKWARD_SHARE,
+    Target,
+    read_metis,
+    read_sailor,
+)
+from hetopt.cost.forest_source import ForestSource
+from hetopt.cost.profile_table import profile_text, read_profile
+from hetopt.errors import InputError
+from hetopt.problem.training import Training
+from tests.cost.making import make_cluster, make_model, make_problem
+
+MODEL = make_model(
+    layers=3,
+    hidden=256,
+    heads=4,
+    kv_heads=4,
+    head_dim=64,
+    ffn=1024,
+    vocab=1000,
+    gated=False,
+    norm="layer",
+)
+TRAINING = Training(global_batch=4, seq_len=512, precision="fp16")
+TARGET = Target(model=MODEL, training=TRAINING, accelerator="A100-80GB")
+
+LAYERS_MS = [0.5, 9.0, 10.0, 11.0, 2.0]
+
+
+def metis(folder: Path, device: str = "A100", scale: float = 1.0) -> Path:
+    folder.mkdir(exist_ok=True)
+    for tp, bs in ((1, 1), (1, 2), (2, 1), (2, 10)):
+        times = [ms * bs / tp * scale for ms in LAYERS_MS]
+        text = json.dumps({"execution_time": {"layer_compute_total_ms": times}})
+        (folder / f"DeviceType.{device}_tp{tp}_bs{bs}.json").write_text(text)
+    (folder / "README.md").write_text("not a profile")
+    return folder
+
+
+def sailor() -> dict[str, Any]:
+    layers = {
+        str(number): [ms * 1e-3, 2 * ms * 1e-3, 0.1]
+        for number, ms in enumerate(LAYERS_MS)
+    }
+    # Not in order, as Sailor's own files are not.
+    return {"OPT": {"GH": {"2": {"1": layers}, "1": {"2": layers, "1": layers}}}}
+
+
+def write(folder: Path, data: Any) -> str:
+    path = folder / "profile.json"
+    path.write_text(json.dumps(data))
+    return str(path)
+
+
+def test_metis(tmp_path: Path) -> None:
+    profile = read_metis(str(metis(tmp_path / "m")), TARGET)
+    assert profile.header["kind"] == "measured"
+    assert profile.header["accelerator"] == "A100-80GB"
+    assert "2.45 times forward" in profile.header["notes"]
+    assert "tensor-parallel communication" in profile.header["notes"]
+    assert [(row.unit, row.tp, row.microbatch) for row in profile.rows] == [
+        (unit, tp, bs)
+        for tp, bs in ((1, 1), (1, 2), (2, 1), (2, 10))
+        for unit in ("embedding", "layer", "head")
+    ]
+    layer = profile.rows[1]
+    assert layer.forward_s is not None
+    assert layer.backward_s is not None
+    assert layer.forward_s + layer.backward_s == pytest.approx(10e-3)
+    assert layer.backward_s / layer.forward_s == pytest.approx(BACKWARD_SHARE)
+    assert layer.forward_spread_s == pytest.approx(1e-3 / (1 + BACKWARD_SHARE))
+    assert layer.repetitions == 3
+    assert (layer.hidden, layer.seq_len, layer.dtype) == (256, 512, "fp16")
+
+
+def test_sailor_at_every_depth(tmp_path: Path) -> None:
+    data = sailor()
+    whole = read_sailor(write(tmp_path, data), TARGET)
+    assert [(row.microbatch, row.tp) for row in whole.rows[::3]] == [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+    ]
+    assert whole.rows[1].forward_s == pytest.approx(10e-3)
+    assert whole.rows[1].backward_s == pytest.approx(20e-3)
+    assert whole.rows[2].forward_s == pytest.approx(2e-3)
+    assert "OPT/GH" in whole.header["notes"]
+    for inner in (data["OPT"], data["OPT"]["GH"]):
+        assert read_sailor(write(tmp_path, inner), TARGET).rows == whole.rows
+
+
+def test_several_devices_need_a_name(tmp_path: Path) -> None:
+    folder = str(metis(metis(tmp_path / "m"), "V100", 2.0))
+    with pytest.raises(InputError, match="has A100, V100; name the DeviceType"):
+        read_metis(folder, TARGET)
+    with pytest.raises(InputError, match="has no DeviceType 'T4', but A100, V100"):
+        read_metis(folder, TARGET, "T4")
+    first, second = (read_metis(folder, TARGET, name) for name in ("A100", "V100"))
+    assert first.rows[0].forward_s is not None
+    assert second.rows[0].forward_s == pytest.approx(2 * first.rows[0].forward_s)
+    data = sailor()
+    data["GPT"] = data["OPT"]
+    path = write(tmp_path, data)
+    with pytest.raises(InputError, match="has OPT, GPT; name the model to convert"):
+        read_sailor(path, TARGET)
+    assert "GPT/GH" in read_sailor(path, TARGET, "GPT", "GH").header["notes"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "is missing, expected a list of milliseconds"),
+        ('{"execution_time": {}}', "layer_compute_total_ms: is missing"),
+        (
+            '{"execution_time": {"layer_compute_total_ms": [1, 2]}}',
+            "has 2 layers, expected an embedding, layers and a head",
+        ),
+        (
+            '{"execution_time": {"layer_compute_total_ms": [1, true, 2]}}',
+            r"layer_compute_total_ms\.1: is True, expected a time above 0",
+        ),
+        (
+            '{"execution_time": {"layer_compute_total_ms": [1, 2, NaN]}}',
+            r"ms\.2: is nan, expected a time above 0",
+        ),
+    ],
+)
+def test_malformed_metis(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "DeviceType.A_tp1_bs1.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_metis(str(tmp_path), TARGET)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "is not a mapping"),
+        ({"1": {"1": {"0": [1, 2, 3], "1": [1, 2], "2": [1, 2, 3]}}}, r"1\.1\.1: is n"),
+        ({"1": {"x": {"0": [1, 2, 3]}}}, "1: 'x' is not a whole number"),
+        ({"1": {"1": {"0": [1, 2, 3], "1": [1, -2, 3]}}}, r"1\.1\.1\.1: is -2, exp"),
+        ({"1": {"1": {"0": [1, 2, 3]}}}, "has 1 layers"),
+        ({"1": {"1": {}}}, "is not a mapping"),
+    ],
+)
+def test_malformed_sailor(tmp_path: Path, data: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_sailor(write(tmp_path, data), TARGET)
+
+
+def test_what_does_not_fit_the_model(tmp_path: Path) -> None:
+    text = json.dumps({"execution_time": {"layer_compute_total_ms": LAYERS_MS}})
+    (tmp_path / "DeviceType.A_tp3_bs1.json").write_text(text)
+    with pytest.raises(InputError, match="micro-batch 1 at tp 3 does not fit"):
+        read_metis(str(tmp_path), TARGET)
+    with pytest.raises(InputError, match="is not a directory"):
+        read_metis(str(tmp_path / "none"), TARGET)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_sailor(str(tmp_path / "none"), TARGET)
+
+
+def test_a_table_from_a_converted_profile(tmp_path: Path) -> None:
+    profile = read_metis(str(metis(tmp_path / "m")), TARGET)
+    text = profile_text(profile.header, profile.rows)
+    problem = make_problem((make_cluster(nodes=1),), MODEL, TRAINING)
+    table = build_table(problem, ForestSource(text, "metis", cache=tmp_path))
+    assert table.sources == ("measured",)
+    assert table.slices
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, out = str(metis(tmp_path / "m")), str(tmp_path / "mine.csv")
+    arguments = ["convert-profile", folder, "--from", "metis", "--out", out]
+    named = ["--problem", "hapt-gpt39b", "--accelerator", "A100-80GB"]
+    assert main([*arguments, *named]) == 0
+    printed = capsys.readouterr().out
+    assert "12 rows" in printed
+    assert "assumed: from Metis" in printed
+    assert read_profile(out).rows[1].hidden == 8192
+    sailors = write(tmp_path, sailor())
+    arguments = ["convert-profile", sailors, "--from", "sailor", "--out", out]
+    assert main([*arguments, *named, "--device", "V100"]) == 2
+    assert "has no GPU 'V100', but GH" in capsys.readouterr().err
+    assert main([*arguments, *named, "--device", "GH"]) == 0
