@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hetopt.problem.reading import read_problem
     from hetopt.result import Result
     from hetopt.solvers.cp_sat import CpSatParams, solve
+    from hetopt.solvers.params import RaceParams
 
 __version__ = "0.1.0"
 
@@ -40,6 +41,7 @@ __all__ = [
     "Pipeline",
     "Plan",
     "Problem",
+    "RaceParams",
     "Result",
     "SolverError",
     "Stage",
@@ -62,6 +64,7 @@ _HOMES = {
     "Pipeline": "hetopt.plan",
     "Plan": "hetopt.plan",
     "Problem": "hetopt.problem.problem",
+    "RaceParams": "hetopt.solvers.params",
     "Result": "hetopt.result",
     "SolverError": "hetopt.errors",
     "Stage": "hetopt.plan",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
 from hetopt.solvers.engine import Answer
+from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import race
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hetopt.formulations.program import ProgramData
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
-    from hetopt.solvers.progress import Progress
 
 #: Seconds between two looks at whether to stop.
 _POLL_S = 0.2
@@ -29,29 +28,14 @@ _POLL_S = 0.2
 _MOST_COMBINED = 2**40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpSatParams:
-    """Parameters of the ``cp-sat`` solver.
-
-    Attributes
-    ----------
-    jobs
-        Worker processes; None for one per core, 0 to work in this process.
-    top
-        How many best plans to report.
-    on_progress
-        Called now and then from the thread that called ``solve``.
-    """
-
-    jobs: int | None = None
-    top: int = 1
-    on_progress: Callable[[Progress], None] | None = None
+#: The parameters by the name they first had.
+CpSatParams = RaceParams
 
 
 def solve(
     problem: Problem,
     table: CostTable,
-    params: CpSatParams,
+    params: RaceParams,
     *,
     time_limit_s: float | None,
     seed: int,

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from hetopt.result import Result
 
 #: Name -> ``module:function``; a solver's libraries load with its module.
-SOLVERS: Mapping[str, str] = MappingProxyType({"cp-sat": "hetopt.solvers.cp_sat:solve"})
+SOLVERS: Mapping[str, str] = MappingProxyType(
+    {
+        "cp-sat": "hetopt.solvers.cp_sat:solve",
+        "milp": "hetopt.solvers.milp:solve",
+    }
+)
 
 
 def load(name: str) -> Callable[..., Result]:

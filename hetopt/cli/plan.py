@@ -109,7 +109,7 @@ def _known_solver(name: str) -> None:
 
 def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> Result:
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.cp_sat import CpSatParams
+    from hetopt.solvers.params import RaceParams
     from hetopt.solvers.registry import load
 
     solve = load(options.solver)
@@ -117,7 +117,7 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
         return solve(
             problem,
             table,
-            CpSatParams(jobs=options.jobs, top=options.top, on_progress=bar.update),
+            RaceParams(jobs=options.jobs, top=options.top, on_progress=bar.update),
             time_limit_s=options.time_limit,
             seed=options.seed,
         )

@@ -1,0 +1,30 @@
+"""Parameters that all solvers which race over (p, q) share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.solvers.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceParams:
+    """Parameters of a race, whatever engine settles its programs.
+
+    Attributes
+    ----------
+    jobs
+        Worker processes; None for one per core, 0 to work in this process.
+    top
+        How many best plans to report.
+    on_progress
+        Called now and then from the thread that called ``solve``.
+    """
+
+    jobs: int | None = None
+    top: int = 1
+    on_progress: Callable[[Progress], None] | None = None
