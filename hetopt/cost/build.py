@@ -14,6 +14,7 @@ from hetopt.cost.communication import (
     overlapped_s,
     stage_communication,
 )
+from hetopt.cost.correction import CorrectedSource, with_corrected_links
 from hetopt.cost.memory import (
     activation_bytes,
     fixed_bytes,
@@ -100,7 +101,9 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     InputError
         The pins leave no resharding strategy, or a latency source is unknown.
     """
-    source = source or latency_sources(problem)
+    source = CorrectedSource(source or latency_sources(problem), problem.calibration)
+    digest = problem_digest(problem)
+    problem = with_corrected_links(problem)
     model, training = problem.model, problem.training
     kinds = tuple(dict.fromkeys(model.units))
     cut_classes = tuple(dict.fromkeys(model.cuts))
@@ -119,7 +122,7 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
                 table_slice(problem, microbatches, tables, cut_classes, permitted)
             )
     return CostTable(
-        problem_digest=problem_digest(problem),
+        problem_digest=digest,
         schedule=training.schedule,
         kinds=kinds,
         cut_classes=cut_classes,

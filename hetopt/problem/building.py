@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.catalogue import accelerators, model_presets
 from hetopt.problem.cluster import (
     Accelerator,
@@ -26,6 +28,7 @@ from hetopt.problem.wrong import FieldError, raised_at
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hetopt.problem.calibration_schema import CalibrationSpec
     from hetopt.problem.document import FieldPath
     from hetopt.problem.schema import (
         AcceleratorSpec,
@@ -74,6 +77,9 @@ def build_problem(
         clusters.append(_build_cluster(cluster_spec, path, alone=single))
     names = tuple(cluster.name for cluster in clusters)
     training = _build_training(spec.training, names)
+    calibration = _build_calibration(spec.calibration, names)
+    if spec.calibration is not None and spec.calibration.reserve is not None:
+        training = replace(training, reserve=spec.calibration.reserve)
     latency = dict.fromkeys(names, AUTO)
     for known, source in (spec.latency or {}).items():
         check_cluster(known, names, ("latency", known))
@@ -86,7 +92,18 @@ def build_problem(
         training=training,
         pins=build_pins(spec.pin, model, tuple(clusters), training),
         latency=latency,
+        calibration=calibration,
     )
+
+
+def _build_calibration(
+    spec: CalibrationSpec | None, names: tuple[str, ...]
+) -> Calibration:
+    if spec is None:
+        return NO_CALIBRATION
+    for known in spec.efficiency or {}:
+        check_cluster(known, names, ("calibration", "efficiency", known))
+    return Calibration(efficiency=spec.efficiency or {}, bandwidth=spec.bandwidth)
 
 
 def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:

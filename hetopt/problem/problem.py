@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.training import Pins
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Problem:
     ----------
     latency
         Cluster name -> name or path of the latency source; ``auto`` by default.
+    calibration
+        Corrects the latency table by what the user's own runs took.
     """
 
     name: str
@@ -32,6 +35,7 @@ class Problem:
     training: Training
     pins: Pins = field(default_factory=Pins)
     latency: Mapping[str, str] = field(default_factory=dict)
+    calibration: Calibration = NO_CALIBRATION
 
     def __post_init__(self) -> None:
         if not self.clusters:

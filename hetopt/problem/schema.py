@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from hetopt.problem.calibration_schema import CalibrationSpec
 from hetopt.problem.catalogue import accelerators, model_presets, profile_files
 from hetopt.problem.fields import (
     AUTO,
@@ -54,7 +55,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: Sections that may also be another file.
-SECTIONS = ("model", "clusters", "links", "training", "pin", "latency")
+SECTIONS = (
+    "model",
+    "clusters",
+    "links",
+    "training",
+    "pin",
+    "latency",
+    "calibration",
+)
 
 #: What `latency` knows besides profiles.
 LATENCY_SOURCES = (AUTO, "roofline")
@@ -337,8 +346,11 @@ class ProblemSpec(Strict):
         None,
         description="Where a cluster's latencies come from: the name or path of a "
         "profile, roofline (modelled), or auto (default): the profile of its "
-        "accelerator that ships with hetopt, measured before modelled, or else "
+        "accelerator that ships with hetopt, measured before published, or else "
         "roofline.",
+    )
+    calibration: CalibrationSpec | None = Field(
+        None, description="Corrections of the latency table: `hetopt calibrate`."
     )
 
     @field_validator("clusters", mode="before")

@@ -50,6 +50,10 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
         "training": _training(problem.training),
         "pin": _pins(problem.pins),
         "latency": dict(problem.latency),
+        "calibration": {
+            "efficiency": dict(problem.calibration.efficiency),
+            "bandwidth": problem.calibration.bandwidth,
+        },
     }
 
 

@@ -1,0 +1,85 @@
+"""Applying a problem's calibration while its table is built."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.cost.source import ShardTimes
+from hetopt.problem.cluster import ClusterLinks
+
+if TYPE_CHECKING:
+    from hetopt.cost.operations import Shape
+    from hetopt.cost.source import LatencySource
+    from hetopt.cost.table import SourceKind
+    from hetopt.problem.calibration import Calibration
+    from hetopt.problem.cluster import Cluster, ClusterLink, Link
+    from hetopt.problem.model import Model
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Training
+
+
+class CorrectedSource:
+    """A latency source whose clusters compute faster or slower by a factor."""
+
+    def __init__(self, source: LatencySource, calibration: Calibration) -> None:
+        self._source = source
+        self._calibration = calibration
+
+    def source_kind(self, cluster: Cluster) -> SourceKind:
+        """Ask the source."""
+        return self._source.source_kind(cluster)
+
+    def shard_times(
+        self,
+        model: Model,
+        training: Training,
+        cluster: Cluster,
+        kinds: tuple[str, ...],
+        shape: Shape,
+    ) -> ShardTimes:
+        """Ask the source, and divide by the cluster's factor."""
+        times = self._source.shard_times(model, training, cluster, kinds, shape)
+        factor = self._calibration.efficiency_of(cluster.name)
+        if factor == 1:
+            return times
+        return ShardTimes(
+            forward_s=times.forward_s / factor,
+            backward_s=times.backward_s / factor,
+            attention_core_s=times.attention_core_s / factor,
+            attention_core_backward_s=times.attention_core_backward_s / factor,
+        )
+
+
+def with_corrected_links(problem: Problem) -> Problem:
+    """Return the problem with the bandwidths that its calibration says it has."""
+    factor = problem.calibration.bandwidth
+    if factor == 1:
+        return problem
+    links = problem.links
+    return replace(
+        problem,
+        clusters=tuple(
+            replace(cluster, inter_node=_scaled(cluster.inter_node, factor))
+            for cluster in problem.clusters
+        ),
+        links=ClusterLinks(
+            default=_scaled_link(links.default, factor),
+            pairs={
+                pair: _scaled_link(link, factor) for pair, link in links.pairs.items()
+            },
+        ),
+    )
+
+
+def _scaled(link: Link, factor: float) -> Link:
+    return replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
+
+
+def _scaled_link(link: ClusterLink, factor: float) -> ClusterLink:
+    aggregate = link.aggregate_bytes_per_s
+    return replace(
+        link,
+        connection=_scaled(link.connection, factor),
+        aggregate_bytes_per_s=None if aggregate is None else aggregate * factor,
+    )
