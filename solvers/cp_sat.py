@@ -88,7 +88,10 @@ class CpSatEngine:
         solver = self._solver(time_limit_s)
         watch = _Watch(solver, stop)
         with watch:
-            status = solver.solve(program.model, _callback(program, found))
+            listener, raised = _listener(program, found)
+            status = solver.solve(program.model, listener)
+        if raised:
+            raise raised[0]
         name = solver.status_name(status)
         if name == "OPTIMAL":
             bound = round(solver.objective_value)
@@ -172,16 +175,26 @@ def _combine(
     return number, digits[used:]
 
 
-def _callback(
+def _listener(
     program: PipelineProgram, found: Callable[[Decision], None]
-) -> cp_model.CpSolverSolutionCallback:
+) -> tuple[cp_model.CpSolverSolutionCallback, list[BaseException]]:
+    """Return a callback that reports decisions, and the list of what it raised.
+
+    An exception, Ctrl-C's for one, must not travel through the solver's frames.
+    """
     from ortools.sat.python import cp_model
 
-    class Callback(cp_model.CpSolverSolutionCallback):
-        def on_solution_callback(self) -> None:
-            found(program.extract(self.value))
+    raised: list[BaseException] = []
 
-    return Callback()
+    class Listener(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            try:
+                found(program.extract(self.value))
+            except BaseException as error:  # raised again when the solver is done
+                raised.append(error)
+                self.stop_search()
+
+    return Listener(), raised
 
 
 class _Watch:
