@@ -1,0 +1,128 @@
+"""What UniAP's program decides, and what a decision costs, in exact integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.cost.layer_graph import LayerGraph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniapProgram:
+    """One pair (pp_size, c) of UniAP's enumeration.
+
+    The costs of a graph depend on both: on the devices of a stage and on the size
+    of a micro-batch.
+
+    Attributes
+    ----------
+    stages
+        pp_size, at least 1; 1 is intra-layer parallelism alone (Eq. 9-11).
+    microbatches
+        c, at least 1.
+    """
+
+    stages: int
+    microbatches: int
+    graph: LayerGraph
+
+    def __post_init__(self) -> None:
+        for name in ("stages", "microbatches"):
+            if getattr(self, name) < 1:
+                msg = f"{name} is {getattr(self, name)}, expected at least 1"
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniapChoice:
+    """P and S of a solution.
+
+    Attributes
+    ----------
+    stage
+        Computation stage of every layer, from 0.
+    strategy
+        Index of every layer's strategy.
+    """
+
+    stage: tuple[int, ...]
+    strategy: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniapCost:
+    """What a choice costs.
+
+    Attributes
+    ----------
+    stages_ns, boundaries_ns
+        p_i and o_j; deg and deg - 1 of them.
+    memory_bytes
+        Per device of every stage.
+    total_ns
+        The objective: sum p + sum o + (c - 1) max(p, o).
+    """
+
+    stages_ns: tuple[int, ...]
+    boundaries_ns: tuple[int, ...]
+    memory_bytes: tuple[int, ...]
+    total_ns: int
+
+
+def price(program: UniapProgram, choice: UniapChoice) -> UniapCost:
+    """Evaluate the objective of a choice whose edges run forward.
+
+    Raises
+    ------
+    ValueError
+        A layer lies on no stage, or an edge runs backwards.
+    """
+    graph, deg = program.graph, program.stages
+    computation, memory, boundaries = [0] * deg, [0] * deg, [0] * (deg - 1)
+    places = zip(graph.layers, choice.stage, choice.strategy, strict=True)
+    for layer, i, k in places:
+        if not 0 <= i < deg:
+            msg = f"layer {layer.name!r} is on stage {i}, expected 0 to {deg - 1}"
+            raise ValueError(msg)
+        computation[i] += layer.cost_ns[k]
+        memory[i] += layer.memory_bytes[k]
+    for edge in graph.edges:
+        i, j = choice.stage[edge.first], choice.stage[edge.second]
+        k, m = choice.strategy[edge.first], choice.strategy[edge.second]
+        if i > j:
+            msg = f"edge {edge.first} -> {edge.second} runs from stage {i} to {j}"
+            raise ValueError(msg)
+        if i == j:
+            computation[i] += edge.within_ns[k][m]
+        for boundary in range(i, j):
+            boundaries[boundary] += edge.across_ns[k][m]
+    slowest = max(computation + boundaries)
+    return UniapCost(
+        stages_ns=tuple(computation),
+        boundaries_ns=tuple(boundaries),
+        memory_bytes=tuple(memory),
+        total_ns=sum(computation)
+        + sum(boundaries)
+        + (program.microbatches - 1) * slowest,
+    )
+
+
+def lower_bound_ns(program: UniapProgram) -> int:
+    """Bound the objective from below without solving anything.
+
+    Every layer takes its fastest strategy and every edge its cheapest resharding;
+    the slowest stage takes at least the mean, and at least its slowest layer.
+    """
+    fastest = [min(layer.cost_ns) for layer in program.graph.layers]
+    edges = sum(
+        min(
+            min(map(min, edge.within_ns)),
+            min(map(min, edge.across_ns)),
+        )
+        for edge in program.graph.edges
+    )
+    work = sum(fastest)
+    slowest = max(-(-work // program.stages), *fastest, 0)
+    return work + edges + (program.microbatches - 1) * slowest
