@@ -2,9 +2,14 @@
 #
 #   make plan    install into .venv and plan HetAuto's second experiment
 #   make test    the same, then lint, types, and tests on the built package
+#   make test-torch
+#                the profiler's tests, with PyTorch in a venv of their own
 #   make bench   the experiments whose figures the README quotes
 
 VENV := .venv
+TORCH_VENV := .venv-torch
+# Any version that the profile extra allows; a CPU build will do.
+TORCH ?= torch==2.13.0
 # Tried in this order; PYTHON=/path/to/python goes first.
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 PROBLEM := data/problems/hetauto-exp2.yaml
@@ -15,7 +20,7 @@ INSTALLED := $(VENV)/.installed
 # What goes into the wheel; the links hetopt/{data,...} are not followed.
 SOURCES := $(shell find hetopt formulations solvers data -type f ! -path '*/__pycache__/*')
 
-.PHONY: plan test bench install clean
+.PHONY: plan test test-torch bench install clean
 
 plan: install
 	$(BIN)/hetopt plan $(PROBLEM)
@@ -28,6 +33,13 @@ test: plan
 	ln -s ../../tests ../../benchmarks build/root
 	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -o pythonpath=build/root
 
+# -P: the package is the installed one, not this folder's.
+test-torch: $(TORCH_VENV)/.installed
+	rm -rf build/root && mkdir -p build/root
+	ln -s ../../tests build/root
+	$(TORCH_VENV)/bin/python -P -m pytest -m torch -o pythonpath=build/root \
+	  tests/profile
+
 bench: install
 	$(BIN)/python -m benchmarks.simulator
 	$(BIN)/python -m benchmarks.hetauto
@@ -37,7 +49,7 @@ bench: install
 install: $(INSTALLED)
 
 clean:
-	rm -rf build dist hetopt.egg-info $(VENV)
+	rm -rf build dist hetopt.egg-info $(VENV) $(TORCH_VENV)
 
 # The package as users get it: a wheel, not a link to this folder. The build
 # folder is emptied first because setuptools would pack deleted files from it.
@@ -52,6 +64,17 @@ $(INSTALLED): $(LIBRARIES) $(SOURCES) README.md LICENSE
 $(LIBRARIES): pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --group dev .
+	touch $@
+
+# The wheel of `make install` once more, with the profile extra.
+$(TORCH_VENV)/.installed: $(INSTALLED)
+	$(BIN)/python -m venv $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)'
+	$(TORCH_VENV)/bin/python -m pip install --quiet --group torch \
+	  "$$(echo build/wheel/*.whl)[profile]"
+	$(TORCH_VENV)/bin/python -m pip install --quiet --no-deps --force-reinstall \
+	  build/wheel/*.whl
 	touch $@
 
 $(BIN)/python:

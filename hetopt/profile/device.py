@@ -1,7 +1,8 @@
 """The device PyTorch sees: what it is, its clock, its memory.
 
 ``torch.npu`` (Ascend, from torch_npu) and ROCm's ``torch.cuda`` have the interface of
-``torch.cuda``; a CPU is timed by the process's clock.
+``torch.cuda``. A CPU is timed by the clock on the wall, and with a single thread by the
+CPU time it takes, which other programs do not lengthen.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class Device:
 
     def _mark(self) -> Any:
         if self.kind == "cpu":
-            return time.perf_counter()
+            single = torch.get_num_threads() == 1
+            return time.process_time() if single else time.perf_counter()
         event = self._api.Event(enable_timing=True)
         event.record()
         return event
@@ -147,7 +149,7 @@ def describe(device: Device) -> dict[str, str]:
     if device.kind == "cpu":
         return {
             "accelerator": "CPU",
-            "device": f"{cpu_name()}, {torch.get_num_threads()} threads",
+            "device": f"{cpu_name()}, {_threads()}",
             "driver": f"{platform.system()} {platform.machine()}",
             "libraries": ", ".join(libraries),
             "clocks": _cpu_clocks(),
@@ -218,6 +220,11 @@ def free_cpu_bytes() -> int | None:
         within = int(limit) - int(used)
         free = within if free is None else min(free, within)
     return free
+
+
+def _threads() -> str:
+    threads = torch.get_num_threads()
+    return "1 thread (CPU time)" if threads == 1 else f"{threads} threads"
 
 
 def _cpu_clocks() -> str:

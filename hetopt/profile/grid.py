@@ -102,7 +102,7 @@ def quick_grid(dtype: str) -> Grid:
         microbatch=(1, 2, 4),
         seq_len=(128, 256, 512, 1024),
         most_flops=1.2e9,
-        per_unit=100,
+        per_unit=80,
     )
 
 
@@ -120,15 +120,16 @@ def distinct_shapes(grid: Grid) -> tuple[ShardShape, ...]:
         )
         if not too_long:
             by_key.setdefault(shape.shard_key, shape)
-    shapes = list(by_key.values())
-    random.Random(SHUFFLE_SEED).shuffle(shapes)
-    if grid.per_unit is None:
-        return tuple(shapes)
-    chosen: dict[tuple[str, bool], list[ShardShape]] = {}
-    for shape in shapes:
-        chosen.setdefault((shape.unit, shape.gated), []).append(shape)
-    kept = {shape for group in chosen.values() for shape in group[: grid.per_unit]}
-    return tuple(shape for shape in shapes if shape in kept)
+    groups: dict[tuple[str, bool], list[ShardShape]] = {}
+    for shape in by_key.values():
+        groups.setdefault((shape.unit, shape.gated), []).append(shape)
+    lot = random.Random(SHUFFLE_SEED)
+    shapes = []
+    for group in groups.values():
+        lot.shuffle(group)
+        shapes += group[: grid.per_unit]
+    lot.shuffle(shapes)
+    return tuple(shapes)
 
 
 def _all_shapes(grid: Grid) -> Iterator[ShardShape]:

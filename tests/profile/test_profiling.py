@@ -1,0 +1,87 @@
+"""``hetopt profile`` as a user runs it, on this machine's CPU."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import hetopt
+from hetopt.cli import main
+from hetopt.cost.profile_table import UNITS, read_profile
+
+pytestmark = pytest.mark.torch
+
+SMALL = [
+    "profile", "--quick", "--device", "cpu", "--threads", "1", "--hidden", "64",
+    "--heads", "4", "--kv-heads", "2", "--vocab", "64", "--degrees", "1x1,2x2",
+]  # fmt: skip
+TINY = [*SMALL, "--seq-len", "32", "--microbatch", "1,2"]
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(hetopt.__file__).parent.parent)}
+
+
+def test_a_profile_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tmp_path / "p.csv")
+    assert main([*TINY, "--out", path, "--layers", "llama,gpt"]) == 0
+    out, err = capsys.readouterr()
+    profile = read_profile(path)
+    assert out.startswith(f"{path}: {len(profile.rows)} shards measured; median spread")
+    assert err == ""
+    assert {row.unit for row in profile.rows} == set(UNITS)
+    assert {row.gated for row in profile.rows} == {True, False}
+    assert {(row.cp, row.tp) for row in profile.rows} == {(1, 1), (2, 2)}
+    assert {row.dtype for row in profile.rows} == {"fp32"}
+    assert profile.header["kind"] == "measured"
+
+    assert main([*TINY, "--out", path]) == 0
+    assert capsys.readouterr().out.startswith(f"{path}: 0 shards measured; ")
+    assert read_profile(path).rows == profile.rows
+
+
+def test_a_grid_without_shapes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*TINY, "--heads", "5", "--out", "p.csv"]) == 2
+    assert "no shape is left" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no signals")
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    command = [sys.executable, "-m", "hetopt", *SMALL, "--out", str(path)]
+    with subprocess.Popen(
+        command,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until = time.monotonic() + 120
+        while not (path.exists() and path.read_bytes().count(b",ok\n") >= 3):
+            assert time.monotonic() < until
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert err == ""
+    assert "to go: the same command goes on" in out
+    before = read_profile(str(path)).rows
+    assert len(before) >= 3
+
+    done = subprocess.run(
+        command, capture_output=True, env=environment(), text=True, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "to go" not in done.stdout
+    rows = read_profile(str(path)).rows
+    assert rows[: len(before)] == before
+    assert len({row.shard_key for row in rows}) == len(rows) > len(before)
