@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hetopt import __version__
 from hetopt.cli import (
+    calibrate,
     catalog,
     check,
     convert_profile,
@@ -42,6 +43,7 @@ COMMANDS = (
     profile,
     convert_profile,
     forest,
+    calibrate,
 )
 
 #: Exit codes of INTERFACE: what the user wrote, no plan or a failed check, stopped.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from hetopt.cost.build import build_table
+from hetopt.errors import InputError
 from hetopt.pricing import price
 from hetopt.problem.calibration import (
     BANDWIDTH_BOUNDS,
@@ -80,6 +81,11 @@ def fit(
         What is taken to be the reason of the difference.
     clusters
         Whose efficiency is corrected; those of the plan by default.
+
+    Raises
+    ------
+    InputError
+        The plan's time does not depend on what is to be corrected.
     """
     stages = plan.pipeline.stages
     asked = clusters or tuple(dict.fromkeys(stage.cluster for stage in stages))
@@ -96,6 +102,12 @@ def fit(
         }
         return replace(old, efficiency={**old.efficiency, **new})
 
+    slow, quick = (
+        _priced(problem, plan, corrected(end))[0] for end in (low / high, high / low)
+    )
+    if slow == quick:
+        msg = f"the plan's iteration time does not depend on {correct}"
+        raise InputError(msg)
     # Iterations only get shorter as a factor rises: halve its logarithm.
     slowest, quickest = math.log(low / high), math.log(high / low)
     while quickest - slowest > PRECISION / 2:

@@ -42,6 +42,7 @@ training:
   seq_len: 4096
   precision: bf16
   zero: 1                         # 0, 1, 2 or 3
+  overlap_gradients: true         # false: reduced after the backward pass
   recompute: auto                 # none, selective, full, or auto to let hetopt choose
   schedule: virtual-1f1b          # 1f1b, eager-1f1b, virtual-1f1b, h-1f1b, gpipe
   reserve: 6%                     # device memory that stays free
@@ -55,4 +56,7 @@ training:
 
 # Where latencies come from; auto is the modelled roofline until there are profiles.
 latency: {a100: auto, h20: auto}
+
+# What `hetopt calibrate` wrote after a run of your own corrects the latencies.
+# calibration: calibration.yaml
 """

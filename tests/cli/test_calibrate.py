@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hetopt.cli import main
+from tests.cli.conftest import SMALL
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("calibrate")
+    problem, plan = folder / "problem.yaml", folder / "plan.json"
+    problem.write_text(SMALL)
+    assert main(["plan", str(problem), "--out", str(plan), "--jobs", "1"]) == 0
+    return folder
+
+
+@pytest.fixture
+def planned(once: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the current folder, with a problem and its plan."""
+    monkeypatch.chdir(once)
+    return once
+
+
+def test_the_whole_way(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    before = json.loads((planned / "plan.json").read_text())["iteration_time_s"]
+    measured = 1.2 * before
+    arguments = ["calibrate", "problem.yaml", "plan.json", "--measured"]
+    assert main([*arguments, f"{measured!r} s", "--memory", "40 GB"]) == 0
+    printed = capsys.readouterr().out
+    assert "efficiency of fast: 0." in printed
+    assert "40 GB measured" in printed
+    assert "name it in the problem (calibration: calibration.yaml)" in printed
+    (planned / "mine.yaml").write_text(SMALL + "calibration: calibration.yaml\n")
+    assert main(["plan", "mine.yaml", "--out", "again.json", "--jobs", "1"]) == 0
+    after = json.loads((planned / "again.json").read_text())["iteration_time_s"]
+    assert after <= measured * 1.01
+    assert after > before
+    capsys.readouterr()
+    # A calibrated problem is another problem.
+    assert main(["check", "mine.yaml", "plan.json"]) == 2
+    # What was corrected is right now.
+    assert (
+        main(["calibrate", "mine.yaml", "again.json", "--measured", f"{after} s"]) == 0
+    )
+    assert f"{after:.4g} s measured, {after:.4g} s planned" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--measured", "6"], "--measured"),
+        (["--measured", "6 GB"], "--measured"),
+        (["--measured", "0 s"], "is not above 0"),
+        (["--measured", "6 s", "--memory", "1"], "--memory"),
+        (["--measured", "6 s", "--correct", "x"], "--correct"),
+        (["--measured", "6 s", "--clusters", "x"], "'x' is not in the plan"),
+        ([], "--measured"),
+    ],
+)
+def test_what_cannot_be_used(
+    planned: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    message: str,
+) -> None:
+    capsys.readouterr()
+    try:
+        code = main(["calibrate", "problem.yaml", "plan.json", *options])
+    except SystemExit as stop:
+        code = int(str(stop.code))
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bounds_are_said(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    arguments = ["calibrate", "problem.yaml", "plan.json", "--measured", "3600 s"]
+    assert main([*arguments, "--out", "c.yaml"]) == 0
+    assert "at the bound of efficiency (0.25 to 2)" in capsys.readouterr().out
+    assert '"fast": 0.25' in (planned / "c.yaml").read_text()
+    # One stage on one node uses no network.
+    assert main([*arguments, "--correct", "bandwidth"]) == 2
+    assert "does not depend on bandwidth" in capsys.readouterr().err
