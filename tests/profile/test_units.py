@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from hetopt.cost.operations import unit_parameters
@@ -33,11 +34,11 @@ def run(shape: ShardShape) -> ShardUnit:
     return unit
 
 
-def weights(thing: object) -> list[torch.Tensor]:
+def weights(thing: object) -> list[Tensor]:
     """Return the trained tensors of a unit."""
-    found: list[torch.Tensor] = []
+    found: list[Tensor] = []
     for value in vars(thing).values():
-        if isinstance(value, torch.Tensor) and value.requires_grad:
+        if isinstance(value, Tensor) and value.requires_grad:
             found.append(value)
         elif type(value).__module__ == "hetopt.profile.units" and hasattr(
             value, "__dict__"
