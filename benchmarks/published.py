@@ -15,6 +15,10 @@ Figures, with their sources:
   such schedule; what is filled and drained of its 1F1B is divided by v here. Its
   attention is not fused, ours is: that alone makes us too quick for the smallest model.
 
+The halves share what the problem files assume where a paper is silent, and that was
+chosen with the figures in sight: HetAuto's model, network and software in its Table 1,
+and the peak of Chip-B. A half judges the calibration, not those assumptions.
+
 Micro-batches of H2 hold one sequence, "memory constraints often restrict the microbatch
 size to 1" (its Section 4.3); its activation recomputation is taken to be full.
 """
