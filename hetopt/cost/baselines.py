@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.features import Shards, grouped, work_terms
+from hetopt.cost.features import Shards, flops_and_bytes, grouped
 from hetopt.cost.profile_table import ATTENTION_CORE
 from hetopt.cost.roofline import Roofline
 from hetopt.problem.cluster import Cluster
@@ -60,9 +60,9 @@ class FittedRoofline:
         flops, moved, measured = [], [], []
         for unit, part in shards.items():
             for pass_ in (0, 1):
-                terms = work_terms(part, backward=bool(pass_))
-                flops.append(terms[:, 0] + terms[:, 1])
-                moved.append(terms[:, 2])
+                dense, attention, read = flops_and_bytes(part, backward=bool(pass_))
+                flops.append(dense + attention)
+                moved.append(read)
                 measured.append(seconds[unit][:, pass_])
         all_flops, all_moved = np.concatenate(flops), np.concatenate(moved)
         logs = np.log(np.concatenate(measured))
@@ -80,9 +80,9 @@ class FittedRoofline:
         """Return forward and backward times; (R, 2)."""
         passes = []
         for pass_ in (0, 1):
-            terms = work_terms(shards, backward=bool(pass_))
-            compute = (terms[:, 0] + terms[:, 1]) / self.peak_flops
-            passes.append(np.maximum(compute, terms[:, 2] / self.bandwidth_bytes_per_s))
+            dense, attention, moved = flops_and_bytes(shards, backward=bool(pass_))
+            compute = (dense + attention) / self.peak_flops
+            passes.append(np.maximum(compute, moved / self.bandwidth_bytes_per_s))
         return np.stack(passes, axis=1)
 
 

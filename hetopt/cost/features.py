@@ -29,11 +29,20 @@ from hetopt.cost.operations import (
     kv_width,
     query_width,
     unit_operations,
+    unit_parameters,
     vocab_shard,
 )
 from hetopt.cost.profile_table import ATTENTION_CORE
 from hetopt.cost.roofline import ATTENTION_BACKWARD
-from hetopt.problem.model import ATTENTION, HEAD, LAYER, MLP_DOWN, MLP_UP, Model
+from hetopt.problem.model import (
+    ATTENTION,
+    EMBEDDING,
+    HEAD,
+    LAYER,
+    MLP_DOWN,
+    MLP_UP,
+    Model,
+)
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:
@@ -60,6 +69,7 @@ COLUMNS = (
     "kv",
     "inner",
     "logits",
+    "weights",
     "dense_flops",
     "attention_flops",
     "dense_bytes",
@@ -71,6 +81,7 @@ COLUMNS = (
 
 #: What ``attention`` does besides its core.
 _NOT_OF_CORE = (
+    "weights",
     "dense_flops",
     "dense_bytes",
     "elementwise_bytes",
@@ -89,10 +100,10 @@ PLACE = {
     ATTENTION: (*_TOKENS, *_CORE),
     MLP_UP: (*_TOKENS, "inner"),
     MLP_DOWN: (*_TOKENS, "inner"),
+    EMBEDDING: (*_TOKENS, "logits"),
     HEAD: (*_TOKENS, "logits"),
     ATTENTION_CORE: ("tokens", *_CORE),
 }
-PLACE_OF_OTHERS = _TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,7 +147,7 @@ class Shards:
 
 def place_columns(unit: str) -> tuple[str, ...]:
     """Name what says where a shard of this unit lies."""
-    return PLACE.get(unit, PLACE_OF_OTHERS)
+    return PLACE[unit]
 
 
 def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shards:
@@ -166,6 +177,7 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
         "kv": kv_width(model, shape.tp),
         "inner": model.ffn / shape.tp,
         "logits": vocab_shard(model, shape.tp),
+        "weights": unit_parameters(model, ATTENTION if core else unit, shape.tp),
         "dense_flops": sum((part.flops for part in work.multiplications), nothing),
         "attention_flops": work.attention_flops,
         "dense_bytes": sum(
@@ -250,19 +262,34 @@ def features(shards: Shards, which: str) -> Floats:
 
 
 def work_terms(shards: Shards, *, backward: bool) -> Floats:
-    """Return what a linear cost model charges for; (R, 4).
+    """Return what a linear cost model charges for; (R, 6).
 
-    FLOPs of matrix multiplications and of the attention core, bytes moved, and one
-    for each shard.
+    FLOPs of matrix multiplications and of the attention core, its scores (their
+    exponentials take as long for narrow heads as for wide ones), bytes moved, weights
+    (their gradient is written however few tokens there are) and one for each shard.
     """
+    dense, attention, moved = flops_and_bytes(shards, backward=backward)
+    return np.stack(
+        [
+            dense,
+            attention,
+            _scores(shards),
+            moved,
+            shards.column("weights"),
+            np.ones(len(dense)),
+        ],
+        axis=1,
+    )
+
+
+def flops_and_bytes(shards: Shards, *, backward: bool) -> tuple[Floats, Floats, Floats]:
+    """Return FLOPs of multiplications and of the attention core, and bytes; (R,)."""
     dense, attention = shards.column("dense_flops"), shards.column("attention_flops")
     moved = shards.column("dense_bytes") + shards.column("attention_bytes")
-    elementwise = shards.column("elementwise_bytes")
     if backward:
-        dense, attention = 2 * dense, ATTENTION_BACKWARD * attention
-        moved = 2 * moved
         elementwise = shards.column("elementwise_backward_bytes")
-    return np.stack([dense, attention, moved + elementwise, np.ones(len(dense))], 1)
+        return 2 * dense, ATTENTION_BACKWARD * attention, 2 * moved + elementwise
+    return dense, attention, moved + shards.column("elementwise_bytes")
 
 
 def _whole(values: Iterable[int]) -> Ints:
@@ -274,6 +301,12 @@ def _log(values: Floats) -> Floats:
     return np.log2(np.maximum(values, 1.0))
 
 
+def _scores(shards: Shards) -> Floats:
+    """Return how many products of a query and a key a shard's softmax takes; (R,)."""
+    # QK^T and PV are 2 FLOPs each per score and element of a head.
+    return shards.column("attention_flops") / (4 * shards.column("head_dim"))
+
+
 def _shard(shards: Shards) -> list[Floats]:
     flops = shards.column("dense_flops") + shards.column("attention_flops")
     moved = (
@@ -282,12 +315,21 @@ def _shard(shards: Shards) -> list[Floats]:
         + shards.column("elementwise_bytes")
     )
     sizes = ("tokens", "seq_len", "microbatch", "hidden", "head_dim", "query", "kv")
-    work = ("dense_flops", "attention_flops", "dense_bytes", "elementwise_bytes")
+    work = (
+        "weights",
+        "dense_flops",
+        "attention_flops",
+        "dense_bytes",
+        "elementwise_bytes",
+    )
     return [
         *(_log(shards.column(name)) for name in (*sizes, "inner", "logits", *work)),
         _log(flops),
         _log(moved),
         np.log2(np.maximum(flops, 1.0) / moved),
+        _log(_scores(shards)),
+        # Chunks of a sequence only matter where tokens meet.
+        np.where(shards.column("attention_flops") > 0, shards.column("cp"), 0.0),
         shards.column("attention_flops") / np.maximum(flops, 1.0),
         shards.column("element_bytes"),
         shards.column("fp16"),

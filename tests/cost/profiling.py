@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hetopt.cost.features import shards_of_rows, work_terms
+from hetopt.cost.features import flops_and_bytes, shards_of_rows
 from hetopt.cost.profile_table import (
     ATTENTION_CORE,
     PROFILE_SCHEMA,
@@ -53,12 +53,10 @@ def seconds(unit: str, rows: list[ProfileRow]) -> np.ndarray[Any, Any]:
     shards = shards_of_rows(unit, rows)
     passes = []
     for backward in (False, True):
-        terms = work_terms(shards, backward=backward)
-        flops = terms[:, 0]
+        flops, attention, moved = flops_and_bytes(shards, backward=backward)
         efficiency = flops / (flops + 2e7)
         dense = np.where(flops > 0, flops / (PEAK * np.maximum(efficiency, 1e-9)), 0.0)
-        attention = terms[:, 1] / ATTENTION_PEAK
-        passes.append(dense + attention + terms[:, 2] / BANDWIDTH + GAP_S)
+        passes.append(dense + attention / ATTENTION_PEAK + moved / BANDWIDTH + GAP_S)
     return np.stack(passes, axis=1)
 
 

@@ -62,9 +62,8 @@ def test_rows_and_queries_of_one_shape_look_the_same() -> None:
         shape((3, 2, 2)),
     )
     differs = model_of_rows.numbers[0] != queried.numbers[0]
-    assert {name for name, is_so in zip(COLUMNS, differs, strict=True) if is_so} == {
-        "logits"
-    }
+    found = {name for name, is_so in zip(COLUMNS, differs, strict=True) if is_so}
+    assert found == {"logits"}
     assert model_of_rows.column("fp16").tolist() == [0, 1]
     assert model_of_rows.column("gated").tolist() == [1, 0]
 
@@ -86,7 +85,7 @@ def test_table_6_as_printed() -> None:
 def test_linear_rates_are_found_and_never_negative() -> None:
     shards = shards_of_rows("layer", list(make_profile(("layer",)).rows))
     terms = work_terms(shards, backward=False)
-    rates = np.array([1e-11, 3e-11, 5e-11, 1e-5])
+    rates = np.array([1e-11, 3e-11, 1e-10, 5e-11, 2e-11, 1e-5])
     assert linear_rates(terms, terms @ rates) == pytest.approx(rates, rel=1e-6)
     falling = 1 / terms[:, 0]
     fitted = linear_rates(terms, falling)

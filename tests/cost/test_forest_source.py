@@ -244,7 +244,7 @@ def kinds_of(problem: Problem) -> tuple[str, ...]:
     return tuple(found.source_kind(cluster) for cluster in problem.clusters)
 
 
-def test_auto_prefers_measured_over_modelled_over_roofline(
+def test_auto_prefers_measured_over_published_over_roofline(
     tmp_path: Path, shipped: dict[str, Path]
 ) -> None:
     problem = problem_of(a="auto")
@@ -253,6 +253,8 @@ def test_auto_prefers_measured_over_modelled_over_roofline(
         text = make_text(("layer",), kind=kind, accelerator="A100-80GB")
         ship(shipped, tmp_path, f"a100-{kind}", text)
         assert kinds_of(problem) == (kind, "modelled")
+        chosen = latency_sources(problem).by_cluster["a"]
+        assert isinstance(chosen, Roofline) == (kind == "modelled")
     assert isinstance(latency_sources(problem).by_cluster["b"], Roofline)
     assert kinds_of(problem_of(a="roofline")) == ("modelled", "modelled")
 
