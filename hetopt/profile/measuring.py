@@ -19,7 +19,7 @@ from hetopt.cost.profile_table import (
     read_profile,
     write_profile,
 )
-from hetopt.errors import InputError
+from hetopt.errors import HetoptError, InputError
 from hetopt.profile.device import NOMINAL_FLOPS, Device
 from hetopt.profile.units import ShardUnit
 from hetopt.profile.work import estimated_bytes, forward_flops
@@ -138,14 +138,22 @@ def measure_grid(
 
 
 def measure(shape: ShardShape, device: Device) -> ProfileRow:
-    """Time one shard; running out of memory is a result too."""
+    """Time one shard; running out of memory is a result too.
+
+    Raises
+    ------
+    HetoptError
+        PyTorch failed for another reason, such as a type its kernels lack.
+    """
     times: list[list[float]] | None = None
     if device.fits(estimated_bytes(shape)):
         try:
             times = time_unit(ShardUnit(shape, device.torch_device), device)
         except (MemoryError, RuntimeError) as error:
             if not device.is_out_of_memory(error):
-                raise
+                reason = str(error).strip().partition("\n")[0]
+                msg = f"PyTorch cannot run {shape_label(shape)}: {reason}"
+                raise HetoptError(msg) from error
     device.empty_cache()
     columns = {item.name: getattr(shape, item.name) for item in fields(ShardShape)}
     if times is None:
@@ -176,6 +184,14 @@ def time_unit(unit: Unit, device: Device) -> list[list[float]]:
     with _no_garbage_collection():
         device.seconds_between(steps, WARM_UP)
         return device.seconds_between(steps, REPETITIONS)
+
+
+def shape_label(shape: ShardShape) -> str:
+    """Return a shard's name: unit, type, b, s, h, cp and tp."""
+    return (
+        f"{shape.unit} {shape.dtype} b={shape.microbatch} s={shape.seq_len} "
+        f"h={shape.hidden} cp={shape.cp} tp={shape.tp}"
+    )
 
 
 def interquartile_range(values: Sequence[float]) -> float:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from hetopt.cost.profile_table import ShardShape
     from hetopt.profile.measuring import Progress
 
 
@@ -60,16 +59,12 @@ class ProfilingBar:
 
 def state(progress: Progress) -> str:
     """Return counts and the shard at hand in a few words."""
+    from hetopt.profile.measuring import shape_label
+
     counts = f"{progress.done}/{progress.total} shards"
-    return counts if progress.shape is None else f"{counts}, {label(progress.shape)}"
-
-
-def label(shape: ShardShape) -> str:
-    """Return a shard's name: unit, b, s, h, cp and tp."""
-    return (
-        f"{shape.unit} b={shape.microbatch} s={shape.seq_len} h={shape.hidden} "
-        f"cp={shape.cp} tp={shape.tp}"
-    )
+    if progress.shape is None:
+        return counts
+    return f"{counts}, {shape_label(progress.shape)}"
 
 
 def _bar(stream: IO[str]) -> Bar:

@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 
 def test_state() -> None:
-    assert state(HALF) == "3/6 shards, layer b=2 s=64 h=64 cp=2 tp=1"
+    assert state(HALF) == "3/6 shards, layer fp32 b=2 s=64 h=64 cp=2 tp=1"
 
 
 def test_a_terminal_sees_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

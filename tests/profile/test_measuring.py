@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hetopt.cost.profile_table import read_profile
-from hetopt.errors import InputError
+from hetopt.errors import HetoptError, InputError
 from hetopt.profile import device as device_module
 from hetopt.profile import measuring
 from hetopt.profile.device import catalogue_name, describe, find_device
@@ -189,10 +189,10 @@ def test_running_out_of_memory_is_a_result(
 
 def test_other_errors_are_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: ShardUnit) -> None:
-        raise RuntimeError("a kernel is missing")
+        raise RuntimeError("a kernel is missing\nException raised from ...")
 
     monkeypatch.setattr(ShardUnit, "forward", fail)
-    with pytest.raises(RuntimeError, match="a kernel is missing"):
+    with pytest.raises(HetoptError, match=r"layer fp32 .* tp=1: a kernel is missing$"):
         measure(small_shape(), CPU)
 
 
