@@ -16,6 +16,9 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
     {
         "cp-sat": "hetopt.solvers.cp_sat:solve",
         "milp": "hetopt.solvers.milp:solve",
+        "miqp-highs": "hetopt.solvers.miqp:solve_highs",
+        "miqp-scip": "hetopt.solvers.miqp:solve_scip",
+        "miqp-gurobi": "hetopt.solvers.miqp:solve_gurobi",
     }
 )
 

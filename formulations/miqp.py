@@ -1,0 +1,173 @@
+"""The MIQP of one (p, q): HetAuto's nested problem (App. B), as the paper writes it.
+
+Symbols (MODEL.md): body units u, v and edges (u, v) between neighbours, stages i,
+clusters j, strategies k of a cluster, unit kinds f, layouts a, b, cut classes x.
+
+====================  =====================================================
+``P[u, i]``           unit u lies on stage i; ``Z[u, i]``: UniAP's auxiliary (6a-6c)
+``X[i, j]``           stage i lives on cluster j (P2)
+``opens[i, j]``       stage i is the first of cluster j (P3)
+``Y[j, k]``           cluster j takes strategy k (P4)
+``S[i, j, k]``        stage i has strategy k of cluster j: ``X[i, j] Y[j, k]``
+``N[i, f]``           body units of kind f on stage i
+``n[i, j, k, f]``     the same if it takes (j, k), else 0: ``S[i, j, k] N[i, f]``
+``layout[i, a]``      layout of the boundary tensor of stage i
+``edge[i, a, b]``     the boundary after it: ``layout[i, a] layout[i + 1, b]``
+``cut[i, x]``         class of the cut after it; ``hop[i, x, a, b]``: with the edge
+``tau[i]``            round trip of stage i; ``kappa[i]``: of the boundary after it
+``delta[i]``          W_i - W_(i + 1), an expression; ``flight[i, w]``: min(W, q) is w
+``period``            lambda; ``lag[i]``: E_i of the window rows
+``sync``              the largest g
+====================  =====================================================
+
+Products of variables stay products: those of two binaries (S, edge), of a binary
+and a count (n), and of a binary and lambda (the window rows). Rows ``eq_*`` are the
+model's, ``def_*`` define an auxiliary, ``cut_*`` are valid inequalities that may be
+deactivated. Times are in ``unit`` ticks and lambda is not rounded: floating-point
+solvers read this program, and their answers are priced again in exact integers.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyomo.environ as pyo
+
+from hetopt.formulations import miqp_costs as costs
+from hetopt.formulations import miqp_cuts as cuts
+from hetopt.formulations import miqp_placement as placement
+from hetopt.formulations.decision import Decision
+from hetopt.formulations.miqp_sets import MARGIN, Places
+from hetopt.formulations.program import PERIOD_SCALE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.formulations.program import ProgramData
+
+
+class QuadraticProgram:
+    """Variables and constraints of one (p, q); building it solves nothing.
+
+    Attributes
+    ----------
+    model
+        A Pyomo model, to be given to a solver that takes products or linearised.
+    places
+        Sets and parameters; ``places.unit`` is in what times are counted.
+    """
+
+    def __init__(self, data: ProgramData) -> None:
+        self.data = data
+        self.places = s = Places(data)
+        self.model = m = pyo.ConcreteModel("miqp")
+        if s.impossible:
+            placement.forbid(m)
+            m.closed_form = pyo.Objective(expr=m.never)
+            return
+
+        placement.add_placement(m, s)
+        placement.place_units(m, s)
+        placement.keep_contiguous(m, s)
+        placement.keep_order(m, s)
+        placement.place_stages(m, s)
+        placement.keep_clusters_together(m, s)
+        placement.choose_strategies(m, s)
+        placement.limit_devices(m, s)
+        placement.hold_units(m, s)
+        placement.pin(m, s)
+        costs.time_stages(m, s)
+        costs.lay_out(m, s)
+        costs.cross(m, s)
+        costs.classify_cuts(m, s)
+        costs.price_boundaries(m, s)
+        costs.add_warmups(m, s)
+        costs.fit_memory(m, s)
+        costs.add_period(m, s)
+        costs.bound_windows(m, s)
+        costs.synchronise(m, s)
+        costs.minimise(m, s)
+        self._limit_objective()
+
+        cuts.device_time(m, s)
+        cuts.cluster_window(m, s)
+        cuts.run_length(m, s)
+        cuts.split_products(m, s)
+        cuts.nest_units(m, s)
+        m.excluded = pyo.ConstraintList()
+
+    def _limit_objective(self) -> None:
+        """Keep to the objectives of interest; limits give way by ``MARGIN``."""
+        m, s, data = self.model, self.places, self.data
+        m.eq_cutoff = pyo.Constraint(
+            expr=m.closed_form.expr <= s.value(data.cutoff + 1) * (1 + MARGIN)
+        )
+        # the bound counts lambda rounded up to a whole 1 / PERIOD_SCALE tick
+        least = data.objective_min - s.sets.microbatches
+        if least > 0:
+            m.eq_least = pyo.Constraint(
+                expr=m.closed_form.expr >= s.value(least) * (1 - MARGIN)
+            )
+
+    def bound(self, value: float) -> int:
+        """Return a valid objective in 1 / PERIOD_SCALE ticks below a solver's bound."""
+        ticks = value * self.places.unit * PERIOD_SCALE
+        least = int(ticks * (1 - 2 * MARGIN)) - 1
+        return min(max(self.data.objective_min, least), self.data.cutoff + 1)
+
+    def exclude(self, decision: Decision, *, units: bool = False) -> None:
+        """Rule out a decision's shape, or with ``units`` only the decision itself.
+
+        Nothing needs ruling out if some choice of it is not on offer.
+        """
+        m, s = self.model, self.places
+        if s.impossible:
+            return
+        rows = []
+        i = 0
+        for j, strategy, hosted in zip(
+            decision.order, decision.strategies, decision.hosted, strict=True
+        ):
+            known = s.sets.table(j).strategies
+            k = known.index(strategy) if strategy in known else None
+            if k is None or (j, k) not in m.Y:
+                return
+            rows.append(m.Y[j, k])
+            rows += [m.X[at, j] for at in range(i, i + hosted)]
+            i += hosted
+        if units:
+            lead = sum(s.chain.lead)
+            ends = [sum(decision.units[: at + 1]) - lead for at in s.stages[:-1]]
+            rows += [m.P[end, at + 1] for at, end in enumerate(ends)]
+        m.excluded.add(sum(rows) <= len(rows) - 1)
+
+    def extract(self) -> Decision:
+        """Read the decision off the values that a solver loaded into the model."""
+        m, s = self.model, self.places
+        owners = [_chosen({j: m.X[i, j] for j in s.sets.clusters}) for i in s.stages]
+        order = [owners[0]]
+        order += [after for before, after in pairwise(owners) if after != before]
+        taken = [_chosen({k: m.Y[j, k] for k in s.sets.options[j]}) for j in order]
+        units = [
+            round(sum(pyo.value(m.N[i, f]) for f in s.chain.kinds)) for i in s.stages
+        ]
+        units[0] += sum(s.chain.lead)
+        units[-1] += sum(s.chain.trail)
+        return Decision(
+            microbatches=s.sets.microbatches,
+            order=tuple(order),
+            strategies=tuple(
+                s.sets.table(j).strategies[k] for j, k in zip(order, taken, strict=True)
+            ),
+            hosted=tuple(owners.count(j) for j in order),
+            units=tuple(units),
+        )
+
+
+def _chosen(variables: dict[int, Any]) -> int:
+    """Return which of several binaries is 1."""
+    values: Sequence[tuple[float, int]] = [
+        (pyo.value(variable), index) for index, variable in variables.items()
+    ]
+    return max(values)[1]
