@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -12,7 +16,7 @@ from hetopt.errors import SolverError
 from hetopt.solvers.mip_status import HIGHS, verdict_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.formulations.linear_program import LinearProgram
     from hetopt.solvers.engine import Verdict
@@ -21,7 +25,10 @@ if TYPE_CHECKING:
 #: no less than 1e-10; its own default for the gap is 1e-4.
 _OPTIONS = {
     "output_flag": False,
-    "log_to_console": False,
+    # Presolve of 1.11 to 1.13 finds feasible programs infeasible, by its forcing
+    # rows (tests/solvers/test_milp.py has one; HiGHS#2303); told to do without them
+    # it corrupts memory. Interval programs solve faster without it anyhow.
+    "presolve": "off",
     "threads": 1,
     "mip_rel_gap": 0.0,
     "mip_abs_gap": 1e-6,
@@ -31,6 +38,9 @@ _OPTIONS = {
     # Costs of one unit may be that small a part of the period.
     "small_matrix_value": 1e-12,
 }
+
+
+_STDOUT = 1
 
 
 class HighsRun:
@@ -101,7 +111,9 @@ class HighsRun:
         highs.cbSimplexInterrupt.subscribe(asked)
         # Another user of HiGHS in this process may have asked for other threads.
         highspy.Highs.resetGlobalScheduler(True)
-        _ensure(highs.run(), "run")
+        with _silence():
+            status = highs.run()
+        _ensure(status, "run")
         if failure:
             raise failure[0]
         return verdict_of(highs.getModelStatus().name, HIGHS, "HiGHS")
@@ -129,6 +141,27 @@ class HighsRun:
     def nodes(self) -> int:
         """Nodes of the search tree."""
         return int(self._highs.getInfo().mip_node_count)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep this process's standard output quiet: 1.12 prints a line no option stops.
+
+    (HiGHS#2783.) It would end up in what ``--json`` prints.
+    """
+    libc = ctypes.CDLL(None)
+    sys.stdout.flush()
+    libc.fflush(None)
+    kept = os.dup(_STDOUT)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, _STDOUT)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
 
 
 def _lp(program: LinearProgram) -> highspy.HighsLp:

@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     import argparse
 
     from hetopt.cost.table import CostTable
-    from hetopt.formulations.cp_sat import PipelineProgram
+    from hetopt.formulations.program import ProgramData
     from hetopt.problem.problem import Problem
 
-FORMULATIONS = ("cp-sat",)
-#: File name endings, and whether they stand for text.
-FORMATS = {".proto": False, ".pbtxt": True}
+#: Formulations and the file name endings each can be written to.
+FORMATS = {"cp-sat": (".proto", ".pbtxt"), "intervals": (".lp", ".mps")}
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -31,66 +30,87 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--formulation",
-        choices=FORMULATIONS,
+        choices=tuple(FORMATS),
         default="cp-sat",
         metavar="F",
-        help="default: cp-sat",
+        help=f"{' or '.join(FORMATS)} (default: cp-sat)",
     )
     add_table(command)
     command.add_argument(
         "--out",
         required=True,
         metavar="FILE",
-        help="model.proto (binary) or model.pbtxt (text)",
+        help="model.proto (binary) or model.pbtxt (text) for cp-sat; "
+        "model.lp or model.mps for others",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Build the program and write it."""
-    from hetopt.files import ensure_writable, write_bytes
+    from hetopt.files import ensure_writable
 
-    as_text = next((FORMATS[end] for end in FORMATS if options.out.endswith(end)), None)
-    if as_text is None:
-        msg = f"the name does not end in one of {', '.join(FORMATS)}"
+    endings = FORMATS[options.formulation]
+    if not options.out.endswith(endings):
+        msg = f"the name does not end in {' or '.join(endings)}"
         raise InputError(msg, file=options.out, field="--out")
     ensure_writable(options.out)
     problem = load_problem(options.problem)
     table = load_table(problem, options.table)
-    proto = _program(problem, table, options.p, options.q).model.Proto()
-    content = str(proto).encode() if as_text else proto.SerializeToString()
-    write_bytes(options.out, content)
-    emit(
-        f"wrote {options.out}: {len(proto.variables)} variables, "
-        f"{len(proto.constraints)} constraints; the objective is in picoseconds"
-    )
+    data = _data(problem, table, options.p, options.q)
+    write = {"cp-sat": _write_cp_sat, "intervals": _write_intervals}
+    emit(f"wrote {options.out}: {write[options.formulation](data, options.out)}")
     return 0
 
 
-def _program(
-    problem: Problem, table: CostTable, stages: int, microbatches: int
-) -> PipelineProgram:
-    """Return the program of (p, q), with a cutoff that no plan exceeds."""
-    from hetopt.formulations.chain import Chain
+def _write_cp_sat(data: ProgramData, path: str) -> str:
+    """Write the CP-SAT program; returns its size in words."""
+    from hetopt.files import write_bytes
     from hetopt.formulations.cp_sat import PipelineProgram
+
+    proto = PipelineProgram(data).model.Proto()
+    as_text = path.endswith(".pbtxt")
+    write_bytes(path, str(proto).encode() if as_text else proto.SerializeToString())
+    return (
+        f"{len(proto.variables)} variables, {len(proto.constraints)} constraints; "
+        "the objective is in picoseconds"
+    )
+
+
+def _write_intervals(data: ProgramData, path: str) -> str:
+    """Write the interval program; returns its size in words."""
+    from hetopt.formulations.intervals import IntervalProgram
+    from hetopt.solvers.highs import HighsRun
+
+    program = IntervalProgram(data)
+    HighsRun(program.program).write(path)
+    lp = program.program
+    return (
+        f"{len(lp.names)} columns, {len(lp.row_names)} rows, {lp.nonzeros} nonzeros; "
+        f"the objective is in units of {program.unit_ns} nanoseconds"
+    )
+
+
+def _data(
+    problem: Problem, table: CostTable, stages: int, microbatches: int
+) -> ProgramData:
+    """Return what (p, q) is built from, with a cutoff that no plan exceeds."""
+    from hetopt.formulations.chain import Chain
     from hetopt.formulations.program import PERIOD_SCALE, ProgramData
     from hetopt.formulations.space import undominated
 
     _refuse("--p", stages, problem.stage_counts)
     _refuse("--q", microbatches, tuple(part.microbatches for part in table.slices))
     chain = Chain.of(table)
-    part = undominated(table, table.at(microbatches), chain)
-    return PipelineProgram(
-        ProgramData(
-            part=part,
-            chain=chain,
-            schedule=table.schedule,
-            pins=problem.pins,
-            names=table.cluster_names,
-            devices=table.cluster_devices,
-            usable_bytes=table.usable_bytes,
-            stages=stages,
-            cutoff=_slowest_ns(table, stages, microbatches) * PERIOD_SCALE,
-        )
+    return ProgramData(
+        part=undominated(table, table.at(microbatches), chain),
+        chain=chain,
+        schedule=table.schedule,
+        pins=problem.pins,
+        names=table.cluster_names,
+        devices=table.cluster_devices,
+        usable_bytes=table.usable_bytes,
+        stages=stages,
+        cutoff=_slowest_ns(table, stages, microbatches) * PERIOD_SCALE,
     )
 
 
