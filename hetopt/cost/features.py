@@ -3,8 +3,8 @@
 Two sets of features are compared by ``hetopt forest evaluate``:
 
 ``table-6``
-    HetAuto's Table 6, basic and derived, as printed there (``F_layer`` charges
-    attention once, unlike FLOPs counted per multiplication).
+    HetAuto's Table 6, basic and derived, as printed there, with the MLP's width and
+    kind besides: profiles vary them, the paper does not.
 ``shard``
     What one device computes: its tokens, heads and widths, and FLOPs, memory
     traffic and their ratio as ``hetopt.cost.operations`` counts them. Degrees only

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from hetopt.cost import forest_source, sources
 from hetopt.cost.build import build_table
 from hetopt.cost.forest import ForestParams
 from hetopt.cost.forest_source import ForestSource
+from hetopt.cost.prediction_cache import cache_folder
 from hetopt.cost.profile_table import ATTENTION_CORE
 from hetopt.cost.roofline import Roofline
 from hetopt.cost.source import ShardTimes
@@ -161,7 +163,7 @@ def test_another_profile_query_or_version_is_another_answer(
     longer = replace(TRAINING, seq_len=512)
     times_of(tmp_path, make_text(("layer",)), training=longer)
     assert files() == 3
-    monkeypatch.setattr(forest_source.metadata, "version", lambda name: f"0 {name}")
+    monkeypatch.setattr(metadata, "version", lambda name: f"0 {name}")
     times_of(tmp_path, make_text(("layer",)))
     assert files() == 4
 
@@ -205,7 +207,7 @@ def test_the_user_s_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     if sys.platform != "linux":
         pytest.skip("where a cache lies is the system's business")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    folder = forest_source.prediction_cache.cache_folder()
+    folder = cache_folder()
     assert folder == Path("/somewhere/hetopt/forest")
 
 
