@@ -142,6 +142,22 @@ class QuadraticProgram:
             rows += [m.P[end, at + 1] for at, end in enumerate(ends)]
         m.excluded.add(sum(rows) <= len(rows) - 1)
 
+    def write(self, path: str) -> tuple[int, int, int]:
+        """Write the program in the format its name ends in: .lp or .mps.
+
+        Returns
+        -------
+        variables, rows, rows with products
+        """
+        m = self.model
+        m.write(path, io_options={"symbolic_solver_labels": True})
+        degrees = [
+            row.body.polynomial_degree()
+            for row in m.component_data_objects(pyo.Constraint, active=True)
+        ]
+        variables = sum(1 for _ in m.component_data_objects(pyo.Var))
+        return variables, len(degrees), degrees.count(2)
+
     def extract(self) -> Decision:
         """Read the decision off the values that a solver loaded into the model."""
         m, s = self.model, self.places

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 #: Formulations and the file name endings each can be written to.
-FORMATS = {"cp-sat": (".proto", ".pbtxt"), "intervals": (".lp", ".mps")}
+FORMATS = {
+    "cp-sat": (".proto", ".pbtxt"),
+    "intervals": (".lp", ".mps"),
+    "miqp": (".lp", ".mps"),
+}
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -57,7 +61,11 @@ def run(options: argparse.Namespace) -> int:
     problem = load_problem(options.problem)
     table = load_table(problem, options.table)
     data = _data(problem, table, options.p, options.q)
-    write = {"cp-sat": _write_cp_sat, "intervals": _write_intervals}
+    write = {
+        "cp-sat": _write_cp_sat,
+        "intervals": _write_intervals,
+        "miqp": _write_miqp,
+    }
     emit(f"wrote {options.out}: {write[options.formulation](data, options.out)}")
     return 0
 
@@ -87,6 +95,18 @@ def _write_intervals(data: ProgramData, path: str) -> str:
     return (
         f"{len(lp.names)} columns, {len(lp.row_names)} rows, {lp.nonzeros} nonzeros; "
         f"the objective is in units of {program.unit_ns} nanoseconds"
+    )
+
+
+def _write_miqp(data: ProgramData, path: str) -> str:
+    """Write the MIQP, products and all; returns its size in words."""
+    from hetopt.formulations.miqp import QuadraticProgram
+
+    program = QuadraticProgram(data)
+    variables, rows, products = program.write(path)
+    return (
+        f"{variables} variables, {rows} constraints, {products} of them with "
+        f"products; the objective is in units of {program.places.unit} nanoseconds"
     )
 
 
