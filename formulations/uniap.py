@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 #: A device's memory, and the slowest layer's cost, in the program's units.
 _FULL_MEMORY = 1000.0
 _SLOWEST_LAYER = 100.0
+#: Share added to a cutoff, so that a choice equal to it is not lost to rounding.
+_CUTOFF_SLACK = 1e-9
 
 
 class UniapLinear:
@@ -288,7 +290,7 @@ class UniapLinear:
 
     def _cut_off(self, cutoff_ns: int) -> None:
         """Only objectives up to the cutoff are of interest."""
-        limit = cutoff_ns / self.time_unit_ns
+        limit = cutoff_ns / self.time_unit_ns * (1 + _CUTOFF_SLACK)
         self.linear.row("cutoff", self._total(), upper=limit)
 
     # Solutions

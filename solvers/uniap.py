@@ -1,8 +1,9 @@
 """The ``uniap`` solver: enumerate (pp_size, c), solve each program (UniAP).
 
-Programs are looked at in the order of a cheap lower bound, not in the paper's, so
-that good choices come early and cut the others off. A program that cannot beat the
-best one so far is refuted; without early stopping the answer is therefore proven.
+Programs are looked at in the order of a cheap lower bound, not in the paper's, after
+a local search has looked at all of them, so that good choices come early and cut the
+others off. A program that cannot beat the best choice so far is refuted; without
+early stopping the answer is therefore proven.
 """
 
 from __future__ import annotations
@@ -134,15 +135,17 @@ def solve_programs(
     bounds = [lower_bound_ns(program) for program in programs]
     order = sorted(range(len(programs)), key=lambda at: (bounds[at], at))
     settled: dict[int, UniapSettlement] = {}
-    for place, at in enumerate(order):
-        try:
+    try:
+        if params.starts:
+            for at in order:
+                search.start(programs[at], bounds[at])
+        for at in order:
             settled[at] = search.settle(programs[at], bounds[at])
-        except KeyboardInterrupt:
-            for other in order[place:]:
-                settled[other] = _unsettled(programs[other], bounds[other])
-            break
-        if params.on_settled is not None:
-            params.on_settled(settled[at])
+            if params.on_settled is not None:
+                params.on_settled(settled[at])
+    except KeyboardInterrupt:
+        for at in order:
+            settled.setdefault(at, _unsettled(programs[at], bounds[at]))
     return search.result([settled[at] for at in range(len(programs))])
 
 
@@ -158,24 +161,38 @@ class _Search:
     program: UniapProgram | None = None
     choice: UniapChoice | None = None
     value_ns: int | None = None
+    #: What the local search found, by the identity of the program.
+    starts: dict[int, int] = field(default_factory=dict)
+
+    def start(self, program: UniapProgram, cheap_bound_ns: int) -> None:
+        """Look for a good choice before anything is solved: it cuts off the rest."""
+        from hetopt.solvers.uniap_start import start
+
+        late = self.end is not None and time.monotonic() >= self.end
+        if late or self._refuted(cheap_bound_ns):
+            return
+        choice = start(program)
+        if choice is None:
+            return
+        value = price(program, choice).total_ns
+        self.starts[id(program)] = value
+        if self.limit_ns is None or value <= self.limit_ns:
+            self._improve(program, choice, value)
+
+    def _refuted(self, bound_ns: int) -> bool:
+        return self.limit_ns is not None and bound_ns > self.limit_ns
 
     def settle(self, program: UniapProgram, cheap_bound_ns: int) -> UniapSettlement:
         """Solve or refute one program."""
         from hetopt.formulations.uniap import UniapLinear
         from hetopt.solvers.uniap_engine import UniapEngine
-        from hetopt.solvers.uniap_start import start
 
-        if self.limit_ns is not None and cheap_bound_ns > self.limit_ns:
-            return _settlement(program, "refuted-by-bound", None, cheap_bound_ns)
+        value = self.starts.get(id(program))
+        if self._refuted(cheap_bound_ns):
+            return _settlement(program, "refuted-by-bound", value, cheap_bound_ns)
         begin = time.monotonic()
         if self.end is not None and begin >= self.end:
-            return _unsettled(program, cheap_bound_ns)
-        first = start(program) if self.params.starts else None
-        value = None if first is None else price(program, first).total_ns
-        if value is not None and (self.limit_ns is None or value <= self.limit_ns):
-            self._improve(program, first, value)
-        # Whatever is only as good as the best so far does not replace it, unless it
-        # is what the program itself starts from.
+            return _settlement(program, "unsettled", value, cheap_bound_ns)
         form = UniapLinear(program, cutoff_ns=self.limit_ns)
         built = time.monotonic()
         answer = UniapEngine(
@@ -183,7 +200,7 @@ class _Search:
         ).settle(
             time_limit_s=None if self.end is None else max(self.end - built, 0.0),
             best_ns=self.limit_ns,
-            start=first if first is self.choice else None,
+            start=self.choice if program is self.program else None,
         )
         done = time.monotonic()
         times = {"build_s": built - begin, "solve_s": done - built}

@@ -20,8 +20,9 @@ from hetopt.formulations.uniap_choice import (
     lower_bound_ns,
     price,
 )
+from hetopt.solvers.highs import HighsRun
 from hetopt.solvers.uniap import UniapParams, UniapResult, solve_programs
-from hetopt.solvers.uniap_engine import UniapEngine, load
+from hetopt.solvers.uniap_engine import UniapEngine
 from hetopt.solvers.uniap_start import start
 from hetopt.solvers.uniap_stopping import NO_STOPPING, PUBLISHED_STOPPING
 from tests.solvers.graphs import SHAPES, brute_force, generated
@@ -188,11 +189,11 @@ def test_large_reference_optima_are_within_the_bounds(case: dict[str, Any]) -> N
 @pytest.mark.skipif(not REFERENCE.exists(), reason="no reference folder")
 def test_published_order_lets_a_chain_run_backwards() -> None:
     form = UniapLinear(reference_program(reference_cases()[0]), published_order=True)
-    highs = load(form.linear)
-    highs.run()
-    value = highs.getInfo().objective_function_value * form.time_unit_ns
-    assert value == pytest.approx(27195)
-    stage = form.extract(np.array(highs.getSolution().col_value)).stage
+    run = HighsRun(form.linear)
+    assert run.solve() == "optimal"
+    assert run.objective * form.time_unit_ns == pytest.approx(27195)
+    assert run.values is not None
+    stage = form.extract(np.array(run.values)).stage
     assert any(first > second for first, second in pairwise(stage))
 
 
