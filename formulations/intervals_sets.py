@@ -97,6 +97,7 @@ class IntervalSets(Sets):
     def __init__(self, data: ProgramData) -> None:
         super().__init__(data)
         ensure_known(data.schedule)
+        self.period_max = min(self.period_max, PERIOD_SCALE * self._slowest_pass())
         self._costs: dict[object, NDArray[np.int64]] = {}
         self.levels, self.rooms = self._place()
         self.arcs = dict(self._arcs())
@@ -143,16 +144,30 @@ class IntervalSets(Sets):
             counts += self.chain.trail
         return tuple(map(int, counts))
 
+    def _slowest_pass(self) -> int:
+        """Return a time no period exceeds: one micro-batch, slowest everywhere.
+
+        Every window is part of it over at least 1, and so are gpipe's two paces.
+        """
+        chain = self.chain
+        counts = chain.prefix[-1] + np.array(chain.lead) + np.array(chain.trail)
+        times = np.array(list(self.tau.values()), dtype=np.int64)
+        slowest = times.reshape(-1, len(counts)).max(axis=0, initial=0)
+        longest = int(self.part.transfer_ns.max(initial=0))
+        return int(slowest @ counts) + 2 * (self.stages - 1) * longest
+
     # ------------------------------------------------------------ capacities
 
     def _place(self) -> tuple[range, dict[Host, list[Room]]]:
         """Return levels and rooms; one level if all levels have the same rooms."""
+        order = self.data.pins.order
         most = min(len(self.clusters), self.stages)
         rooms = {
             Host(j, k, after): [
                 self._room(j, k, stage, after) for stage in range(self.stages)
             ]
             for j, k in self.capacity
+            if order is None or self.data.names[j] in order
             for after in range(self._levels(most))
         }
         alike = all(

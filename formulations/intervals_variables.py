@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from hetopt.formulations.intervals_sets import Arc, Host, IntervalSets
     from hetopt.formulations.linear_program import LinearProgram, Terms
 
-#: Digits before the point of the longest period in the program's unit of time:
-#: far from the solvers' tolerances and from their notions of infinity.
-_DIGITS = 3
+#: Digits before the point of the fastest stage of one unit in the program's unit of
+#: time: far from solvers' tolerances, and sums far from their notions of infinity.
+_DIGITS = 2
 _UNREADABLE = re.compile(r"[^A-Za-z0-9_]+")
 
 
@@ -32,8 +32,10 @@ class IntervalVariables:
         self.program = program
         self.sets = sets
         p, kinds = sets.stages, sets.chain.kinds
-        longest = sets.period_max if sets.steady else sets.data.cutoff
-        digits = floor(log10(max(longest / PERIOD_SCALE, 1))) + 1
+        fastest = min(
+            (max(sets.tau[j, k][f] for f in kinds) for j, k in sets.tau), default=1
+        )
+        digits = floor(log10(max(fastest, 1))) + 1
         self.unit_ns: int = 10 ** max(0, digits - _DIGITS)
         self._clusters = _readable(sets.data.names)
 

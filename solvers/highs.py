@@ -30,8 +30,8 @@ _OPTIONS = {
     # it corrupts memory. Interval programs solve faster without it anyhow.
     "presolve": "off",
     "threads": 1,
-    "mip_rel_gap": 0.0,
-    "mip_abs_gap": 1e-6,
+    "mip_rel_gap": 1e-10,
+    "mip_abs_gap": 0.0,
     "mip_feasibility_tolerance": 1e-9,
     "primal_feasibility_tolerance": 1e-9,
     "dual_feasibility_tolerance": 1e-9,

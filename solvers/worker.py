@@ -16,6 +16,7 @@ from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.formulations.space import restrict, undominated
 from hetopt.pricing import pipeline_times
 from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.result import OPTIMALITY_GAP
 from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.bounds import Survey, focus, sharpen, survey
 from hetopt.solvers.cluster_costs import FIRST, LAST
@@ -208,6 +209,13 @@ class Worker:
         """Return a decision's exact objective."""
         return value_of(pipeline_times(plan_of(decision, self.table, ""), self.table))
 
+    def _ensure_same(self, decision: Decision, bound: int) -> None:
+        """Raise SolverError if an optimum costs something else than its bound."""
+        value = self._value(decision)
+        if abs(value - bound) > OPTIMALITY_GAP * value:
+            msg = f"the engine proves {bound} of a plan that costs {value}: {decision}"
+            raise SolverError(msg)
+
     def _report(self, decision: Decision) -> None:
         """Price a decision and tell the parent."""
         self.say(Found(decision=decision, value=self._value(decision)))
@@ -297,6 +305,7 @@ class Worker:
                 time_limit_s=task.time_limit_s,
             )
             if answer.verdict == "optimal" and answer.decision is not None:
+                self._ensure_same(answer.decision, answer.bound)
                 self._report(answer.decision)
                 best = self._value(answer.decision) if best is None else best
                 reported.append(answer.decision)

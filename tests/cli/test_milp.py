@@ -1,0 +1,41 @@
+"""``hetopt plan --solver milp``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    RunHetopt = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_same_plan_as_cp_sat(planned: Path, run_hetopt: RunHetopt) -> None:
+    done = run_hetopt(
+        "plan",
+        "problem.yaml",
+        *("--solver", "milp", "--json", "--jobs", "1"),
+        cwd=planned,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    printed = json.loads(done.stdout)
+    assert printed["solver"] == "milp"
+    assert printed["status"] == "optimal"
+    expected = json.loads((planned / "plan.json").read_text())
+    assert printed["plan"] == expected["plan"]
+
+
+def test_says_which_schedules_it_knows(planned: Path, run_hetopt: RunHetopt) -> None:
+    done = run_hetopt(
+        "plan",
+        "problem.yaml",
+        *("--solver", "milp", "--schedule", "h-1f1b"),
+        cwd=planned,
+    )
+    assert done.returncode == 2
+    assert "does not know h-1f1b" in done.stderr
+    assert "cp-sat knows it" in done.stderr
+    assert "Traceback" not in done.stderr
