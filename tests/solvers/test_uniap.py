@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +22,15 @@ from hetopt.formulations.uniap_choice import (
     price,
 )
 from hetopt.solvers.highs import HighsRun
-from hetopt.solvers.uniap import UniapParams, UniapResult, solve_programs
+from hetopt.solvers.uniap import (
+    UniapParams,
+    UniapResult,
+    UniapSettlement,
+    solve_programs,
+)
 from hetopt.solvers.uniap_engine import UniapEngine
 from hetopt.solvers.uniap_start import start
-from hetopt.solvers.uniap_stopping import NO_STOPPING, PUBLISHED_STOPPING
+from hetopt.solvers.uniap_stopping import NO_STOPPING, PUBLISHED_STOPPING, EarlyStopping
 from tests.solvers.graphs import SHAPES, brute_force, generated
 
 if TYPE_CHECKING:
@@ -296,3 +302,42 @@ def test_names_are_readable_and_unique() -> None:
     assert "y(0_layer_0,0,dp)" in linear.names
     assert len(set(linear.names)) == len(linear.names)
     assert len(set(linear.row_names)) == len(linear.row_names)
+
+
+def test_ctrl_c_returns_what_is_known() -> None:
+    def give_up(settlement: UniapSettlement) -> None:
+        raise KeyboardInterrupt
+
+    programs = [chain(6, microbatches=c) for c in (4, 8)]
+    result = solve_programs(programs, UniapParams(on_settled=give_up))
+    assert result.value_ns is not None
+    assert result.lower_bound_ns is not None
+    assert result.lower_bound_ns <= result.value_ns
+    assert len(result.settlements) == len(programs)
+
+
+def test_early_stopping_leaves_a_program_with_its_bound() -> None:
+    random = Random("early")
+    graph = LayerGraph(
+        layers=tuple(
+            replace(layer, cost_ns=(random.randint(90, 110), random.randint(110, 140)))
+            for layer in chain(30).graph.layers
+        ),
+        edges=chain(30).graph.edges,
+        memory_bytes=500,
+    )
+    program = UniapProgram(stages=3, microbatches=8, graph=graph)
+    early = EarlyStopping(gap=1.0)
+    result = solve_programs([program], UniapParams(stopping=early), time_limit_s=10)
+    (settlement,) = result.settlements
+    assert settlement.how == "unsettled"
+    assert settlement.value_ns == result.value_ns
+    assert settlement.bound_ns is not None
+    assert settlement.gap is not None
+    assert 0 <= settlement.gap < 1
+
+
+def test_programs_survive_pickling() -> None:
+    # Spawned workers get the frozen program and build its form themselves.
+    program = chain(3)
+    assert pickle.loads(pickle.dumps(program)) == program
