@@ -20,6 +20,7 @@ FORMATS = {
     "cp-sat": (".proto", ".pbtxt"),
     "intervals": (".lp", ".mps"),
     "miqp": (".lp", ".mps"),
+    "uniap": (".lp", ".mps"),
 }
 
 
@@ -59,6 +60,13 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(msg, file=options.out, field="--out")
     ensure_writable(options.out)
     problem = load_problem(options.problem)
+    if options.formulation == "uniap":
+        if options.table:
+            msg = "uniap has costs per layer, which a latency table has not: leave it"
+            raise InputError(msg, field="--table")
+        size = _write_uniap(problem, options.p, options.q, options.out)
+        emit(f"wrote {options.out}: {size}")
+        return 0
     table = load_table(problem, options.table)
     data = _data(problem, table, options.p, options.q)
     write = {
@@ -107,6 +115,31 @@ def _write_miqp(data: ProgramData, path: str) -> str:
     return (
         f"{variables} variables, {rows} constraints, {products} of them with "
         f"products; the objective is in units of {program.places.unit} nanoseconds"
+    )
+
+
+def _write_uniap(problem: Problem, stages: int, microbatches: int, path: str) -> str:
+    """Write UniAP's program, linearised; returns its size in words."""
+    from hetopt.cost.layer_costs import LayerCosts
+    from hetopt.formulations.uniap import UniapLinear
+    from hetopt.formulations.uniap_choice import UniapProgram
+    from hetopt.solvers.highs import HighsRun
+
+    costs = LayerCosts(problem)
+    _refuse("--p", stages, problem.stage_counts)
+    _refuse("--q", microbatches, problem.microbatch_counts)
+    graph = costs.graph(stages, microbatches)
+    if graph is None:
+        msg = f"no strategy has stages of 1/{stages} of the devices and fits"
+        raise InputError(msg, field="--p")
+    form = UniapLinear(
+        UniapProgram(stages=stages, microbatches=microbatches, graph=graph)
+    )
+    lp = form.linear
+    HighsRun(lp).write(path)
+    return (
+        f"{len(lp.names)} columns, {len(lp.row_names)} rows, {lp.nonzeros} nonzeros; "
+        f"the objective is in units of {form.time_unit_ns:.10g} nanoseconds"
     )
 
 
