@@ -116,10 +116,7 @@ def test_refuses_h_1f1b_before_it_starts() -> None:
 
 
 def test_forcing_rows_of_presolve_are_not_trusted() -> None:
-    """A feasible program that HiGHS 1.11 to 1.13 presolve to infeasible.
-
-    The least form we know: an optimum of instance 55 has (3, 8), 9013765 ns.
-    """
+    """A feasible program that presolve of HiGHS 1.11 to 1.13 finds infeasible."""
     instance = make_instance(55)
     answer = brute_force.solve(instance.problem, instance.table)
     found = answer.programs[3, 8]
