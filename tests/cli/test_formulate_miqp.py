@@ -36,7 +36,7 @@ def test_another_solver_finds_the_reported_plan(
 
     scip = Model()
     scip.setParam("display/verblevel", 0)
-    scip.setParam("numerics/feastol", 1e-9)
+    scip.setParam("numerics/feastol", 1e-7)
     scip.readProblem(str(out))
     scip.optimize()
     assert scip.getStatus() == "optimal"

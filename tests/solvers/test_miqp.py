@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TICK = Fraction(1, 10**9)
 #: Instances by default; HETOPT_TEST_MIQP=200 tries that many instead.
 COUNT = int(os.environ.get("HETOPT_TEST_MIQP", "25"))
+#: Where SCIP with its tolerance down at its epsilon found nothing.
+NARROW = (151, 168)
 needs_scip = pytest.mark.skipif(
     importlib.util.find_spec("pyscipopt") is None, reason="PySCIPOpt is not installed"
 )
@@ -45,7 +47,7 @@ SOLVERS = [
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("seed", range(400, 400 + COUNT))
+@pytest.mark.parametrize("seed", [*NARROW, *range(400, 400 + COUNT)])
 def test_same_plan_or_same_infeasibility(name: str, seed: int) -> None:
     instance = make_instance(seed)
     problem, costs = instance.problem, instance.table
