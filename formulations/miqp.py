@@ -36,6 +36,7 @@ import pyomo.environ as pyo
 
 from hetopt.formulations import miqp_costs as costs
 from hetopt.formulations import miqp_cuts as cuts
+from hetopt.formulations import miqp_memory as memory
 from hetopt.formulations import miqp_placement as placement
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.miqp_sets import MARGIN, Places
@@ -82,8 +83,8 @@ class QuadraticProgram:
         costs.cross(m, s)
         costs.classify_cuts(m, s)
         costs.price_boundaries(m, s)
-        costs.add_warmups(m, s)
-        costs.fit_memory(m, s)
+        memory.add_warmups(m, s)
+        memory.fit_memory(m, s)
         costs.add_period(m, s)
         costs.bound_windows(m, s)
         costs.synchronise(m, s)
