@@ -17,6 +17,7 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training import SCHEDULES
+from hetopt.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +34,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
     command.add_argument(
-        "--solver", metavar="NAME", default="cp-sat", help="default: cp-sat"
+        "--solver",
+        metavar="NAME",
+        default="cp-sat",
+        help=f"{', '.join(SOLVERS)} (default: cp-sat)",
     )
     command.add_argument(
         "--schedule",
@@ -100,8 +104,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _known_solver(name: str) -> None:
-    from hetopt.solvers.registry import SOLVERS
-
     if name not in SOLVERS:
         msg = f"there is no solver {name!r}, expected one of {', '.join(SOLVERS)}"
         raise InputError(msg, field="--solver")
