@@ -1,0 +1,496 @@
+"""Formulations and solvers compared on single programs, one (p, q) each.
+
+Run with ``python -m benchmarks.formulations [--time-limit 300] [--out DIR]``; it takes
+hours at that limit, and minutes with ``--quick``. ``--solver`` and ``--problem``, which
+may be repeated, leave the others out. Prints Markdown; ``--out`` also writes
+``formulations.csv`` there, for instance to ``benchmarks/results``. Ends with 1 if two
+solvers contradict each other or one fails.
+
+Programs are (1, 32), (2, 32), (4, 32) and (8, 32) of exp1 and (3, 32) of exp2, in up
+to three variants:
+
+- ``whole``: all undominated strategies, and a cutoff that no plan exceeds;
+- ``own``: cutoff and narrowing as the race has them when p and q are pinned: the
+  cutoff is this program's own optimum;
+- ``race``: cutoff and narrowing as the race over all (p, q) has them once it knows
+  its optimum. A program that the relaxation refutes then asks no engine: one row.
+
+With them go, for cp-sat and milp, all programs of exp3 in the variant ``race`` that
+the relaxation leaves.
+
+Columns of the table: ``build s`` is the time from a program's data to what the solver
+takes (for miqp-scip to the Pyomo model; handing that over belongs to its solving), and
+``solve s`` what its engine takes beyond that, for which it builds the program again.
+``rows`` and ``columns`` are constraints and variables before presolve, for miqp-highs
+after linearisation; ``nonzeros`` are those of linear programs. ``root`` is the bound
+of the linear relaxation before any cut, for solvers of linear programs; ``inf`` says
+that the relaxation is infeasible. Narrowed programs know the relaxation of the race
+as a row. Every solver has one thread and the same seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, fields, replace
+from math import inf, isclose
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.asked import ENGINE, Asked
+from hetopt.cost.build import build_table
+from hetopt.cost.table import TICK_S
+from hetopt.errors import InputError, SolverError
+from hetopt.files import ensure_writable, write_text
+from hetopt.formulations.cp_sat import PipelineProgram
+from hetopt.formulations.intervals import IntervalProgram
+from hetopt.formulations.linearise import linear_program, linearise
+from hetopt.formulations.miqp import QuadraticProgram
+from hetopt.formulations.program import ProgramData
+from hetopt.pricing import pipeline_times
+from hetopt.problem.catalogue import problem_files
+from hetopt.problem.reading import read_problem
+from hetopt.problem.training import Domain
+from hetopt.solvers.assembly import bound_seconds, value_of
+from hetopt.solvers.cp_sat import CpSatEngine
+from hetopt.solvers.cp_sat import solve as solve_by_race
+from hetopt.solvers.exact import exact_value
+from hetopt.solvers.highs import HighsRun
+from hetopt.solvers.milp import MilpEngine
+from hetopt.solvers.miqp import MiqpHighsEngine, MiqpScipEngine
+from hetopt.solvers.miqp_backends import ScipBackend
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.worker import Payload, SettleTask, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.linear_program import LinearProgram
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.engine import Engine
+
+SEED = 0
+#: Two solvers' optima are the same if they differ by no more than this share.
+AGREEMENT = 1e-6
+
+#: Programs that every solver gets.
+PROGRAMS = MappingProxyType(
+    {
+        "hetauto-exp1": ((1, 32), (2, 32), (4, 32), (8, 32)),
+        "hetauto-exp2": ((3, 32),),
+    }
+)
+#: Solvers of every program that the bounds of this problem leave.
+RACED, RACERS = "hetauto-exp3", ("cp-sat", "milp")
+
+
+class Built(NamedTuple):
+    """A program as a solver takes it.
+
+    ``linear`` counts its objective in ``unit_ns``; ``model_s`` is the time until the
+    Pyomo model, which the engines of the MIQP count as theirs.
+    """
+
+    rows: int
+    columns: int
+    linear: LinearProgram | None = None
+    unit_ns: int = 0
+    model_s: float = 0.0
+
+
+class Solver(NamedTuple):
+    """What builds a formulation, and the engine that solves it."""
+
+    formulation: str
+    build: Callable[[ProgramData], Built]
+    engine: Callable[[int], Engine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One program in one variant; ``data`` is None if bounds refute it."""
+
+    problem: str
+    stages: int
+    microbatches: int
+    variant: str
+    data: ProgramData | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the table; None where there is nothing to say."""
+
+    problem: str
+    p: int
+    q: int
+    variant: str
+    formulation: str
+    solver: str
+    rows: int | None = None
+    columns: int | None = None
+    nonzeros: int | None = None
+    build_s: float | None = None
+    root_s: float | None = None
+    solve_s: float | None = None
+    value_s: float | None = None
+    bound_s: float | None = None
+    gap: float | None = None
+    status: str
+
+    def markdown(self) -> str:
+        """Return the line in Markdown."""
+        shape = f"({self.p}, {self.q})"
+        sizes = (self.rows, self.columns, self.nonzeros)
+        cells = (
+            self.problem.removeprefix("hetauto-"),
+            shape,
+            self.variant,
+            self.solver,
+            *("" if size is None else f"{size:,}" for size in sizes),
+            _number(self.build_s, ".2f"),
+            _number(self.root_s, ".4f"),
+            _number(self.solve_s, ".2f"),
+            _number(self.value_s, ".4f"),
+            _number(self.bound_s, ".4f"),
+            _number(self.gap, ".1%" if self.gap else ".0f"),
+            self.status,
+        )
+        return f"| {' | '.join(cells)} |"
+
+
+HEADER = (
+    "| problem | (p, q) | variant | solver | rows | columns | nonzeros | build s "
+    "| root | solve s | best | bound | gap | status |\n"
+    f"|{'---|' * 14}"
+)
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else format(value, form)
+
+
+def _build_cp_sat(data: ProgramData) -> Built:
+    proto = PipelineProgram(data).model.Proto()
+    return Built(rows=len(proto.constraints), columns=len(proto.variables))
+
+
+def _build_milp(data: ProgramData) -> Built:
+    program = IntervalProgram(data)
+    linear = program.program
+    return Built(
+        rows=len(linear.row_names),
+        columns=len(linear.names),
+        linear=linear,
+        unit_ns=program.unit_ns,
+    )
+
+
+def _build_miqp_highs(data: ProgramData) -> Built:
+    began = time.perf_counter()
+    program = QuadraticProgram(data)
+    model_s = time.perf_counter() - began
+    model = program.model.clone()
+    linearise(model)
+    linear, _ = linear_program(model)
+    return Built(
+        rows=len(linear.row_names),
+        columns=len(linear.names),
+        linear=linear,
+        unit_ns=program.places.unit,
+        model_s=model_s,
+    )
+
+
+def _build_miqp_scip(data: ProgramData) -> Built:
+    began = time.perf_counter()
+    model = QuadraticProgram(data).model
+    model_s = time.perf_counter() - began
+    return Built(rows=model.nconstraints(), columns=model.nvariables(), model_s=model_s)
+
+
+SOLVERS: Mapping[str, Solver] = MappingProxyType(
+    {
+        "cp-sat": Solver("cp-sat", _build_cp_sat, CpSatEngine),
+        "milp": Solver("intervals", _build_milp, MilpEngine),
+        "miqp-highs": Solver("miqp, linearised", _build_miqp_highs, MiqpHighsEngine),
+        "miqp-scip": Solver("miqp", _build_miqp_scip, MiqpScipEngine),
+    }
+)
+
+
+class Bench:
+    """One problem, and what the race over all of its programs says.
+
+    Parameters
+    ----------
+    pinned
+        The only (p, q) to look at.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        time_limit_s: float,
+        pinned: tuple[int, int] | None = None,
+    ) -> None:
+        self.name = name
+        problem = read_problem(str(problem_files()[name]))
+        if pinned is not None:
+            stages, microbatches = (Domain(allowed=frozenset({n})) for n in pinned)
+            pins = replace(problem.pins, stages=stages, microbatches=microbatches)
+            problem = replace(problem, pins=pins)
+        self.problem: Problem = problem
+        self.table: CostTable = build_table(problem)
+        self.result: Result = solve_by_race(
+            problem,
+            self.table,
+            RaceParams(jobs=0),
+            time_limit_s=time_limit_s,
+            seed=SEED,
+        )
+        self._shared = SimpleNamespace(value=self._optimum())
+        payload = Payload(
+            problem=problem, table=self.table, engine=ENGINE, seed=SEED, top=1
+        )
+        self._worker = Worker(payload, self._shared, lambda found: None)
+
+    def whole(self, stages: int, microbatches: int) -> Case:
+        """Return a program that leaves everything to the engine."""
+        worker, table = self._worker, self.table
+        part = worker.part(microbatches)
+        data = ProgramData(
+            part=part,
+            chain=worker.chain,
+            schedule=table.schedule,
+            pins=self.problem.pins,
+            names=table.cluster_names,
+            devices=table.cluster_devices,
+            usable_bytes=table.usable_bytes,
+            stages=stages,
+            cutoff=worker._ceiling(part, stages),
+        )
+        return self._case(stages, microbatches, "whole", data)
+
+    def narrowed(self, stages: int, microbatches: int, variant: str) -> Case:
+        """Return a program as the race asks for it within its optimum."""
+        data = None
+        try:
+            self._worker.run(
+                SettleTask(microbatches=microbatches, stages=stages, time_limit_s=None)
+            )
+        except Asked as asked:
+            data = asked.data
+        return self._case(stages, microbatches, variant, data)
+
+    def left(self) -> Iterator[Case]:
+        """Yield the programs that bounds within the optimum do not refute."""
+        for settlement in self.result.settlements:
+            if settlement.how in ("infeasible", "refuted-by-bound"):
+                continue
+            case = self.narrowed(settlement.stages, settlement.microbatches, "race")
+            if case.data is not None:
+                yield case
+
+    def _optimum(self) -> int:
+        best = self.result.best
+        if best is None:
+            msg = f"the race finds no plan of {self.name}: {self.result.reason}"
+            raise SolverError(msg)
+        return value_of(pipeline_times(best.plan, self.table))
+
+    def _case(
+        self, stages: int, microbatches: int, variant: str, data: ProgramData | None
+    ) -> Case:
+        return Case(
+            problem=self.name,
+            stages=stages,
+            microbatches=microbatches,
+            variant=variant,
+            data=data,
+        )
+
+
+def cases(
+    problems: Sequence[str], *, quick: bool, time_limit_s: float
+) -> Iterator[tuple[Case, tuple[str, ...]]]:
+    """Yield every program in every variant, and who is to solve it."""
+    everybody = tuple(SOLVERS)
+    for name, programs in PROGRAMS.items():
+        if name not in problems:
+            continue
+        bench = Bench(name, time_limit_s=time_limit_s)
+        for p, q in programs[:2] if quick else programs:
+            pinned = Bench(name, time_limit_s=time_limit_s, pinned=(p, q))
+            if not quick:
+                yield bench.whole(p, q), everybody
+            yield pinned.narrowed(p, q, "own"), everybody
+            yield bench.narrowed(p, q, "race"), everybody
+    if RACED in problems and not quick:
+        for case in Bench(RACED, time_limit_s=time_limit_s).left():
+            yield case, RACERS
+
+
+def measure(case: Case, name: str, *, time_limit_s: float) -> Row:
+    """Build and solve one program with one solver."""
+    data, solver = case.data, SOLVERS[name]
+    assert data is not None
+    began = time.perf_counter()
+    built = solver.build(data)
+    build_s = time.perf_counter() - began
+    linear = built.linear
+    row = Row(
+        problem=case.problem,
+        p=case.stages,
+        q=case.microbatches,
+        variant=case.variant,
+        formulation=solver.formulation,
+        solver=name,
+        rows=built.rows,
+        columns=built.columns,
+        nonzeros=None if linear is None else linear.nonzeros,
+        build_s=build_s,
+        root_s=_root_s(built, time_limit_s),
+        status="failed",
+    )
+    began = time.perf_counter()
+    try:
+        answer = solver.engine(SEED).settle(
+            data,
+            excluded=(),
+            found=lambda decision: None,
+            stop=lambda: False,
+            time_limit_s=time_limit_s + built.model_s,
+        )
+    except SolverError as error:
+        print(f"{name} on {case.problem} ({row.p}, {row.q}): {error}", file=sys.stderr)
+        return row
+    solve_s = max(0.0, time.perf_counter() - began - build_s)
+    if answer.verdict == "infeasible":
+        return replace(row, solve_s=solve_s, status="no plan within the cutoff")
+    value = None if answer.decision is None else exact_value(answer.decision, data)
+    bound = answer.bound if value is None else min(answer.bound, value)
+    optimal = answer.verdict == "optimal"
+    return replace(
+        row,
+        solve_s=solve_s,
+        value_s=None if value is None else bound_seconds(value, row.q),
+        bound_s=bound_seconds(bound, row.q),
+        gap=None if value is None else 0.0 if optimal else (value - bound) / value,
+        status="optimal" if optimal else "time limit",
+    )
+
+
+def _root_s(built: Built, time_limit_s: float) -> float | None:
+    """Return the bound of the linear relaxation; None if there is none in time."""
+    if built.linear is None:
+        return None
+    built.linear.integer = [False] * built.columns
+    run = HighsRun(built.linear, seed=SEED)
+    verdict = run.solve(time_limit_s=time_limit_s)
+    if verdict == "stopped":
+        return None
+    return inf if verdict == "infeasible" else run.objective * built.unit_ns * TICK_S
+
+
+def contradiction(rows: Iterable[Row]) -> str | None:
+    """Return what two solvers' proofs of one program contradict each other in."""
+    proofs = [
+        row for row in rows if row.status in ("optimal", "no plan within the cutoff")
+    ]
+    for row in proofs[1:]:
+        ours, theirs = proofs[0].value_s, row.value_s
+        if ours is None or theirs is None:
+            same = ours is theirs
+        else:
+            same = isclose(ours, theirs, rel_tol=AGREEMENT)
+        if not same:
+            return (
+                f"{proofs[0].solver} proves {ours} and {row.solver} {theirs} "
+                f"of {row.problem} ({row.p}, {row.q}) {row.variant}"
+            )
+    return None
+
+
+def _csv(rows: Iterable[Row]) -> str:
+    text = io.StringIO()
+    names = [field.name for field in fields(Row)]
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(asdict, rows))
+    return text.getvalue()
+
+
+def _available() -> tuple[str, ...]:
+    try:
+        ScipBackend.ensure_available()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return tuple(name for name in SOLVERS if name != "miqp-scip")
+    return tuple(SOLVERS)
+
+
+def main() -> int:
+    """Print the table, line by line; write it as CSV as it grows."""
+    summary = (__doc__ or "").partition("\n")[0]
+    names = (*PROGRAMS, RACED)
+    parser = argparse.ArgumentParser(description=summary)
+    parser.add_argument("--time-limit", type=float, default=300, metavar="S")
+    parser.add_argument("--quick", action="store_true", help="a few narrowed programs")
+    parser.add_argument("--solver", action="append", choices=tuple(SOLVERS))
+    parser.add_argument("--problem", action="append", choices=names)
+    parser.add_argument("--out", type=Path, metavar="DIR")
+    options = parser.parse_args()
+    limit_s = options.time_limit
+    chosen = [s for s in _available() if s in (options.solver or SOLVERS)]
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        path = str(options.out / "formulations.csv")
+        ensure_writable(path)
+    rows: list[Row] = []
+    faults = 0
+    print(f"{os.cpu_count()} cores, {limit_s:g} s per solve\n\n{HEADER}", flush=True)
+    for case, solvers in cases(
+        options.problem or names, quick=options.quick, time_limit_s=limit_s
+    ):
+        found = []
+        for row in _rows(case, [s for s in chosen if s in solvers], limit_s):
+            print(row.markdown(), flush=True)
+            found.append(row)
+            faults += row.status == "failed"
+        rows += found
+        if options.out is not None:
+            write_text(path, _csv(rows))
+        fault = contradiction(found)
+        if fault is not None:
+            print(fault, file=sys.stderr)
+            faults += 1
+    return int(faults > 0)
+
+
+def _rows(case: Case, solvers: Iterable[str], time_limit_s: float) -> Iterator[Row]:
+    if case.data is None:
+        yield Row(
+            problem=case.problem,
+            p=case.stages,
+            q=case.microbatches,
+            variant=case.variant,
+            formulation="relaxation",
+            solver="",
+            status="refuted by bound",
+        )
+        return
+    for name in solvers:
+        yield measure(case, name, time_limit_s=time_limit_s)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
