@@ -24,8 +24,8 @@ takes (for miqp-scip to the Pyomo model; handing that over belongs to its solvin
 ``rows`` and ``columns`` are constraints and variables before presolve, for miqp-highs
 after linearisation; ``nonzeros`` are those of linear programs. ``root`` is the bound
 of the linear relaxation before any cut, for solvers of linear programs; ``inf`` says
-that the relaxation is infeasible. Narrowed programs know the relaxation of the race
-as a row. Every solver has one thread and the same seed.
+that the relaxation is infeasible. Times of plans are closed forms in seconds. Every
+solver has one thread and the same seed; nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ import time
 from dataclasses import asdict, dataclass, fields, replace
 from math import inf, isclose
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.asked import ENGINE, Asked
-from hetopt.cost.build import build_table
+from benchmarks.programs import PROGRAMS, RACED, SEED, Case, cases
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError, SolverError
 from hetopt.files import ensure_writable, write_text
@@ -51,44 +50,25 @@ from hetopt.formulations.cp_sat import PipelineProgram
 from hetopt.formulations.intervals import IntervalProgram
 from hetopt.formulations.linearise import linear_program, linearise
 from hetopt.formulations.miqp import QuadraticProgram
-from hetopt.formulations.program import ProgramData
-from hetopt.pricing import pipeline_times
-from hetopt.problem.catalogue import problem_files
-from hetopt.problem.reading import read_problem
-from hetopt.problem.training import Domain
-from hetopt.solvers.assembly import bound_seconds, value_of
+from hetopt.solvers.assembly import bound_seconds
 from hetopt.solvers.cp_sat import CpSatEngine
-from hetopt.solvers.cp_sat import solve as solve_by_race
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.highs import HighsRun
 from hetopt.solvers.milp import MilpEngine
 from hetopt.solvers.miqp import MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.miqp_backends import ScipBackend
-from hetopt.solvers.params import RaceParams
-from hetopt.solvers.worker import Payload, SettleTask, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hetopt.cost.table import CostTable
     from hetopt.formulations.linear_program import LinearProgram
-    from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.formulations.program import ProgramData
     from hetopt.solvers.engine import Engine
 
-SEED = 0
 #: Two solvers' optima are the same if they differ by no more than this share.
 AGREEMENT = 1e-6
-
-#: Programs that every solver gets.
-PROGRAMS = MappingProxyType(
-    {
-        "hetauto-exp1": ((1, 32), (2, 32), (4, 32), (8, 32)),
-        "hetauto-exp2": ((3, 32),),
-    }
-)
-#: Solvers of every program that the bounds of this problem leave.
-RACED, RACERS = "hetauto-exp3", ("cp-sat", "milp")
+#: Who gets the programs of the problem with too many for all.
+RACERS = ("cp-sat", "milp")
 
 
 class Built(NamedTuple):
@@ -111,17 +91,6 @@ class Solver(NamedTuple):
     formulation: str
     build: Callable[[ProgramData], Built]
     engine: Callable[[int], Engine]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One program in one variant; ``data`` is None if bounds refute it."""
-
-    problem: str
-    stages: int
-    microbatches: int
-    variant: str
-    data: ProgramData | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +129,7 @@ class Row:
             _number(self.solve_s, ".2f"),
             _number(self.value_s, ".4f"),
             _number(self.bound_s, ".4f"),
-            _number(self.gap, ".1%" if self.gap else ".0f"),
+            _number(self.gap, ".2%"),
             self.status,
         )
         return f"| {' | '.join(cells)} |"
@@ -226,119 +195,6 @@ SOLVERS: Mapping[str, Solver] = MappingProxyType(
 )
 
 
-class Bench:
-    """One problem, and what the race over all of its programs says.
-
-    Parameters
-    ----------
-    pinned
-        The only (p, q) to look at.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        *,
-        time_limit_s: float,
-        pinned: tuple[int, int] | None = None,
-    ) -> None:
-        self.name = name
-        problem = read_problem(str(problem_files()[name]))
-        if pinned is not None:
-            stages, microbatches = (Domain(allowed=frozenset({n})) for n in pinned)
-            pins = replace(problem.pins, stages=stages, microbatches=microbatches)
-            problem = replace(problem, pins=pins)
-        self.problem: Problem = problem
-        self.table: CostTable = build_table(problem)
-        self.result: Result = solve_by_race(
-            problem,
-            self.table,
-            RaceParams(jobs=0),
-            time_limit_s=time_limit_s,
-            seed=SEED,
-        )
-        self._shared = SimpleNamespace(value=self._optimum())
-        payload = Payload(
-            problem=problem, table=self.table, engine=ENGINE, seed=SEED, top=1
-        )
-        self._worker = Worker(payload, self._shared, lambda found: None)
-
-    def whole(self, stages: int, microbatches: int) -> Case:
-        """Return a program that leaves everything to the engine."""
-        worker, table = self._worker, self.table
-        part = worker.part(microbatches)
-        data = ProgramData(
-            part=part,
-            chain=worker.chain,
-            schedule=table.schedule,
-            pins=self.problem.pins,
-            names=table.cluster_names,
-            devices=table.cluster_devices,
-            usable_bytes=table.usable_bytes,
-            stages=stages,
-            cutoff=worker._ceiling(part, stages),
-        )
-        return self._case(stages, microbatches, "whole", data)
-
-    def narrowed(self, stages: int, microbatches: int, variant: str) -> Case:
-        """Return a program as the race asks for it within its optimum."""
-        data = None
-        try:
-            self._worker.run(
-                SettleTask(microbatches=microbatches, stages=stages, time_limit_s=None)
-            )
-        except Asked as asked:
-            data = asked.data
-        return self._case(stages, microbatches, variant, data)
-
-    def left(self) -> Iterator[Case]:
-        """Yield the programs that bounds within the optimum do not refute."""
-        for settlement in self.result.settlements:
-            if settlement.how in ("infeasible", "refuted-by-bound"):
-                continue
-            case = self.narrowed(settlement.stages, settlement.microbatches, "race")
-            if case.data is not None:
-                yield case
-
-    def _optimum(self) -> int:
-        best = self.result.best
-        if best is None:
-            msg = f"the race finds no plan of {self.name}: {self.result.reason}"
-            raise SolverError(msg)
-        return value_of(pipeline_times(best.plan, self.table))
-
-    def _case(
-        self, stages: int, microbatches: int, variant: str, data: ProgramData | None
-    ) -> Case:
-        return Case(
-            problem=self.name,
-            stages=stages,
-            microbatches=microbatches,
-            variant=variant,
-            data=data,
-        )
-
-
-def cases(
-    problems: Sequence[str], *, quick: bool, time_limit_s: float
-) -> Iterator[tuple[Case, tuple[str, ...]]]:
-    """Yield every program in every variant, and who is to solve it."""
-    everybody = tuple(SOLVERS)
-    for name, programs in PROGRAMS.items():
-        if name not in problems:
-            continue
-        bench = Bench(name, time_limit_s=time_limit_s)
-        for p, q in programs[:2] if quick else programs:
-            pinned = Bench(name, time_limit_s=time_limit_s, pinned=(p, q))
-            if not quick:
-                yield bench.whole(p, q), everybody
-            yield pinned.narrowed(p, q, "own"), everybody
-            yield bench.narrowed(p, q, "race"), everybody
-    if RACED in problems and not quick:
-        for case in Bench(RACED, time_limit_s=time_limit_s).left():
-            yield case, RACERS
-
-
 def measure(case: Case, name: str, *, time_limit_s: float) -> Row:
     """Build and solve one program with one solver."""
     data, solver = case.data, SOLVERS[name]
@@ -378,14 +234,13 @@ def measure(case: Case, name: str, *, time_limit_s: float) -> Row:
         return replace(row, solve_s=solve_s, status="no plan within the cutoff")
     value = None if answer.decision is None else exact_value(answer.decision, data)
     bound = answer.bound if value is None else min(answer.bound, value)
-    optimal = answer.verdict == "optimal"
     return replace(
         row,
         solve_s=solve_s,
         value_s=None if value is None else bound_seconds(value, row.q),
         bound_s=bound_seconds(bound, row.q),
-        gap=None if value is None else 0.0 if optimal else (value - bound) / value,
-        status="optimal" if optimal else "time limit",
+        gap=None if value is None else (value - bound) / value,
+        status="optimal" if answer.verdict == "optimal" else "time limit",
     )
 
 
@@ -451,6 +306,7 @@ def main() -> int:
     options = parser.parse_args()
     limit_s = options.time_limit
     chosen = [s for s in _available() if s in (options.solver or SOLVERS)]
+    path = None
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
         path = str(options.out / "formulations.csv")
@@ -458,16 +314,15 @@ def main() -> int:
     rows: list[Row] = []
     faults = 0
     print(f"{os.cpu_count()} cores, {limit_s:g} s per solve\n\n{HEADER}", flush=True)
-    for case, solvers in cases(
-        options.problem or names, quick=options.quick, time_limit_s=limit_s
-    ):
+    for case in cases(options.problem or names, quick=options.quick):
+        solvers = [s for s in chosen if case.problem != RACED or s in RACERS]
         found = []
-        for row in _rows(case, [s for s in chosen if s in solvers], limit_s):
+        for row in _rows(case, solvers, limit_s):
             print(row.markdown(), flush=True)
             found.append(row)
             faults += row.status == "failed"
         rows += found
-        if options.out is not None:
+        if path is not None:
             write_text(path, _csv(rows))
         fault = contradiction(found)
         if fault is not None:
