@@ -88,7 +88,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help=f"{', '.join(DEVICES)} (default: the first that PyTorch sees)",
     )
     command.add_argument(
-        "--threads", type=whole(1), metavar="N", help="CPU threads (default: PyTorch's)"
+        "--threads",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="on a CPU (default: 1, timed by the CPU's time, so that other programs "
+        "do not count)",
     )
     command.add_argument(
         "--collectives",
@@ -119,8 +124,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.profile.measuring import measure_grid
     from hetopt.report.profiling import ProfilingBar
 
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads)
     device = find_device(options.device)
     dtype = options.dtype or ("fp32" if device.kind == "cpu" else "bf16")
     shapes = distinct_shapes(_grid(options, dtype))
