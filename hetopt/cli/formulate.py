@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, whole
@@ -10,6 +13,7 @@ from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from hetopt.cost.table import CostTable
     from hetopt.formulations.program import ProgramData
@@ -98,7 +102,8 @@ def _write_intervals(data: ProgramData, path: str) -> str:
     from hetopt.solvers.highs import HighsRun
 
     program = IntervalProgram(data)
-    HighsRun(program.program).write(path)
+    with _scratch(path) as scratch:
+        HighsRun(program.program).write(scratch)
     lp = program.program
     return (
         f"{len(lp.names)} columns, {len(lp.row_names)} rows, {lp.nonzeros} nonzeros; "
@@ -111,7 +116,8 @@ def _write_miqp(data: ProgramData, path: str) -> str:
     from hetopt.formulations.miqp import QuadraticProgram
 
     program = QuadraticProgram(data)
-    variables, rows, products = program.write(path)
+    with _scratch(path) as scratch:
+        variables, rows, products = program.write(scratch)
     return (
         f"{variables} variables, {rows} constraints, {products} of them with "
         f"products; the objective is in units of {program.places.unit} nanoseconds"
@@ -136,11 +142,28 @@ def _write_uniap(problem: Problem, stages: int, microbatches: int, path: str) ->
         UniapProgram(stages=stages, microbatches=microbatches, graph=graph)
     )
     lp = form.linear
-    HighsRun(lp).write(path)
+    with _scratch(path) as scratch:
+        HighsRun(lp).write(scratch)
     return (
         f"{len(lp.names)} columns, {len(lp.row_names)} rows, {lp.nonzeros} nonzeros; "
         f"the objective is in units of {form.time_unit_ns:.10g} nanoseconds"
     )
+
+
+@contextmanager
+def _scratch(path: str) -> Iterator[str]:
+    """Name a file for a library to write, whose content then goes to ``path``.
+
+    HiGHS crashes on a path it cannot open, and libraries leave half a file behind
+    when they are interrupted.
+    """
+    from hetopt.files import write_bytes
+
+    with tempfile.TemporaryDirectory(prefix="hetopt-") as folder:
+        scratch = Path(folder, f"model{path[path.rindex('.') :]}")
+        yield str(scratch)
+        content = scratch.read_bytes()
+    write_bytes(path, content)
 
 
 def _data(

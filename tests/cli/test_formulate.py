@@ -43,6 +43,23 @@ def test_the_program_of_the_reported_plan(
     assert solver.objective_value == pytest.approx(closed_form_ps, rel=1e-8)
 
 
+@pytest.mark.parametrize("formulation", ["intervals", "miqp"])
+def test_a_file_that_cannot_be_written(
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    formulation: str,
+) -> None:
+    """A disk that turns out to be full, say; HiGHS itself would crash."""
+    out = tmp_path / "gone" / "model.lp"
+    monkeypatch.setattr("hetopt.files.ensure_writable", lambda path: None)
+    arguments = ["formulate", str(small / "problem.yaml"), "--formulation", formulation]
+    assert main([*arguments, "--p", "1", "--q", "4", "--out", str(out)]) == 2
+    expected = f"{out}: cannot be written: No such file or directory\n"
+    assert capsys.readouterr().err == expected
+
+
 @pytest.mark.parametrize("name", ["model.lp", "model.mps"])
 def test_the_interval_program_of_the_reported_plan(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
