@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, load_problem
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 CORRECTED = ("efficiency", "bandwidth")
+
+#: Endings by which a problem knows a file's name from another text.
+FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -64,10 +69,11 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.cost.calibration import fit
     from hetopt.files import ensure_writable, write_text
 
+    _ensure_consistent(options)
     ensure_writable(options.out)
     table, plan = load_checked(options.problem, options.plan, None)
     problem = load_problem(options.problem, plan.schedule)
-    clusters = tuple(options.clusters.split(",")) if options.clusters else ()
+    clusters = () if options.clusters is None else _names(options.clusters)
     used = {stage.cluster for stage in plan.pipeline.stages}
     for name in clusters:
         if name not in used:
@@ -99,8 +105,28 @@ def run(options: argparse.Namespace) -> int:
         )
     for bound in found.bounded:
         emit(f"not corrected in full, at the bound of {bound}: something else is wrong")
-    emit(f"wrote {options.out}; name it in the problem (calibration: {options.out})")
+    named = _as_named(options.out, options.problem)
+    emit(f"wrote {options.out}; name it in the problem (calibration: {named})")
     return 0
+
+
+def _ensure_consistent(options: argparse.Namespace) -> None:
+    """Refuse clusters where none is corrected."""
+    if options.correct != "efficiency" and options.clusters is not None:
+        msg = f"says whose efficiency is corrected, but --correct is {options.correct}"
+        raise InputError(msg, field="--clusters")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def _as_named(out: str, problem: str) -> str:
+    """Return ``out`` as the problem has to write it: its paths start at its folder."""
+    name = out
+    if Path(problem).is_file() and not Path(out).is_absolute():
+        name = os.path.relpath(out, Path(problem).parent)
+    return name if name.endswith(FILE_SUFFIXES) else f"{{file: {name}}}"
 
 
 def _text(problem: Problem, found: Fit, options: argparse.Namespace) -> str:

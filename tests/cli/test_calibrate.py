@@ -59,6 +59,11 @@ def test_the_whole_way(planned: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["--measured", "6 s", "--memory", "1"], "--memory"),
         (["--measured", "6 s", "--correct", "x"], "--correct"),
         (["--measured", "6 s", "--clusters", "x"], "'x' is not in the plan"),
+        (["--measured", "6 s", "--clusters", ""], "'' is not in the plan"),
+        (
+            ["--measured", "6 s", "--clusters", "fast", "--correct", "bandwidth"],
+            "--clusters: says whose efficiency is corrected",
+        ),
         ([], "--measured"),
     ],
 )
@@ -75,6 +80,24 @@ def test_what_cannot_be_used(
         code = int(str(stop.code))
     assert code == 2
     assert message in capsys.readouterr().err
+
+
+def test_it_is_named_as_the_problem_has_to(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (planned / "other").mkdir()
+    arguments = ["calibrate", "problem.yaml", "plan.json", "--measured", "6 s"]
+    for out, named in (
+        ("other/c.yaml", "other/c.yaml"),
+        ("factors", "{file: factors}"),
+        (str(planned / "c.yaml"), str(planned / "c.yaml")),
+    ):
+        assert main([*arguments, "--out", out]) == 0
+        assert f"(calibration: {named})" in capsys.readouterr().out
+    (planned / "other" / "problem.yaml").write_text(SMALL)
+    arguments[1] = "other/problem.yaml"
+    assert main([*arguments, "--out", "c.yaml"]) == 0
+    assert "(calibration: ../c.yaml)" in capsys.readouterr().out
 
 
 def test_bounds_are_said(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
