@@ -96,6 +96,9 @@ def read_metis(folder: str, target: Target, device: str | None = None) -> Profil
         for path in sorted(Path(folder).iterdir())
         if (match := _METIS_FILE.fullmatch(path.name))
     ]
+    if not files:
+        msg = "has no file named like DeviceType.A100_tp1_bs1.json"
+        raise InputError(msg, file=folder)
     devices = list(dict.fromkeys(match["device"] for match, _ in files))
     chosen = _chosen(device, devices, "DeviceType", folder)
     found = sorted(
@@ -277,7 +280,7 @@ def _mapping(data: Any, fields: Sequence[str], path: str) -> Mapping[str, Any]:
 
 
 def _chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> str:
-    listed = ", ".join(known) or "none"
+    listed = ", ".join(known)
     if wanted is not None:
         if wanted not in known:
             raise InputError(f"has no {what} {wanted!r}, but {listed}", file=file)
@@ -307,5 +310,9 @@ def _load(path: str) -> Any:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be read: {reason}", file=path) from error
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except json.JSONDecodeError as error:
+        msg = f"is not JSON: {error.msg}"
+        raise InputError(msg, file=path, line=error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        # Not UTF-8, a whole number of thousands of digits, or nested too deeply.
         raise InputError(f"is not JSON: {error}", file=path) from error

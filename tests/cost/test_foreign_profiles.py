@@ -99,6 +99,15 @@ def test_sailor_at_every_depth(tmp_path: Path) -> None:
         assert read_sailor(write(tmp_path, inner), TARGET).rows == whole.rows
 
 
+def test_nothing_to_convert(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no file named like DeviceType"):
+        read_metis(str(tmp_path), TARGET)
+    broken = tmp_path / "sailor.json"
+    broken.write_text('{"a":\n}')
+    with pytest.raises(InputError, match=r"sailor\.json:2: is not JSON"):
+        read_sailor(str(broken), TARGET)
+
+
 def test_several_devices_need_a_name(tmp_path: Path) -> None:
     folder = str(metis(metis(tmp_path / "m"), "V100", 2.0))
     with pytest.raises(InputError, match="has A100, V100; name the DeviceType"):
