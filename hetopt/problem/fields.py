@@ -64,8 +64,13 @@ def describe(value: object) -> str:
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)``, or nothing if no known name is near."""
     by_lower = {item.lower(): item for item in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
-    return f" (did you mean {by_lower[near[0]]!r}?)" if near else ""
+    wanted = name.lower()
+    near = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.6)
+    if not near:
+        return ""
+    # Who writes A100 means A100-40GB rather than H100.
+    best = min(near, key=lambda item: not item.startswith(wanted))
+    return f" (did you mean {by_lower[best]!r}?)"
 
 
 def unknown(name: str, what: str, known: Iterable[str]) -> str:

@@ -54,6 +54,7 @@ REPLACED = [
     ),
     ("nodes: 2", "nodes: 2\n    nodes: 3", "6: clusters.0.nodes: is given twice, fi"),
     ("A100-80GB", "A100-80G", "4: clusters.0.accelerator: is 'A100-80G' (did you mean"),
+    ("A100-80GB", "A100", "4: clusters.0.accelerator: is 'A100' (did you mean 'A100-8"),
     ("A100-80GB", "[A100]", "4: clusters.0.accelerator: is a list, expected a mapping"),
     ("A100-80GB", "{name: x}", "4: clusters.0.accelerator.peak_flops: is missing"),
     (
