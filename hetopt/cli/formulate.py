@@ -27,6 +27,9 @@ FORMATS = {
     "uniap": (".lp", ".mps"),
 }
 
+#: What a whole file ends in, in lower case.
+LAST_WORDS = {".lp": b"end", ".mps": b"endata"}
+
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
@@ -154,15 +157,24 @@ def _write_uniap(problem: Problem, stages: int, microbatches: int, path: str) ->
 def _scratch(path: str) -> Iterator[str]:
     """Name a file for a library to write, whose content then goes to ``path``.
 
-    HiGHS crashes on a path it cannot open, and libraries leave half a file behind
-    when they are interrupted.
+    HiGHS crashes on a path it cannot open and does not notice a full disk, and
+    libraries leave half a file behind when they are interrupted.
     """
     from hetopt.files import write_bytes
 
-    with tempfile.TemporaryDirectory(prefix="hetopt-") as folder:
-        scratch = Path(folder, f"model{path[path.rindex('.') :]}")
-        yield str(scratch)
-        content = scratch.read_bytes()
+    ending = path[path.rindex(".") :]
+    try:
+        with tempfile.TemporaryDirectory(prefix="hetopt-") as folder:
+            scratch = Path(folder, f"model{ending}")
+            yield str(scratch)
+            content = scratch.read_bytes()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        msg = f"cannot be written: {reason} in the folder for temporary files"
+        raise InputError(msg, file=path) from error
+    if not content.rstrip().lower().endswith(LAST_WORDS[ending]):
+        msg = "cannot be written: no space in the folder for temporary files"
+        raise InputError(msg, file=path)
     write_bytes(path, content)
 
 

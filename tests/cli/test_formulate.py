@@ -60,6 +60,25 @@ def test_a_file_that_cannot_be_written(
     assert capsys.readouterr().err == expected
 
 
+def test_half_a_file_is_noticed(
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """HiGHS says that all went well when the disk was full."""
+
+    def write(_: object, path: str) -> None:
+        Path(path).write_text("min\n obj: 1 x")
+
+    monkeypatch.setattr("hetopt.solvers.highs.HighsRun.write", write)
+    out = tmp_path / "model.lp"
+    arguments = ["formulate", str(small / "problem.yaml"), "--formulation", "intervals"]
+    assert main([*arguments, "--p", "1", "--q", "4", "--out", str(out)]) == 2
+    assert "model.lp: cannot be written: no space" in capsys.readouterr().err
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("name", ["model.lp", "model.mps"])
 def test_the_interval_program_of_the_reported_plan(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
