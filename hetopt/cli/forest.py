@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.cost.evaluation import evaluate
     from hetopt.report.forest import evaluation_data
 
-    folder = None if options.out is None else _folder(options.out)
     file, profile = _read(options.profile)
+    folder = None if options.out is None else _folder(options.out)
     evaluation = evaluate(profile, file=file)
     compared = _compare(profile, file) if options.compare else []
     data = evaluation_data(Path(file).name, profile, evaluation, compared)
@@ -106,12 +106,15 @@ def _compare(profile: Profile, file: str) -> list[Evaluation]:
 
 def _folder(name: str) -> Path:
     """Make the folder now rather than fail after the work."""
+    from hetopt.files import ensure_writable
+
     folder = Path(name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be made: {reason}", file=name) from error
+    ensure_writable(str(folder / TEXT))
     return folder
 
 

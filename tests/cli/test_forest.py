@@ -113,3 +113,10 @@ def test_mistakes_are_one_line(
     assert done.returncode == 2
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
+
+
+def test_no_folder_without_a_profile(tmp_path: Path, run_hetopt: RunHetopt) -> None:
+    arguments = ("forest", "evaluate", "missing.csv", "--out", "scores")
+    done = run_hetopt(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert not (tmp_path / "scores").exists()
