@@ -54,7 +54,8 @@ training:
 #   clusters: {a100: {tp: [2, 4], recompute: none}}
 #   forbid: {microbatches: 1, clusters: {h20: {cp: [2, 4, 8]}}}
 
-# Where latencies come from; auto is the modelled roofline until there are profiles.
+# Where latencies come from: a profile of yours (`hetopt profile` writes h20.csv, say),
+# or auto, which is the modelled roofline where no other profile ships.
 latency: {a100: auto, h20: auto}
 
 # What `hetopt calibrate` wrote after a run of your own corrects the latencies.
