@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import load_problem
 from hetopt.cli.output import emit
+from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
@@ -58,6 +59,12 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.cost.profile_table import write_profile
     from hetopt.files import ensure_writable
 
+    if not options.accelerator.strip():
+        msg = "is empty, expected the name of what was measured"
+        raise InputError(msg, field="--accelerator")
+    if options.form == "metis" and options.model is not None:
+        msg = "is for Sailor's files: Metis's do not name their model"
+        raise InputError(msg, field="--model")
     ensure_writable(options.out)
     problem = load_problem(options.problem)
     target = Target(

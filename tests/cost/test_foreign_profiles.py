@@ -194,6 +194,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*arguments, *named]) == 0
     printed = capsys.readouterr().out
     assert "12 rows" in printed
+    # Later options win.
+    assert main([*arguments, *named, "--accelerator", " "]) == 2
+    assert capsys.readouterr().err.startswith("--accelerator: is empty")
+    assert main([*arguments, *named, "--model", "OPT"]) == 2
+    assert capsys.readouterr().err.startswith("--model: is for Sailor's files")
     assert "assumed: from Metis" in printed
     assert read_profile(out).rows[1].hidden == 8192
     sailors = write(tmp_path, sailor())
