@@ -275,19 +275,16 @@ class Worker:
         reported: list[Decision] = []
         best: int | None = None
         rising: int | None = None
+        ceiling = self._ceiling(self.part(task.microbatches), task.stages)
         while True:
             cutoff = self._cutoff()
-            ceiling = self._ceiling(self.part(task.microbatches), task.stages)
             known = cutoff != NO_CUTOFF
             if not known:
                 # No plan yet: look below twice the bound, then four times, ...
-                cutoff = ceiling if rising is None else min(rising, ceiling)
+                if rising is None:
+                    rising = 2 * self._least(task.microbatches, task.stages)
+                cutoff = min(rising, ceiling)
             narrowed = self._focus(task.microbatches, task.stages, cutoff)
-            if rising is None and not known:
-                least = self._least(task.microbatches, task.stages)
-                rising = 2 * least
-                if rising < ceiling:
-                    continue
             if narrowed is None:
                 if not known and cutoff < ceiling:
                     rising = 2 * cutoff
