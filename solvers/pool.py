@@ -122,13 +122,15 @@ class Pool:
     def close(self) -> None:
         """End all workers, whatever they do."""
         for worker in self._workers:
-            worker.process.terminate()
+            if worker.task is not None:
+                worker.process.terminate()
+            # One that waits for a task takes its closed pipe as the end.
+            worker.pipe.close()
         for worker in self._workers:
             worker.process.join(_GRACE_S)
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()
-            worker.pipe.close()
 
     def _start(self) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
