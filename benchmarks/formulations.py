@@ -1,8 +1,8 @@
 """Formulations and solvers compared on single programs, one (p, q) each.
 
 Run with ``python -m benchmarks.formulations [--time-limit 300] [--out DIR]``; it takes
-hours at that limit, and minutes with ``--quick``. ``--solver`` and ``--problem``, which
-may be repeated, leave the others out. Prints Markdown; ``--out`` also writes
+half an hour at that limit (seconds), and less than one minute with ``--quick``.
+``--solver`` and ``--problem``, which may be repeated, leave the others out. Prints Markdown; ``--out`` also writes
 ``formulations.csv`` there, for instance to ``benchmarks/results``. Ends with 1 if two
 solvers contradict each other or one fails.
 
@@ -238,7 +238,7 @@ def measure(case: Case, name: str, *, time_limit_s: float) -> Row:
         row,
         solve_s=solve_s,
         value_s=None if value is None else bound_seconds(value, row.q),
-        bound_s=bound_seconds(bound, row.q),
+        bound_s=max(0.0, bound_seconds(bound, row.q)),
         gap=None if value is None else (value - bound) / value,
         status="optimal" if answer.verdict == "optimal" else "time limit",
     )
