@@ -2,9 +2,9 @@
 
 Run with ``python -m benchmarks.formulations [--time-limit 300] [--out DIR]``; it takes
 half an hour at that limit (seconds), and less than one minute with ``--quick``.
-``--solver`` and ``--problem``, which may be repeated, leave the others out. Prints Markdown; ``--out`` also writes
-``formulations.csv`` there, for instance to ``benchmarks/results``. Ends with 1 if two
-solvers contradict each other or one fails.
+``--solver`` and ``--problem``, which may be repeated, leave the others out. Prints
+Markdown; ``--out`` also writes ``formulations.csv`` there, for instance to
+``benchmarks/results``. Ends with 1 if two solvers contradict each other or one fails.
 
 Programs are (1, 32), (2, 32), (4, 32) and (8, 32) of exp1 and (3, 32) of exp2, in up
 to three variants:
