@@ -137,12 +137,13 @@ def _check(problem: Problem, table: CostTable, result: Result) -> None:
 
 
 def _warn(problem: Problem, result: Result) -> None:
-    """Say when the plan rests on latencies that nothing like was measured for."""
+    """Say when the plan rests on latencies of other devices or of other shapes."""
     if result.best is None:
         return
-    from hetopt.cost.sources import far_outside
+    from hetopt.cost.sources import far_outside, of_other_devices
 
-    complain(*(f"warning: {text}" for text in far_outside(problem, result.best.plan)))
+    warnings = [*of_other_devices(problem), *far_outside(problem, result.best.plan)]
+    complain(*(f"warning: {text}" for text in warnings))
 
 
 def _report(problem: Problem, table: CostTable, result: Result) -> str:

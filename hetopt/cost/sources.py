@@ -104,6 +104,23 @@ def far_outside(problem: Problem, plan: Plan) -> list[str]:
     return list(found.values())
 
 
+def of_other_devices(problem: Problem) -> list[str]:
+    """Say for which clusters a profile of another accelerator answers."""
+    sources = latency_sources(problem).by_cluster
+    found = []
+    for cluster in problem.clusters:
+        source = sources[cluster.name]
+        if not isinstance(source, ForestSource):
+            continue
+        profiled = source.profile.header["accelerator"]
+        if profiled != cluster.accelerator.name:
+            found.append(
+                f"cluster {cluster.name!r}: its latencies come from the profile "
+                f"{source.name} of {profiled}, not of {cluster.accelerator.name}"
+            )
+    return found
+
+
 def _one_shape(microbatch: int, cp: int, tp: int) -> Shape:
     import numpy as np
 

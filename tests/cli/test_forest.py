@@ -29,7 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("forest")
     write_profile(
         str(folder / "profile.csv"),
-        make_profile(UNITS, hidden=(512, 1024), microbatch=(1, 4)),
+        make_profile(
+            UNITS, hidden=(512, 1024), microbatch=(1, 4), accelerator="A100-80GB"
+        ),
     )
     problem = SMALL.replace("seq_len: 1024", "seq_len: 512") + (
         "latency: {fast: profile.csv}\n"
@@ -92,6 +94,18 @@ def test_a_plan_far_outside_its_profile_is_warned_about(
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: cluster 'fast': the plan rests on shapes far")
     assert "hidden size 4096, profiled 512 to 1024" in line
+
+
+def test_a_profile_of_another_device_is_warned_about(
+    folder: Path, tmp_path: Path, run_hetopt: RunHetopt
+) -> None:
+    text = (folder / "problem.yaml").read_text()
+    other = text.replace("{fast: profile.csv}", "{slow: profile.csv}")
+    (folder / "other.yaml").write_text(other)
+    done = run_hetopt("plan", "other.yaml", cwd=folder, XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: cluster 'slow': its latencies come from")
+    assert "profile.csv of A100-80GB, not of " in done.stderr
 
 
 @pytest.mark.parametrize(
