@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 HETAUTO = "HetAuto, Table 1"
 H2 = "H2, Table 6"
+# The selective seconds were written down from memory of the paper's table.
 MEGATRON = "Korthikanti et al., Table 5"
 
 #: How far we may be from a figure of each source, and on average.
