@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hetopt.problem.principles import PRUNED
+
 if TYPE_CHECKING:
     from hetopt.cost.table import TableSlice
     from hetopt.formulations.chain import Chain
+    from hetopt.problem.principles import Principles
     from hetopt.problem.training import Pins, ScheduleName
 
 #: Objectives are counted in 1 / PERIOD_SCALE ticks and lambda is rounded up to a
@@ -32,6 +35,8 @@ class ProgramData:
         A valid lower bound on the objective, in 1 / PERIOD_SCALE ticks.
     period_min, period_max
         A range that holds lambda of every plan within the cutoff, in the same unit.
+    principles
+        What a plan has to keep; an engine refuses those it has no program for.
     """
 
     part: TableSlice
@@ -46,3 +51,4 @@ class ProgramData:
     objective_min: int = 0
     period_min: int = 0
     period_max: int | None = None
+    principles: Principles = PRUNED
