@@ -43,6 +43,7 @@ class Engine(Protocol):
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff, or show that there is none.
 
@@ -54,6 +55,9 @@ class Engine(Protocol):
             Called with every better decision on the way.
         stop
             Asked now and then; the engine gives up soon after it says True.
+        start
+            A plan of this very (p, q) to start from. It may lie outside the program,
+            and changes nothing but how long the search takes.
         """
         ...
 

@@ -13,6 +13,7 @@ from hetopt.solvers.worker import NO_CUTOFF, Found, Verdict
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from hetopt.result import How
 
@@ -104,6 +105,12 @@ class Ledger:
         known = self.plans.get(found.decision.shape)
         if found.value <= self.limit and (known is None or found.value < known.value):
             self.plans[found.decision.shape] = found
+
+    def best_of(self, program: Program) -> Decision | None:
+        """Return the best plan known of one program."""
+        own = [found for found in self.plans.values() if program.holds(found)]
+        best = min(own, key=lambda found: found.value, default=None)
+        return None if best is None else best.decision
 
     def refute(self) -> None:
         """Settle what its bound alone keeps from beating the plans found."""

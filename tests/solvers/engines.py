@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.solvers.cp_sat import CpSatEngine
 from hetopt.solvers.engine import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
 
 #: Environment variable: a folder where a death leaves a mark.
@@ -27,62 +24,26 @@ def die() -> None:
 class DiesOnce(CpSatEngine):
     """Kills its process the first time it sees each number of stages."""
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        time_limit_s: float | None,
-    ) -> Answer:
+    def settle(self, data: ProgramData, **options: Any) -> Answer:
         mark = Path(os.environ[MARKS]) / f"{data.stages}-{data.part.microbatches}"
         if not mark.exists():
             mark.touch()
             die()
-        return super().settle(
-            data,
-            excluded=excluded,
-            found=found,
-            stop=stop,
-            time_limit_s=time_limit_s,
-        )
+        return super().settle(data, **options)
 
 
 class DiesOnTwoStages(CpSatEngine):
     """Kills its process whenever it sees p = 2."""
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        time_limit_s: float | None,
-    ) -> Answer:
+    def settle(self, data: ProgramData, **options: Any) -> Answer:
         if data.stages == 2:
             die()
-        return super().settle(
-            data,
-            excluded=excluded,
-            found=found,
-            stop=stop,
-            time_limit_s=time_limit_s,
-        )
+        return super().settle(data, **options)
 
 
 class Raises(CpSatEngine):
     """Fails on every program."""
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        time_limit_s: float | None,
-    ) -> Answer:
+    def settle(self, data: ProgramData, **options: Any) -> Answer:
         msg = "no licence"
         raise RuntimeError(msg)
