@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cost.layer_costs import LayerCosts
+from hetopt.cost.layer_costs import layer_graph, unit_costs
 from hetopt.formulations.uniap_choice import UniapProgram
 
 if TYPE_CHECKING:
-    from hetopt.cost.source import LatencySource
+    from collections.abc import Iterator
+
+    from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
 
 
-def uniap_programs(
-    problem: Problem, source: LatencySource | None = None
-) -> tuple[UniapProgram, ...]:
+def uniap_pairs(problem: Problem) -> Iterator[tuple[int, int]]:
+    """Yield every pp_size that divides the devices with every c, as pins permit."""
+    for stages in problem.stage_counts:
+        if problem.clusters[0].devices % stages == 0:
+            for microbatches in problem.microbatch_counts:
+                yield stages, microbatches
+
+
+def uniap_programs(problem: Problem, table: CostTable) -> tuple[UniapProgram, ...]:
     """Return a program for every pp_size that divides the devices and every c.
 
     UniAP takes c = 1 with one stage only; here every c goes with every pp_size, as
@@ -23,15 +31,14 @@ def uniap_programs(
     Raises
     ------
     InputError
-        The problem has more than one cluster.
+        The problem is none that UniAP plans.
     """
-    costs = LayerCosts(problem, source)
+    unit_costs(table)
     programs = []
-    for stages in problem.stage_counts:
-        for microbatches in problem.microbatch_counts:
-            graph = costs.graph(stages, microbatches)
-            if graph is not None:
-                programs.append(
-                    UniapProgram(stages=stages, microbatches=microbatches, graph=graph)
-                )
+    for stages, microbatches in uniap_pairs(problem):
+        graph = layer_graph(table, stages, microbatches)
+        if graph is not None:
+            programs.append(
+                UniapProgram(stages=stages, microbatches=microbatches, graph=graph)
+            )
     return tuple(programs)

@@ -15,12 +15,19 @@ PLAN_SCHEMA = "hetopt-plan/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Strategy:
-    """How the devices of a stage share its work: n = dp * cp * tp devices."""
+    """How the devices of a stage share its work: n = dp * cp * tp devices.
+
+    Attributes
+    ----------
+    zero
+        ZeRO stage over dp * cp; None for the problem's.
+    """
 
     dp: int
     cp: int
     tp: int
     recompute: Recompute = "none"
+    zero: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("dp", "cp", "tp"):
@@ -33,8 +40,20 @@ class Strategy:
         """Devices of one stage."""
         return self.dp * self.cp * self.tp
 
+    @property
+    def label(self) -> str:
+        """Name as in UniAP: ``dp2-tp2``, or ``fsdp2-tp2`` where weights are sharded."""
+        name = f"{'fsdp' if self.zero == 3 else 'dp'}{self.dp}"
+        if self.cp > 1:
+            name += f"-cp{self.cp}"
+        name += f"-tp{self.tp}"
+        if self.recompute != "none":
+            name += f"-{self.recompute}"
+        return name
+
     def __str__(self) -> str:
-        return f"({self.dp},{self.cp},{self.tp}) {self.recompute}"
+        zero = "" if self.zero is None else f" zero {self.zero}"
+        return f"({self.dp},{self.cp},{self.tp}) {self.recompute}{zero}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +67,14 @@ class Stage:
     first_unit, end_unit
         Units ``first_unit <= u < end_unit``, counted from 0.
     strategy
-        Mesh and recomputation of the stage.
+        Mesh and recomputation of the stage; of the most units, if they differ.
     warmup
         Forward passes before its first backward pass (W of MODEL.md section 4).
     resharding
         How activations reach the next stage; None on the last stage.
     unit_strategies
-        One strategy per unit where units of the stage differ, else None.
+        One strategy per unit where units may differ, else None. Either all stages of
+        a pipeline have them or none has.
     """
 
     cluster: str
@@ -112,6 +132,15 @@ class Plan:
         """Devices used by all pipelines."""
         return sum(pipeline.devices for pipeline in self.pipelines)
 
+    @property
+    def per_unit(self) -> bool:
+        """Whether units have strategies of their own."""
+        return any(
+            stage.unit_strategies is not None
+            for pipeline in self.pipelines
+            for stage in pipeline.stages
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON data."""
         return {
@@ -151,12 +180,15 @@ class Plan:
 
 
 def _strategy_to_json(strategy: Strategy) -> dict[str, Any]:
-    return {
+    data: dict[str, Any] = {
         "dp": strategy.dp,
         "cp": strategy.cp,
         "tp": strategy.tp,
         "recompute": strategy.recompute,
     }
+    if strategy.zero is not None:
+        data["zero"] = strategy.zero
+    return data
 
 
 def _stage_to_json(stage: Stage) -> dict[str, Any]:
@@ -178,7 +210,11 @@ def _stage_to_json(stage: Stage) -> dict[str, Any]:
 
 def _strategy_from_json(data: Mapping[str, Any]) -> Strategy:
     return Strategy(
-        dp=data["dp"], cp=data["cp"], tp=data["tp"], recompute=data["recompute"]
+        dp=data["dp"],
+        cp=data["cp"],
+        tp=data["tp"],
+        recompute=data["recompute"],
+        zero=data.get("zero"),
     )
 
 

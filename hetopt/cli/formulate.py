@@ -66,14 +66,13 @@ def run(options: argparse.Namespace) -> int:
         msg = f"the name does not end in {' or '.join(endings)}"
         raise InputError(msg, file=options.out, field="--out")
     ensure_writable(options.out)
-    problem = load_problem(options.problem)
     if options.formulation == "uniap":
-        if options.table:
-            msg = "uniap has costs per layer, which a latency table has not: leave it"
-            raise InputError(msg, field="--table")
-        size = _write_uniap(problem, options.p, options.q, options.out)
+        problem = load_problem(options.problem, "gpipe")
+        table = load_table(problem, options.table)
+        size = _write_uniap(problem, table, options.p, options.q, options.out)
         emit(f"wrote {options.out}: {size}")
         return 0
+    problem = load_problem(options.problem)
     table = load_table(problem, options.table)
     data = _data(problem, table, options.p, options.q)
     write = {
@@ -127,17 +126,19 @@ def _write_miqp(data: ProgramData, path: str) -> str:
     )
 
 
-def _write_uniap(problem: Problem, stages: int, microbatches: int, path: str) -> str:
+def _write_uniap(
+    problem: Problem, table: CostTable, stages: int, microbatches: int, path: str
+) -> str:
     """Write UniAP's program, linearised; returns its size in words."""
-    from hetopt.cost.layer_costs import LayerCosts
+    from hetopt.cost.layer_costs import layer_graph, unit_costs
     from hetopt.formulations.uniap import UniapLinear
     from hetopt.formulations.uniap_choice import UniapProgram
     from hetopt.solvers.highs import HighsRun
 
-    costs = LayerCosts(problem)
+    unit_costs(table)
     _refuse("--p", stages, problem.stage_counts)
     _refuse("--q", microbatches, problem.microbatch_counts)
-    graph = costs.graph(stages, microbatches)
+    graph = layer_graph(table, stages, microbatches)
     if graph is None:
         msg = f"no strategy has stages of 1/{stages} of the devices and fits"
         raise InputError(msg, field="--p")

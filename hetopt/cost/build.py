@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +37,7 @@ from hetopt.cost.synchronisation import (
     update_s,
 )
 from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.cost.unit_table import SHARDINGS, has_unit_table, unit_table
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
@@ -121,6 +122,20 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
             slices.append(
                 table_slice(problem, microbatches, tables, cut_classes, permitted)
             )
+    per_unit = None
+    if has_unit_table(problem):
+        shardings = {
+            zero: _cluster_tables(
+                replace(problem, training=replace(training, zero=zero)),
+                problem.clusters[0],
+                kinds,
+                body,
+                usable[0],
+                source,
+            )
+            for zero in SHARDINGS
+        }
+        per_unit = unit_table(problem, shardings, permitted)
     return CostTable(
         problem_digest=digest,
         schedule=training.schedule,
@@ -139,6 +154,7 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
         peak_flops=tuple(
             float(cluster.accelerator.peak_flops) for cluster in problem.clusters
         ),
+        per_unit=per_unit,
     )
 
 

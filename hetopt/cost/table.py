@@ -94,6 +94,10 @@ class TableSlice:
     tied_ns
         What tied embeddings add to g of the first and of the last stage, by their
         layouts, when p > 1; shape (A, A), or None for untied models.
+    within_ns
+        One way of a tensor of class x between units of one stage with layouts a and
+        a', which have equally many devices; shape (X, A, A). None where stages have
+        one strategy.
     """
 
     microbatches: int
@@ -103,6 +107,34 @@ class TableSlice:
     occupancy_ns: NDArray[np.int64]
     resharding: NDArray[np.int64]
     tied_ns: NDArray[np.int64] | None
+    within_ns: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnitTable:
+    """Coefficients of plans whose units have strategies of their own, one cluster.
+
+    Attributes
+    ----------
+    tensors
+        Names of the classes of tensors that pass between units; axis X of slices.
+    edges
+        (u, v, x): unit u sends a tensor of class x to unit v > u; ascending.
+    slices
+        One per micro-batch count, with ``within_ns``; their strategies say how states
+        are sharded (``Strategy.zero``), and their layouts are their own.
+    """
+
+    tensors: tuple[str, ...]
+    edges: tuple[tuple[int, int, int], ...]
+    slices: tuple[TableSlice, ...]
+
+    def at(self, microbatches: int) -> TableSlice:
+        """Return the slice of a micro-batch count; KeyError if there is none."""
+        for part in self.slices:
+            if part.microbatches == microbatches:
+                return part
+        raise KeyError(microbatches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -137,6 +169,9 @@ class CostTable:
         FLOPs of one iteration, forward and backward, without recomputation.
     peak_flops
         Per device of each cluster; model_flops over these gives the MFU.
+    per_unit
+        What solvers of one strategy per unit read; only of problems that they plan:
+        one cluster and the schedule gpipe.
     """
 
     problem_digest: str
@@ -154,6 +189,7 @@ class CostTable:
     tokens: int
     model_flops: float
     peak_flops: tuple[float, ...]
+    per_unit: UnitTable | None = None
 
     def at(self, microbatches: int) -> TableSlice:
         """Return the slice of a micro-batch count; KeyError if there is none."""

@@ -35,6 +35,13 @@ cluster with a list ``strategies`` of
                         ``activation_bytes`` per in-flight micro-batch,
                         ``temporary_bytes`` (the largest counts), ``sync_unit_ns``
 ======================  ==========================================================
+
+Problems of one cluster and schedule gpipe also have ``per_unit``, what a plan with a
+strategy per unit is made from: ``tensors``, the classes of what passes between units;
+``edges``, each with ``first`` and ``second`` unit and its ``tensor``; and ``slices`` as
+above, whose strategies also have ``zero``, whose matrices go by tensor instead of cut
+class, and which have one more matrix, ``within_ns``: one way between two layouts on
+the same devices.
 """
 
 from __future__ import annotations
@@ -51,7 +58,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RESHARDING
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice, UnitTable
     from hetopt.problem.problem import Problem
 
 TABLE_SCHEMA = "hetopt-table/1"
@@ -77,7 +84,7 @@ KIND_NUMBERS = (
 
 def table_to_json(table: CostTable) -> dict[str, Any]:
     """Return the table as plain JSON data."""
-    return {
+    data = {
         "schema": TABLE_SCHEMA,
         "problem_digest": table.problem_digest,
         "schedule": table.schedule,
@@ -107,6 +114,9 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
         ],
         "slices": [_slice_to_json(table, part) for part in table.slices],
     }
+    if table.per_unit is not None:
+        data["per_unit"] = _unit_table_to_json(table, table.per_unit)
+    return data
 
 
 def table_from_json(
@@ -173,8 +183,19 @@ def table_digest(table: CostTable) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
+def _unit_table_to_json(table: CostTable, costs: UnitTable) -> dict[str, Any]:
     return {
+        "tensors": list(costs.tensors),
+        "edges": [
+            {"first": u, "second": v, "tensor": costs.tensors[tensor]}
+            for u, v, tensor in costs.edges
+        ],
+        "slices": [_slice_to_json(table, part) for part in costs.slices],
+    }
+
+
+def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
+    data = {
         "microbatches": part.microbatches,
         "layouts": [
             {
@@ -196,6 +217,9 @@ def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
             for name, cluster in zip(table.cluster_names, part.clusters, strict=True)
         ],
     }
+    if part.within_ns is not None:
+        data["within_ns"] = part.within_ns.tolist()
+    return data
 
 
 def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
@@ -207,6 +231,7 @@ def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
             "cp": strategy.cp,
             "tp": strategy.tp,
             "recompute": strategy.recompute,
+            **({} if strategy.zero is None else {"zero": strategy.zero}),
             **{name: values[row] for name, values in numbers.items()},
             **{
                 name: dict(zip(table.kinds, values[row], strict=True))
@@ -233,8 +258,11 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
         if found != expected:
             msg = "is not what the problem says"
             raise InputError(msg, file=file, field=field)
-    for place, part in enumerate(table.slices):
-        field = f"slices.{place}"
+    per_unit = () if table.per_unit is None else table.per_unit.slices
+    for field, part in (
+        *((f"slices.{place}", part) for place, part in enumerate(table.slices)),
+        *((f"per_unit.slices.{place}", part) for place, part in enumerate(per_unit)),
+    ):
         if training.global_batch % part.microbatches:
             msg = (
                 f"{part.microbatches} micro-batches do not divide "

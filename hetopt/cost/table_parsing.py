@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, get_args
 
 import numpy as np
@@ -13,6 +14,7 @@ from hetopt.cost.table import (
     Layout,
     SourceKind,
     TableSlice,
+    UnitTable,
 )
 from hetopt.errors import InputError
 from hetopt.plan import Strategy
@@ -80,9 +82,7 @@ class TableReader:
             self._slice(part, f"slices.{place}", kinds, cut_classes, names, devices)
             for place, part in enumerate(self._list(top, "", "slices"))
         )
-        counts = [part.microbatches for part in slices]
-        if counts != sorted(set(counts)):
-            self._wrong("slices", counts, "ascending micro-batch counts")
+        self._ascending(slices, "slices")
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
             schedule=self._choice(
@@ -101,7 +101,54 @@ class TableReader:
             tokens=self._integer(top, "", "tokens", least=1),
             model_flops=self._float(top, "", "model_flops"),
             peak_flops=tuple(cluster["peak_flops"] for cluster in clusters),
+            per_unit=self._per_unit(top, kinds, names, devices, len(units)),
         )
+
+    def _ascending(self, slices: Sequence[TableSlice], where: str) -> None:
+        counts = [part.microbatches for part in slices]
+        if counts != sorted(set(counts)):
+            self._wrong(where, counts, "ascending micro-batch counts")
+
+    def _per_unit(
+        self,
+        top: dict[str, Any],
+        kinds: tuple[str, ...],
+        names: tuple[str, ...],
+        devices: tuple[int, ...],
+        units: int,
+    ) -> UnitTable | None:
+        """Read what plans with a strategy per unit need, where the table has it."""
+        if "per_unit" not in top:
+            return None
+        entry = self._object(top["per_unit"], "per_unit")
+        if len(names) != 1:
+            self._wrong("per_unit", f"of {len(names)} clusters", "one cluster")
+        tensors = self._names(entry, "per_unit.tensors")
+        edges = []
+        for place, item in enumerate(self._list(entry, "per_unit", "edges")):
+            where = f"per_unit.edges.{place}"
+            edge = self._object(item, where)
+            first = self._integer(edge, where, "first")
+            second = self._integer(edge, where, "second")
+            if not first < second < units:
+                expected = f"first < second < {units}"
+                self._wrong(where, f"from {first} to {second}", expected)
+            tensor = self._choice(
+                self._get(edge, where, "tensor"), f"{where}.tensor", tensors
+            )
+            edges.append((first, second, tensors.index(tensor)))
+        if edges != sorted(set(edges)):
+            self._wrong("per_unit.edges", "not ascending", "each once, ascending")
+        slices = []
+        for place, item in enumerate(self._list(entry, "per_unit", "slices")):
+            where = f"per_unit.slices.{place}"
+            part = self._slice(item, where, kinds, tensors, names, devices)
+            size = len(part.layouts)
+            shape = (len(tensors), size, size)
+            within = self._matrix(item, where, "within_ns", shape)
+            slices.append(replace(part, within_ns=within))
+        self._ascending(slices, "per_unit.slices")
+        return UnitTable(tensors=tensors, edges=tuple(edges), slices=tuple(slices))
 
     def _clusters(self, top: dict[str, Any]) -> list[dict[str, Any]]:
         found = []
@@ -211,6 +258,7 @@ class TableReader:
                 recompute=self._choice(
                     self._get(row, field, "recompute"), f"{field}.recompute", RECOMPUTE
                 ),
+                zero=self._zero(row, field),
             )
             for name in self.strategy_numbers:
                 columns[name].append(self._integer(row, field, name))
@@ -240,6 +288,15 @@ class TableReader:
                 for name, values in columns.items()
             },
         )
+
+    def _zero(self, row: dict[str, Any], field: str) -> int | None:
+        """Read the ZeRO stage, which strategies of units have and no others."""
+        if not field.startswith("per_unit."):
+            return None
+        zero = self._integer(row, field, "zero")
+        if zero > 3:
+            self._wrong(f"{field}.zero", zero, "0, 1, 2 or 3")
+        return zero
 
     def _strategy(
         self, strategy: Strategy, row: dict[str, Any], field: str, devices: int
@@ -291,7 +348,8 @@ class TableReader:
         ]
 
     def _names(self, top: dict[str, Any], key: str) -> tuple[str, ...]:
-        names = self._list(top, "", key)
+        where, _, last = key.rpartition(".")
+        names = self._list(top, where, last)
         for place, name in enumerate(names):
             if not isinstance(name, str) or not name:
                 self._wrong(f"{key}.{place}", name, "a name")

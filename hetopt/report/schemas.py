@@ -10,6 +10,7 @@ from typing import Any, get_args
 from hetopt.cost.table import SourceKind
 from hetopt.cost.table_file import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
 from hetopt.plan import PLAN_SCHEMA
+from hetopt.problem.principles import RELAXABLE
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
 from hetopt.result import RESULT_SCHEMA, How, Objective, Status
 
@@ -55,6 +56,13 @@ _STRATEGY: Schema = {
     "recompute": _one_of(RECOMPUTE),
 }
 
+_ZERO: Schema = {
+    "type": "integer",
+    "minimum": 0,
+    "maximum": 3,
+    "description": "ZeRO stage, where it is not the problem's.",
+}
+
 _STAGE = _object(
     {
         "cluster": _TEXT,
@@ -74,7 +82,11 @@ _STAGE = _object(
             **_one_of(RESHARDING),
             "description": "How activations reach the next stage.",
         },
-        "unit_strategies": _list(_object(_STRATEGY)),
+        "zero": _ZERO,
+        "unit_strategies": {
+            **_list(_object(_STRATEGY, {"zero": _ZERO})),
+            "description": "One strategy per unit, where units may differ.",
+        },
     },
 )
 
@@ -138,7 +150,13 @@ RESULT: Schema = {
             "reason": _or_null(_TEXT),
             "plan": _or_null(_PLAN),
             "alternatives": _list(_object({**_TIMES, "plan": _PLAN})),
-        }
+        },
+        {
+            "relaxed": {
+                **_list(_one_of(RELAXABLE)),
+                "description": "Principles that plans need not keep (--relax).",
+            }
+        },
     ),
 }
 
@@ -158,7 +176,8 @@ _TABLE_STRATEGY = _object(
             }
             for name in KIND_NUMBERS
         },
-    }
+    },
+    {"zero": _ZERO},
 )
 
 _SLICE = _object(
@@ -183,8 +202,27 @@ _SLICE = _object(
         "clusters": _list(
             _object({"name": _TEXT, "strategies": _list(_TABLE_STRATEGY)}), 1
         ),
-    }
+    },
+    {
+        "within_ns": {
+            **_list(_MATRIX),
+            "description": "Between layouts of one stage; only in per_unit.",
+        }
+    },
 )
+
+_PER_UNIT: Schema = {
+    **_object(
+        {
+            "tensors": _list(_TEXT, 1),
+            "edges": _list(
+                _object({"first": _whole(), "second": _whole(1), "tensor": _TEXT})
+            ),
+            "slices": _list(_SLICE),
+        }
+    ),
+    "description": "What plans with a strategy per unit are made from.",
+}
 
 TABLE: Schema = {
     "$schema": DRAFT,
@@ -215,6 +253,7 @@ TABLE: Schema = {
                 1,
             ),
             "slices": _list(_SLICE),
-        }
+        },
+        {"per_unit": _PER_UNIT},
     ),
 }

@@ -9,6 +9,7 @@ import highspy
 import pytest
 
 from hetopt.cli import main
+from hetopt.cost.build import build_table
 from hetopt.formulations.uniap_programs import uniap_programs
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
@@ -32,9 +33,10 @@ def test_the_written_program_has_the_solver_s_optimum(
     highs.setOptionValue("presolve", "off")
     highs.readModel(str(out))
     highs.run()
+    problem = read_problem(PROBLEM)
     (program,) = (
         program
-        for program in uniap_programs(read_problem(PROBLEM))
+        for program in uniap_programs(problem, build_table(problem))
         if (program.stages, program.microbatches) == (2, 8)
     )
     value = solve_programs([program]).value_ns

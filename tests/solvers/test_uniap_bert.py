@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from hetopt.cost.build import build_table
 from hetopt.formulations.uniap_programs import uniap_programs
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
@@ -16,7 +17,8 @@ def planned(memory_bytes: int | None = None) -> UniapResult:
     (cluster,) = problem.clusters
     if memory_bytes is not None:
         cluster = replace(cluster, memory_bytes=memory_bytes)
-    return solve_programs(uniap_programs(replace(problem, clusters=(cluster,))))
+    problem = replace(problem, clusters=(cluster,))
+    return solve_programs(uniap_programs(problem, build_table(problem)))
 
 
 def strategies(result: UniapResult, stage: int) -> Counter[str]:
