@@ -12,16 +12,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A point of the pruned space (HetAuto Table 5).
+    """A plan as a list of runs of stages.
+
+    A run is a longest row of stages of one cluster with one strategy. In the pruned
+    space (HetAuto Table 5) every used cluster has one; where P4 is relaxed, the
+    next run may be of the same cluster with another strategy, and where P3 is, of a
+    cluster that was left before.
 
     Attributes
     ----------
     order
-        Clusters used, as indices into the table, in pipeline order.
+        Cluster of each run, as an index into the table, in pipeline order.
     strategies
-        One per used cluster (P4).
+        Strategy of each run.
     hosted
-        Consecutive stages per used cluster (P3).
+        Stages of each run.
     units
         Units per stage, ends included.
     """

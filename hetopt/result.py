@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import SourceKind
     from hetopt.plan import Plan
+    from hetopt.problem.principles import Relaxable
 
 RESULT_SCHEMA = "hetopt-result/1"
 
@@ -73,6 +74,9 @@ class Result:
         (value - lower bound) / value of the reported plan; None without a plan.
     search_time_s
         Wall-clock seconds.
+    relaxed
+        Principles that plans need not keep; status, bound and gap are about the
+        space that is left.
     reason
         Why there is no plan, in one line; None when there is one.
     """
@@ -90,6 +94,7 @@ class Result:
     mfu: float | None
     mfu_used: float | None
     table_kinds: Mapping[str, SourceKind]
+    relaxed: tuple[Relaxable, ...] = ()
     reason: str | None = None
 
     @property
@@ -124,6 +129,7 @@ class Result:
                 for settlement in self.settlements
             ],
             "solver": self.solver,
+            **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,

@@ -9,6 +9,7 @@ from hetopt.errors import SolverError
 from hetopt.solvers.engine import Answer
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import race
+from hetopt.solvers.registry import ensure_can
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +50,13 @@ def solve(
         Wall-clock limit; the best plan so far is returned with its true gap.
     cutoff
         Seconds; plans above it are of no interest.
+
+    Raises
+    ------
+    InputError
+        If a principle is relaxed, for which there is no CP-SAT program.
     """
+    ensure_can("cp-sat", params.principles)
     return race(
         problem,
         table,
@@ -78,6 +85,7 @@ class CpSatEngine:
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.formulations.cp_sat import PipelineProgram

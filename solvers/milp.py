@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.solvers.engine import Answer
 from hetopt.solvers.race import race
+from hetopt.solvers.registry import ensure_can
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ def solve(
     """
     from hetopt.formulations.intervals_sets import ensure_known
 
+    ensure_can("milp", params.principles)
     ensure_known(table.schedule)
     return race(
         problem,
@@ -76,6 +78,7 @@ class MilpEngine:
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.formulations.intervals import IntervalProgram

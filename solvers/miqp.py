@@ -130,6 +130,7 @@ def _solve(
         seed=seed,
         cutoff=cutoff,
         on_progress=params.on_progress,
+        principles=params.principles,
     )
 
 
@@ -155,6 +156,7 @@ class MiqpEngine(ABC):
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.formulations.miqp import QuadraticProgram

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Status
     from hetopt.solvers.ledger import Ledger
@@ -28,6 +29,7 @@ def result_of(
     table: CostTable,
     *,
     solver: str,
+    principles: Principles,
     search_time_s: float,
 ) -> Result:
     """Check, price and sum up what a race found.
@@ -39,7 +41,8 @@ def result_of(
     """
     digest = table_digest(table)
     plans = [
-        _priced(found.decision, problem, table, digest) for found in ledger.ranked()
+        _priced(found.decision, problem, table, digest, principles)
+        for found in ledger.ranked()
     ]
     best = plans[0] if plans else None
     bound = ledger.bound_s()
@@ -51,6 +54,7 @@ def result_of(
     return Result(
         status=status,
         solver=solver,
+        relaxed=principles.relaxed,
         best=best,
         alternatives=tuple(plans[1:]),
         lower_bound_s=bound,
@@ -86,10 +90,14 @@ def _reason(
 
 
 def _priced(
-    decision: Decision, problem: Problem, table: CostTable, digest: str
+    decision: Decision,
+    problem: Problem,
+    table: CostTable,
+    digest: str,
+    principles: Principles,
 ) -> PricedPlan:
     plan = plan_of(decision, table, digest)
-    checked = check_plan(problem, table, plan)
+    checked = check_plan(problem, table, plan, principles)
     return PricedPlan(
         plan=plan,
         closed_form_s=checked.closed_form_s,

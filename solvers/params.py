@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hetopt.problem.principles import PRUNED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hetopt.problem.principles import Principles
     from hetopt.solvers.progress import Progress
 
 
@@ -23,8 +26,11 @@ class RaceParams:
         How many best plans to report.
     on_progress
         Called now and then from the thread that called ``solve``.
+    principles
+        What a plan has to keep; a solver refuses to relax what it cannot.
     """
 
     jobs: int | None = None
     top: int = 1
     on_progress: Callable[[Progress], None] | None = None
+    principles: Principles = PRUNED

@@ -21,6 +21,7 @@ import numpy as np
 from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.principles import PRUNED
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.pool import Died, Done, Failed, InlinePool, Note, Pool
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.bounds import Survey
@@ -65,6 +67,7 @@ def race(
     seed: int,
     cutoff: float | None,
     on_progress: Callable[[Progress], None] | None,
+    principles: Principles = PRUNED,
 ) -> Result:
     """Find the best plan over all (p, q) and settle every one of them.
 
@@ -76,13 +79,20 @@ def race(
         Worker processes; None for one per core, 0 to work in this process.
     cutoff
         Seconds; plans above it are of no interest.
+    principles
+        What a plan has to keep; the engine must know a program for them.
     """
     limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
     ledger = Ledger(problem, table, top=top, limit=limit)
     began = time.monotonic()
     if ledger.open():
         payload = Payload(
-            problem=problem, table=table, engine=engine, seed=seed, top=top
+            problem=problem,
+            table=table,
+            engine=engine,
+            seed=seed,
+            top=top,
+            principles=principles,
         )
         if jobs is None:
             jobs = _cores()
@@ -101,6 +111,7 @@ def race(
         problem,
         table,
         solver=solver,
+        principles=principles,
         search_time_s=time.monotonic() - began,
     )
 
@@ -194,6 +205,7 @@ class _Course:
                     microbatches=program.microbatches,
                     stages=program.stages,
                     time_limit_s=self._left(),
+                    start=self.ledger.best_of(program),
                 )
 
         def take(task: SettleTask, found: Verdict) -> None:

@@ -6,9 +6,12 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from hetopt.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hetopt.problem.principles import Principles
     from hetopt.result import Result
 
 #: Name -> ``module:function``; a solver's libraries load with its module.
@@ -21,6 +24,17 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
         "miqp-gurobi": "hetopt.solvers.miqp:solve_gurobi",
     }
 )
+
+#: Solvers that can also search the space without P3 or P4.
+WIDE = ("miqp-highs", "miqp-scip", "miqp-gurobi", "dp")
+
+
+def ensure_can(name: str, principles: Principles) -> None:
+    """Raise InputError if a solver knows only the space that P3 and P4 prune."""
+    if principles.relaxed and name not in WIDE:
+        able = ", ".join(other for other in WIDE if other in SOLVERS)
+        msg = f"solver {name} cannot relax {', '.join(principles.relaxed)}: use {able}"
+        raise InputError(msg, field="--relax")
 
 
 def load(name: str) -> Callable[..., Result]:

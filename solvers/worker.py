@@ -15,6 +15,7 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.formulations.space import restrict, undominated
 from hetopt.pricing import pipeline_times
+from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.result import OPTIMALITY_GAP
 from hetopt.solvers.assembly import plan_of, value_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.decision import Decision
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.solvers.engine import Engine
 
@@ -48,6 +50,8 @@ class Payload:
         ``module:attribute`` that makes the Engine from a seed.
     top
         How many best plans are wanted.
+    principles
+        What a plan has to keep.
     """
 
     problem: Problem
@@ -55,6 +59,7 @@ class Payload:
     engine: str
     seed: int
     top: int
+    principles: Principles = PRUNED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +81,18 @@ class SketchTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleTask:
-    """Settle the program of one (p, q)."""
+    """Settle the program of one (p, q).
+
+    Attributes
+    ----------
+    start
+        The best plan that is known of it.
+    """
 
     microbatches: int
     stages: int
     time_limit_s: float | None
+    start: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +152,7 @@ class Worker:
         self.problem = payload.problem
         self.table = payload.table
         self.top = payload.top
+        self.principles = payload.principles
         self.chain = Chain.of(payload.table)
         self.say = say
         self._shared = shared
@@ -200,6 +213,7 @@ class Worker:
             usable_bytes=self.table.usable_bytes,
             stages=stages,
             cutoff=cutoff,
+            principles=self.principles,
         )
 
     def _is_beaten(self, cutoff: int) -> bool:
@@ -300,6 +314,7 @@ class Worker:
                 found=self._report,
                 stop=partial(self._is_beaten, cutoff),
                 time_limit_s=task.time_limit_s,
+                start=self._within(task.start, cutoff, reported),
             )
             if answer.verdict == "optimal" and answer.decision is not None:
                 self._ensure_same(answer.decision, answer.bound)
@@ -318,6 +333,15 @@ class Worker:
             if self._cutoff() >= cutoff:
                 bound = answer.bound if best is None else min(best, answer.bound)
                 return Verdict(closed=False, searched=True, bound=bound)
+
+    def _within(
+        self, start: Decision | None, cutoff: int, excluded: Sequence[Decision]
+    ) -> Decision | None:
+        """Return a decision if the program that is left admits it."""
+        if start is None or self._value(start) > cutoff:
+            return None
+        shapes = {decision.shape for decision in excluded}
+        return None if start.shape in shapes else start
 
     def _tie(self, task: TieTask) -> list[Found]:
         named: list[Found] = []

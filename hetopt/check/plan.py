@@ -13,6 +13,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, DigestError
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.plan import Pipeline, Plan, Stage, Strategy
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 
 
@@ -40,8 +42,18 @@ class CheckedPlan:
     memory_bytes: tuple[int, ...]
 
 
-def check_plan(problem: Problem, table: CostTable, plan: Plan) -> CheckedPlan:
+def check_plan(
+    problem: Problem,
+    table: CostTable,
+    plan: Plan,
+    principles: Principles = PRUNED,
+) -> CheckedPlan:
     """Derive a plan's feasibility, memory and times again.
+
+    Parameters
+    ----------
+    principles
+        What the plan has to keep; all of them unless its result says otherwise.
 
     Raises
     ------
@@ -62,7 +74,7 @@ def check_plan(problem: Problem, table: CostTable, plan: Plan) -> CheckedPlan:
         raise CheckError(findings)
     pipeline = plan.pipelines[0]
     findings += _unit_findings(table, pipeline.stages)
-    findings += _cluster_findings(problem, pipeline)
+    findings += _cluster_findings(problem, pipeline, principles)
     findings += _pipeline_pin_findings(problem, pipeline)
     rows, missing = _rows(problem, table, pipeline)
     findings += missing
@@ -129,7 +141,9 @@ def _units_in_order(table: CostTable, stages: Sequence[Stage]) -> bool:
     return bool(stages) and ends == starts and all(stage.units > 0 for stage in stages)
 
 
-def _cluster_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str]:
+def _cluster_findings(
+    problem: Problem, pipeline: Pipeline, principles: Principles
+) -> Iterator[str]:
     """P3, P4, mesh rules and capacity of every cluster; unknown names."""
     known = {cluster.name: cluster for cluster in problem.clusters}
     runs = [
@@ -143,7 +157,7 @@ def _cluster_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str]:
             yield f"cluster {name!r}: unknown, expected one of {', '.join(known)}"
             continue
         own = [stages for other, stages in runs if other == name]
-        if len(own) > 1:
+        if len(own) > 1 and principles.consecutive:
             places = " and ".join(str(i) for stages in own for i in stages)
             yield f"cluster {name!r}: stages {places} are not consecutive (P3)"
         strategies: list[Strategy] = []
@@ -153,9 +167,11 @@ def _cluster_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str]:
                 devices += stage.strategy.devices
                 if stage.strategy not in strategies:
                     strategies.append(stage.strategy)
-        if len(strategies) > 1:
+        if len(strategies) > 1 and principles.sharing == "one":
             listed = " and ".join(map(str, strategies))
             yield f"cluster {name!r}: strategies {listed}, expected one (P4)"
+        if principles.sharing == "falling-tp":
+            yield from _rising_tp_findings(name, pipeline.stages)
         if devices > known[name].devices:
             yield (
                 f"cluster {name!r}: stages take {devices} devices, it has "
@@ -164,6 +180,18 @@ def _cluster_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str]:
         for strategy in strategies:
             yield from mesh_findings(
                 problem, known[name], strategy, pipeline.microbatches
+            )
+
+
+def _rising_tp_findings(name: str, stages: Sequence[Stage]) -> Iterator[str]:
+    """H2 section 4.3.3: tp never rises along a cluster's stages."""
+    own = [(i, stage) for i, stage in enumerate(stages) if stage.cluster == name]
+    for (i, before), (k, after) in pairwise(own):
+        tp = after.strategy.tp
+        if tp > before.strategy.tp:
+            yield (
+                f"cluster {name!r}: tp rises from {before.strategy.tp} on stage {i} to "
+                f"{tp} on stage {k} (p4-falling-tp)"
             )
 
 

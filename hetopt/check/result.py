@@ -17,7 +17,8 @@ from hetopt.check.reading import (
     whole,
 )
 from hetopt.cost.table import TICK_S
-from hetopt.errors import CheckError
+from hetopt.errors import CheckError, InputError
+from hetopt.problem.principles import PRUNED, Principles
 from hetopt.result import OPTIMALITY_GAP, RESULT_SCHEMA, How, Objective, Status
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class _Claims:
         self.status = choice(data, "status", choices(Status), "")
         self.objective = choice(data, "objective", choices(Objective), "")
         text(data, "solver", "")
+        self.principles = _principles(data)
         self.numbers = {
             key: number(data, key, "")
             for key in (
@@ -110,7 +112,7 @@ class _Claims:
         if self.status in ("infeasible", "unknown"):
             yield f"status: {self.status}, but there is a plan"
         try:
-            checked = check_plan(self.problem, self.table, self.plan)
+            checked = self._check(self.plan)
         except CheckError as error:
             yield from error.findings
             return
@@ -125,6 +127,9 @@ class _Claims:
         yield from self._alternative_findings(self.plan, checked)
 
     # --- each family of claims ------------------------------------------------------
+
+    def _check(self, plan: Plan) -> CheckedPlan:
+        return check_plan(self.problem, self.table, plan, self.principles)
 
     def _same(self, key: str, value: float) -> Iterator[str]:
         claimed = self.numbers[key]
@@ -231,7 +236,7 @@ class _Claims:
         before = best.closed_form_s
         for place, entry, other in self.alternatives:
             try:
-                checked = check_plan(self.problem, self.table, other)
+                checked = self._check(other)
             except CheckError as error:
                 yield from (f"{place}: {finding}" for finding in error.findings)
                 continue
@@ -253,6 +258,21 @@ class _Claims:
             seen.append(_shape(other))
             if self.objective == "closed":
                 yield from self._program_findings(place, other, checked.closed_form_s)
+
+
+def _principles(data: Mapping[str, Any]) -> Principles:
+    """Return what the plans of a result have to keep: all that is not relaxed."""
+    if "relaxed" not in data:
+        return PRUNED
+    names = []
+    for place, name in items(data, "relaxed", ""):
+        if not isinstance(name, str):
+            raise InputError(f"is {name!r}, expected a string", field=place)
+        names.append(name)
+    try:
+        return Principles.relaxing(names)
+    except ValueError as error:
+        raise InputError(str(error), field="relaxed") from error
 
 
 def _close(first: float, second: float) -> bool:

@@ -16,8 +16,9 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
+from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULES
-from hetopt.solvers.registry import SOLVERS
+from hetopt.solvers.registry import SOLVERS, WIDE, ensure_can
 
 if TYPE_CHECKING:
     import argparse
@@ -67,6 +68,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="K",
         help="also report the next best, K plans in all",
     )
+    command.add_argument(
+        "--relax",
+        metavar="P,...",
+        default="",
+        help="principles that plans need not keep: p3 (stages of a cluster stand "
+        "together), p4 (and share one strategy), p4-falling-tp (they need not, but "
+        f"tp never rises along them); for {', '.join(n for n in WIDE if n in SOLVERS)}",
+    )
     add_table(command)
     command.add_argument(
         "--out", metavar="FILE", help="write the result with its plan, as JSON"
@@ -83,9 +92,11 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         ensure_writable(options.out)
     _known_solver(options.solver)
+    principles = _principles(options.relax)
+    ensure_can(options.solver, principles)
     problem = load_problem(options.problem, options.schedule)
     table = load_table(problem, options.table)
-    result = _search(problem, table, options)
+    result = _search(problem, table, options, principles)
     _check(problem, table, result)
     text = json.dumps(result.to_json(), indent=2, allow_nan=False)
     if options.out is not None:
@@ -109,7 +120,20 @@ def _known_solver(name: str) -> None:
         raise InputError(msg, field="--solver")
 
 
-def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> Result:
+def _principles(text: str) -> Principles:
+    """Read ``--relax``."""
+    try:
+        return Principles.relaxing(text.split(",") if text else ())
+    except ValueError as error:
+        raise InputError(str(error), field="--relax") from error
+
+
+def _search(
+    problem: Problem,
+    table: CostTable,
+    options: argparse.Namespace,
+    principles: Principles,
+) -> Result:
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.registry import load
@@ -119,7 +143,12 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
         return solve(
             problem,
             table,
-            RaceParams(jobs=options.jobs, top=options.top, on_progress=bar.update),
+            RaceParams(
+                jobs=options.jobs,
+                top=options.top,
+                on_progress=bar.update,
+                principles=principles,
+            ),
             time_limit_s=options.time_limit,
             seed=options.seed,
         )

@@ -21,11 +21,14 @@ SETTLED = {
 def headline(result: Result) -> str:
     """Return what was found, in one line."""
     if result.status == "optimal":
-        return "proven optimal in closed form over all (p, q)"
+        return f"proven optimal in closed form over all (p, q){_without(result)}"
     if result.status == "feasible":
-        return f"best plan found, not proven: {gap_text(result.gap)} from the bound"
+        return (
+            f"best plan found{_without(result)}, not proven: "
+            f"{gap_text(result.gap)} from the bound"
+        )
     if result.status == "infeasible":
-        return f"no feasible plan: {result.reason}"
+        return f"no feasible plan{_without(result)}: {result.reason}"
     return result.reason or "stopped without a plan"
 
 
@@ -40,6 +43,13 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
         ("programs (p, q)", settled(result)),
         ("latencies", latencies(result)),
     )
+
+
+def _without(result: Result) -> str:
+    """Say what plans need not keep."""
+    if not result.relaxed:
+        return ""
+    return f" with {' and '.join(result.relaxed)} relaxed"
 
 
 def shape(plan: Plan) -> str:

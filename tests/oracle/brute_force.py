@@ -1,8 +1,9 @@
-"""Brute force over the whole pruned space of MODEL.md section 2: the oracle.
+"""Brute force over the whole space of MODEL.md section 2, pruned or not: the oracle.
 
 Every micro-batch count, subset and order of clusters, strategy and stage count per
 cluster, and split of the units is tried. Windows of the period are enumerated one
-by one. Nothing here is shared with hetopt.schedule, hetopt.pricing,
+by one. Where P3 or P4 is relaxed, every sequence of stages is tried
+(``tests.oracle.wide``). Nothing here is shared with hetopt.schedule, hetopt.pricing,
 hetopt.formulations or hetopt.solvers.
 
 How the open ends of the model are read:
@@ -26,16 +27,19 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.table_file import table_digest
 from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
+from tests.oracle import wide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.plan import Strategy
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 
-    #: Stages, micro-batches, clusters, strategies, stages per cluster.
+    #: Stages, micro-batches; cluster, strategy and stages of each run.
     Shape = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
@@ -46,7 +50,8 @@ class Found:
     Attributes
     ----------
     shape
-        (p, q, clusters in pipeline order, strategy index of each, stages of each).
+        (p, q, clusters in pipeline order, strategy index of each, stages of each);
+        where P3 or P4 is relaxed, of each run.
     units
         Units per stage.
     value_ns
@@ -99,7 +104,9 @@ class Answer:
         return best
 
 
-def solve(problem: Problem, table: CostTable) -> Answer:
+def solve(
+    problem: Problem, table: CostTable, principles: Principles = PRUNED
+) -> Answer:
     """Try every plan."""
     best: dict[Shape, Found] = {}
     plans = 0
@@ -107,7 +114,12 @@ def solve(problem: Problem, table: CostTable) -> Answer:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
         pieces = _Pieces(table, part)
-        for order, strategies, stages in _skeletons(problem, table, part):
+        skeletons = (
+            wide.skeletons(problem, table, part, principles)
+            if principles.relaxed
+            else _skeletons(problem, table, part)
+        )
+        for order, strategies, stages in skeletons:
             shape = (sum(stages), part.microbatches, order, strategies, stages)
             for found in _splits(problem, table, pieces, shape):
                 plans += 1
@@ -301,12 +313,14 @@ def _unit_pins_hold(
     units: Sequence[int],
 ) -> bool:
     start = 0
+    hosted: dict[int, int] = {}
     for j, count in zip(order, stages, strict=True):
-        hosted = sum(units[start : start + count])
+        hosted[j] = hosted.get(j, 0) + sum(units[start : start + count])
         start += count
-        if not problem.pins.of(table.cluster_names[j]).units.permits(hosted):
-            return False
-    return True
+    return all(
+        problem.pins.of(table.cluster_names[j]).units.permits(count)
+        for j, count in hosted.items()
+    )
 
 
 # --- pricing ------------------------------------------------------------------------

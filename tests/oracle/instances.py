@@ -14,13 +14,19 @@ from dataclasses import dataclass
 from random import Random
 
 from hetopt.cost.table import CostTable
+from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import SCHEDULES, ScheduleName
+from tests.oracle import wide
 from tests.oracle.problems import draw_problem
 from tests.oracle.tables import draw_table
 
 #: Plans an instance may have before memory and pins, so that brute force is quick.
 MAX_PLANS = 40_000
+#: The same where no principle is kept.
+MAX_WIDE_PLANS = 6_000
+#: Nothing but P2.
+WIDEST = Principles(consecutive=False, sharing="any")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +44,7 @@ def make_instance(
     schedule: ScheduleName | None = None,
     pinned: bool | None = None,
     clusters: int | None = None,
+    widest: bool = False,
 ) -> Instance:
     """Draw an instance; consecutive seeds go through the five schedules.
 
@@ -51,6 +58,8 @@ def make_instance(
         Whether there may be pins; None leaves it to the generator.
     clusters
         Number of clusters, or None to draw it.
+    widest
+        Whether brute force is to be quick even where P3 and P4 are relaxed.
     """
     rng = Random(seed)
     schedule = schedule or SCHEDULES[seed % len(SCHEDULES)]
@@ -59,7 +68,11 @@ def make_instance(
     while True:
         problem = draw_problem(rng, schedule, clusters, pinned=pinned, size=size)
         table = draw_table(rng, problem, size=size)
-        if count_plans(table) <= MAX_PLANS:
+        few = count_plans(table) <= MAX_PLANS
+        if few and widest:
+            counted = wide.count_plans(table, WIDEST, MAX_WIDE_PLANS)
+            few = counted <= MAX_WIDE_PLANS
+        if few:
             return Instance(seed=seed, problem=problem, table=table)
         size *= 0.85
 
