@@ -13,6 +13,7 @@ from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
+from hetopt.unit_pricing import UnitPrice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,8 @@ class Price:
     memory_bytes, usable_bytes
         Needed and available per device of each stage; length p. A plan that does
         not fit has a price all the same.
+    uniap_s
+        UniAP's objective in seconds; None where stages have one strategy.
     """
 
     times: PipelineTimes
@@ -44,6 +47,7 @@ class Price:
     idle_share: tuple[float, ...]
     memory_bytes: tuple[int, ...]
     usable_bytes: tuple[int, ...]
+    uniap_s: float | None = None
 
 
 class _Place(NamedTuple):
@@ -63,22 +67,42 @@ def price(plan: Plan, table: CostTable) -> Price:
     Raises
     ------
     InputError
-        If the plan has several pipelines or strategies per unit, names what the
-        table lacks, does not cover every unit once, or deadlocks.
+        If the plan has several pipelines, names what the table lacks, does not
+        cover every unit once, or deadlocks.
     """
+    if plan.per_unit:
+        units = _unit_price(plan, table)
+        usable = table.usable_bytes * len(units.memory_bytes)
+        return _price(
+            units.times, units.memory_bytes, usable, uniap_s=units.uniap_ns * TICK_S
+        )
     pipeline, part, places = _locate(plan, table)
     times = _times(plan, pipeline, table, part, places)
+    return _price(
+        times,
+        tuple(
+            _memory_bytes(place, inflight)
+            for place, inflight in zip(places, times.inflight, strict=True)
+        ),
+        tuple(table.usable_bytes[place.cluster] for place in places),
+    )
+
+
+def _price(
+    times: PipelineTimes,
+    memory_bytes: tuple[int, ...],
+    usable_bytes: tuple[int, ...],
+    uniap_s: float | None = None,
+) -> Price:
     simulation = simulate(times)
     return Price(
         times=times,
         closed_form_s=float(closed_form_ns(times)) * TICK_S,
         iteration_time_s=simulation.makespan_ns * TICK_S,
         idle_share=tuple(stage.idle_share for stage in simulation.stages),
-        memory_bytes=tuple(
-            _memory_bytes(place, inflight)
-            for place, inflight in zip(places, times.inflight, strict=True)
-        ),
-        usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
+        memory_bytes=memory_bytes,
+        usable_bytes=usable_bytes,
+        uniap_s=uniap_s,
     )
 
 
@@ -90,14 +114,26 @@ def pipeline_times(plan: Plan, table: CostTable) -> PipelineTimes:
     InputError
         As ``price``.
     """
+    if plan.per_unit:
+        return _unit_price(plan, table).times
     pipeline, part, places = _locate(plan, table)
     return _times(plan, pipeline, table, part, places)
 
 
-def _locate(
-    plan: Plan, table: CostTable
-) -> tuple[Pipeline, TableSlice, tuple[_Place, ...]]:
-    """Find every stage of the plan in the table."""
+def _unit_price(plan: Plan, table: CostTable) -> UnitPrice:
+    """Price a plan whose units have strategies of their own."""
+    pipeline = _only_pipeline(plan)
+    expected = 0
+    for number, stage in enumerate(pipeline.stages):
+        field = f"pipelines.0.stages.{number}"
+        _check_units(stage, expected, len(table.units), field)
+        _check_warmup(stage, field)
+        expected = stage.end_unit
+    _check_end(expected, table)
+    return UnitPrice(plan, pipeline, table)
+
+
+def _only_pipeline(plan: Plan) -> Pipeline:
     if len(plan.pipelines) != 1:
         msg = (
             f"the plan has {len(plan.pipelines)} pipelines; "
@@ -108,6 +144,14 @@ def _locate(
     if not pipeline.stages:
         msg = "the pipeline has no stages, expected at least one"
         raise InputError(msg, field="pipelines.0.stages")
+    return pipeline
+
+
+def _locate(
+    plan: Plan, table: CostTable
+) -> tuple[Pipeline, TableSlice, tuple[_Place, ...]]:
+    """Find every stage of the plan in the table."""
+    pipeline = _only_pipeline(plan)
     try:
         part = table.at(pipeline.microbatches)
     except KeyError:
@@ -124,10 +168,20 @@ def _locate(
         _check_units(stage, expected, len(table.units), field)
         expected = stage.end_unit
         places.append(_place(stage, table, part, pipeline.microbatches, field))
-    if expected != len(table.units):
-        msg = f"the stages end at unit {expected}, expected {len(table.units)}"
-        raise InputError(msg, field="pipelines.0.stages")
+    _check_end(expected, table)
     return pipeline, part, tuple(places)
+
+
+def _check_end(end: int, table: CostTable) -> None:
+    if end != len(table.units):
+        msg = f"the stages end at unit {end}, expected {len(table.units)}"
+        raise InputError(msg, field="pipelines.0.stages")
+
+
+def _check_warmup(stage: Stage, field: str) -> None:
+    if stage.warmup < 1:
+        msg = f"warmup is {stage.warmup}, expected at least 1"
+        raise InputError(msg, field=f"{field}.warmup")
 
 
 def _check_units(stage: Stage, expected: int, units: int, field: str) -> None:
@@ -142,12 +196,7 @@ def _check_units(stage: Stage, expected: int, units: int, field: str) -> None:
 def _place(
     stage: Stage, table: CostTable, part: TableSlice, microbatches: int, field: str
 ) -> _Place:
-    if stage.unit_strategies is not None:
-        msg = "strategies per unit cannot be priced, only one per stage"
-        raise InputError(msg, field=f"{field}.unit_strategies")
-    if stage.warmup < 1:
-        msg = f"warmup is {stage.warmup}, expected at least 1"
-        raise InputError(msg, field=f"{field}.warmup")
+    _check_warmup(stage, field)
     if stage.cluster not in table.cluster_names:
         msg = (
             f"cluster {stage.cluster!r} is not in the latency table, "

@@ -171,7 +171,7 @@ def test_gpipe_has_its_own_closed_form() -> None:
         ),
         (
             plan_of(FIRST, replace(LAST, unit_strategies=(ONE, ONE, TWO))),
-            "strategies per unit",
+            "the latency table has no costs per unit",
         ),
         (plan_of(FIRST, replace(LAST, warmup=0)), "warmup is 0, expected at least 1"),
         (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.check.rules import mesh_findings, pin_findings, table_findings
 from hetopt.check.times import Times, closed_form, simulate, warmups
+from hetopt.check.units import PricedUnits, unit_findings
 from hetopt.cost.table import TICK_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, DigestError
@@ -35,11 +36,14 @@ class CheckedPlan:
         Both times of MODEL.md section 4, in seconds.
     memory_bytes
         Needed on each device of every stage.
+    uniap_s
+        UniAP's objective, in seconds; None where stages have one strategy.
     """
 
     closed_form_s: float
     iteration_time_s: float
     memory_bytes: tuple[int, ...]
+    uniap_s: float | None = None
 
 
 def check_plan(
@@ -74,13 +78,21 @@ def check_plan(
         raise CheckError(findings)
     pipeline = plan.pipelines[0]
     findings += _unit_findings(table, pipeline.stages)
-    findings += _cluster_findings(problem, pipeline, principles)
     findings += _pipeline_pin_findings(problem, pipeline)
-    rows, missing = _rows(problem, table, pipeline)
-    findings += missing
     # costs are defined where stages and boundaries are
-    sound = not missing and _units_in_order(table, pipeline.stages)
-    priced = _Priced(problem, table, pipeline, rows) if sound else None
+    sound = _units_in_order(table, pipeline.stages)
+    priced: _Priced | PricedUnits | None = None
+    if plan.per_unit:
+        missing = list(unit_findings(problem, table, pipeline))
+        findings += missing
+        if sound and not missing:
+            priced = PricedUnits(problem, table, pipeline)
+    else:
+        findings += _cluster_findings(problem, pipeline, principles)
+        rows, missing = _rows(problem, table, pipeline)
+        findings += missing
+        if sound and not missing:
+            priced = _Priced(problem, table, pipeline, rows)
     if priced is not None:
         findings += priced.findings()
     if findings or priced is None:
@@ -89,6 +101,9 @@ def check_plan(
         closed_form_s=float(closed_form(priced.times, priced.warmups) * _TICK),
         iteration_time_s=float(simulate(priced.times, priced.warmups) * _TICK),
         memory_bytes=priced.memory_bytes,
+        uniap_s=float(priced.uniap_ns * _TICK)
+        if isinstance(priced, PricedUnits)
+        else None,
     )
 
 
@@ -126,10 +141,11 @@ def _unit_findings(table: CostTable, stages: Sequence[Stage]) -> Iterator[str]:
             yield f"stage {i}: starts at unit {first}, which stage {i - 1} holds too"
         if end <= first:
             yield f"stage {i}: units {first} to {end} are none"
-        elif not any(table.body[kind] for kind in table.units[max(first, 0) : end]):
+        # UniAP's rule (7b) asks for any unit
+        elif stage.unit_strategies is None and not any(
+            table.body[kind] for kind in table.units[max(first, 0) : end]
+        ):
             yield f"stage {i}: units {first} to {end} hold no transformer layer"
-        if stage.unit_strategies is not None:
-            yield f"stage {i}: units have strategies of their own, expected one (P4)"
         reached = end
     if stages and reached != len(table.units):
         yield f"units: the last stage ends at {reached}, expected {len(table.units)}"

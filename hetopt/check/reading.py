@@ -51,6 +51,8 @@ def _check_strategy(data: Mapping[str, Any], field: str) -> None:
     for key in ("dp", "cp", "tp"):
         whole(data, key, field)
     choice(data, "recompute", RECOMPUTE, field)
+    if data.get("zero") is not None and whole(data, "zero", field, least=0) > 3:
+        raise _wrong(_join(field, "zero"), data["zero"], "0, 1, 2 or 3")
 
 
 # --- one value ----------------------------------------------------------------------

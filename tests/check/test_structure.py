@@ -73,7 +73,7 @@ def test_the_plan_of_one_stage() -> None:
         pytest.param([], "stages: none", id="none"),
         pytest.param(
             one(STAGES, 0, unit_strategies=(WIDE,) * 3),
-            "stage 0: units have strategies of their own",
+            "no costs per unit, but units have strategies of their own",
             id="unit-strategies",
         ),
     ],
