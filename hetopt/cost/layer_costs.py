@@ -101,10 +101,18 @@ def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph 
     layouts = rows.layout[keep]
     within = [_both_ways(matrix, layouts) for matrix in part.within_ns]
     across = [_both_ways(matrix, layouts) for matrix in part.transfer_ns]
-    edges = tuple(
-        Edge(first=u, second=v, within_ns=within[tensor], across_ns=across[tensor])
+    nothing = tuple((0,) * len(keep) for _ in keep)
+    tensors = {
+        (u, v): Edge(
+            first=u, second=v, within_ns=within[tensor], across_ns=across[tensor]
+        )
         for u, v, tensor in costs.edges
-    )
+    }
+    # Stages hold consecutive units, whatever passes between these.
+    for u in range(len(layers) - 1):
+        order = Edge(first=u, second=u + 1, within_ns=nothing, across_ns=nothing)
+        tensors.setdefault((u, u + 1), order)
+    edges = tuple(tensors[ends] for ends in sorted(tensors))
     return LayerGraph(layers=layers, edges=edges, memory_bytes=left)
 
 
