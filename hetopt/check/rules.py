@@ -37,15 +37,18 @@ def mesh_findings(
         yield f"{name}: tp {tp} does not divide the {node} devices of a node"
     if tp > cluster.max_tp:
         yield f"{name}: tp {tp} is more than max_tp {cluster.max_tp}"
-    if model.heads % tp:
-        yield f"{name}: tp {tp} does not divide the {model.heads} attention heads"
-    if model.ffn % tp:
-        yield f"{name}: tp {tp} does not divide the MLP width {model.ffn}"
-    if model.kv_heads % tp and tp % model.kv_heads:
-        yield (
-            f"{name}: tp {tp} neither divides nor is a multiple of the "
-            f"{model.kv_heads} key-value heads"
-        )
+    for part in model.blocks or (model,):
+        if part.heads % tp:
+            yield f"{name}: tp {tp} does not divide the {part.heads} attention heads"
+        if part.ffn % tp:
+            yield f"{name}: tp {tp} does not divide the MLP width {part.ffn}"
+        if part.kv_heads % tp and tp % part.kv_heads:
+            yield (
+                f"{name}: tp {tp} neither divides nor is a multiple of the "
+                f"{part.kv_heads} key-value heads"
+            )
+    if cp > 1 and model.blocks:
+        yield f"{name}: cp {cp}, but sequences of several lengths or kinds stay whole"
     if training.seq_len % cp or (cp > 1 and training.seq_len % (2 * cp)):
         yield (
             f"{name}: cp {cp} needs {2 * cp} equal parts of a sequence of "

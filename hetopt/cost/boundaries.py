@@ -63,6 +63,8 @@ def table_slice(
             )
             for place, cut in enumerate(cut_classes):
                 total = boundary_bytes(problem, microbatches, cut)
+                if total == 0:
+                    continue
                 found_boundary = boundary(
                     sender, receiver, problem.links, total, permitted
                 )
@@ -74,24 +76,33 @@ def table_slice(
                 tied[rows, columns] = tied_exchange_s(
                     sender, receiver, problem.links, tied_bytes(problem)
                 )
-    transfer_ns = np.maximum(nanoseconds(transfer), 1)
+    transfer_ns = np.where(transfer > 0, np.maximum(nanoseconds(transfer), 1), 0)
     return TableSlice(
         microbatches=microbatches,
         clusters=tuple(numbered),
         layouts=tuple(layouts),
         transfer_ns=transfer_ns,
-        occupancy_ns=np.clip(nanoseconds(occupancy), 1, transfer_ns),
+        occupancy_ns=np.minimum(np.maximum(nanoseconds(occupancy), 1), transfer_ns),
         resharding=resharding,
         tied_ns=None if tied is None else nanoseconds(tied),
     )
 
 
-def boundary_bytes(problem: Problem, microbatches: int, cut: str) -> float:
-    """Bytes of one micro-batch that cross a cut, over all replicas."""
+def boundary_bytes(
+    problem: Problem, microbatches: int, cut: str, *, within: bool = False
+) -> float:
+    """Bytes of one micro-batch that a cut class stands for, over all replicas.
+
+    Parameters
+    ----------
+    within
+        Of what stays within a stage; otherwise of what crosses to the next.
+    """
     training = problem.training
-    tokens = training.global_batch // microbatches * training.seq_len
-    width = problem.model.cut_width(cut)
-    return float(tokens * width * element_bytes(training.precision))
+    tensors = problem.model.cut_tensors(cut, training.seq_len, within=within)
+    elements = sum(tokens * width for tokens, width in tensors)
+    sequences = training.global_batch // microbatches
+    return float(sequences * elements * element_bytes(training.precision))
 
 
 def tied_bytes(problem: Problem) -> float:

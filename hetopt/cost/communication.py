@@ -26,12 +26,25 @@ import numpy as np
 
 from hetopt.cost.collectives import all_gather_s, all_reduce_s, group_link
 from hetopt.cost.memory import parameter_bytes
-from hetopt.cost.operations import element_bytes, kv_width, unit_parameters
+from hetopt.cost.operations import (
+    element_bytes,
+    kv_width,
+    results,
+    unit_parameters,
+)
+from hetopt.cost.pieces import (
+    CLASSIFIER,
+    CROSS_ATTENTION,
+    MERGE,
+    PATCHES,
+    Piece,
+    all_tokens,
+    pieces_of,
+)
 from hetopt.problem.model import (
     ATTENTION,
     EMBEDDING,
     HEAD,
-    LAYER,
     MLP_DOWN,
     MLP_UP,
     Model,
@@ -42,25 +55,22 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.training import Training
 
-#: All-gathers and reduce-scatters of the boundary tensor, per pass.
-_TENSOR_COLLECTIVES = {
-    LAYER: 4,
-    ATTENTION: 2,
-    MLP_UP: 1,
-    MLP_DOWN: 1,
-    EMBEDDING: 1,
-    HEAD: 1,
+#: Of a piece's own tensor: all-gathers and reduce-scatters per pass, and all-gathers
+#: of an input that backward repeats and hides.
+_OWN_COLLECTIVES = {
+    ATTENTION: (2, 1),
+    CROSS_ATTENTION: (2, 1),
+    MLP_UP: (1, 1),
+    MLP_DOWN: (1, 0),
+    MERGE: (1, 0),
+    EMBEDDING: (1, 0),
+    PATCHES: (0, 0),
+    HEAD: (1, 1),
+    CLASSIFIER: (2, 0),
 }
 
-#: All-gathers of a block's input that backward repeats and hides.
-_REPEATED_GATHERS = {
-    LAYER: 2,
-    ATTENTION: 1,
-    MLP_UP: 1,
-    MLP_DOWN: 0,
-    EMBEDDING: 0,
-    HEAD: 1,
-}
+#: The same of what a piece reads besides.
+_SOURCE_COLLECTIVES = (1, 1)
 
 #: Share of hidden communication that computation loses to it: the processors that
 #: move data inside a node (calculon's ``processor_usage``, A100 and H100).
@@ -104,30 +114,35 @@ def stage_communication(
 ) -> StageCommunication:
     """Communication of one unit and micro-batch; replicas = dp * cp per row."""
     e = element_bytes(training.precision)
-    tokens = shape.microbatch * training.seq_len / shape.cp
     one = np.ones_like(shape.tp)
-    gather_input = all_gather_s(cluster, shape.tp, one, tokens * model.hidden * e)
-    forward = _TENSOR_COLLECTIVES[kind] * gather_input
-    backward = forward + OVERLAP_COST * _REPEATED_GATHERS[kind] * gather_input
-    if kind == HEAD:
-        forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
-            cluster, shape.tp, one, tokens * 4
-        )
-    nothing = np.zeros(len(tokens))
+    nothing = np.zeros(len(shape.tp))
+    pieces = pieces_of(model, training.seq_len, kind)
+    forward = backward = nothing
+    for (tokens, width), (count, repeated) in _collectives(pieces).items():
+        size = all_tokens(shape, tokens) * width * e
+        one_s = all_gather_s(cluster, shape.tp, one, size)
+        forward = forward + count * one_s
+        backward = backward + (count * one_s + OVERLAP_COST * repeated * one_s)
     ring = ring_backward = nothing
-    if kind in (LAYER, ATTENTION):
-        bandwidth, latency = group_link(cluster, shape.cp, shape.tp)
-        steps = shape.cp - 1
-        step_s = tokens * 2 * kv_width(model, shape.tp) * e / bandwidth
-        ring = steps * (step_s + latency)
-        ring_backward = steps * (2 * step_s + latency)
+    for piece in pieces:
+        if piece.name in (HEAD, CLASSIFIER):
+            forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
+                cluster, shape.tp, one, results(piece, shape) * 4
+            )
+        elif piece.name == ATTENTION:
+            bandwidth, latency = group_link(cluster, shape.cp, shape.tp)
+            steps = shape.cp - 1
+            tokens_here = all_tokens(shape, piece.tokens)
+            step_s = tokens_here * 2 * kv_width(piece.block, shape.tp) * e / bandwidth
+            ring = steps * (step_s + latency)
+            ring_backward = steps * (2 * step_s + latency)
     gather = scatter = nothing
     parameters = unit_parameters(model, kind, shape.tp)
-    size = parameter_bytes(training)
+    each = parameter_bytes(training)
     if training.zero >= 3:
-        gather = all_gather_s(cluster, replicas, shape.tp, parameters * size.weight)
+        gather = all_gather_s(cluster, replicas, shape.tp, parameters * each.weight)
     if training.zero >= 2:
-        scatter = all_gather_s(cluster, replicas, shape.tp, parameters * size.gradient)
+        scatter = all_gather_s(cluster, replicas, shape.tp, parameters * each.gradient)
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,
@@ -136,6 +151,25 @@ def stage_communication(
         gather_s=gather,
         scatter_s=scatter,
     )
+
+
+def _collectives(
+    pieces: tuple[Piece, ...],
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return how often a tensor of (tokens per sequence, width) is exchanged."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def add(tensor: tuple[int, int], counts: tuple[int, int]) -> None:
+        count, repeated = found.get(tensor, (0, 0))
+        found[tensor] = (count + counts[0], repeated + counts[1])
+
+    for piece in pieces:
+        # A classifier averages the tokens of a sequence first.
+        tokens = 1 if piece.name == CLASSIFIER else piece.tokens
+        add((tokens, piece.block.hidden), _OWN_COLLECTIVES[piece.name])
+        if piece.source_tokens:
+            add((piece.source_tokens, piece.source_hidden), _SOURCE_COLLECTIVES)
+    return found
 
 
 def overlapped_s(computation_s: Floats, communication_s: Floats) -> Floats:

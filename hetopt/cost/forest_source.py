@@ -25,7 +25,8 @@ from hetopt import __version__
 from hetopt.cost import prediction_cache
 from hetopt.cost.features import Shards, place_columns, shards_of, shards_of_rows
 from hetopt.cost.forest import DEFAULT_PARAMS, Forest, ForestParams
-from hetopt.cost.operations import BLOCKS, Floats, Shape
+from hetopt.cost.operations import Floats, Shape
+from hetopt.cost.pieces import BLOCKS
 from hetopt.cost.profile_table import ATTENTION_CORE, Profile, parse_profile
 from hetopt.cost.roofline import Roofline
 from hetopt.cost.source import ShardTimes

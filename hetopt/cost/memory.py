@@ -28,19 +28,29 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.operations import (
-    BLOCKS,
     element_bytes,
     kv_width,
+    logit_shard,
     query_width,
+    results,
     sum_of,
     unit_parameters,
-    vocab_shard,
+)
+from hetopt.cost.pieces import (
+    CLASSIFIER,
+    CROSS_ATTENTION,
+    MERGE,
+    PATCHES,
+    Piece,
+    all_tokens,
+    own_tokens,
+    pieces_of,
 )
 from hetopt.problem.model import (
     ATTENTION,
     EMBEDDING,
+    END_KINDS,
     HEAD,
-    LAYER,
     MLP_DOWN,
     MLP_UP,
     Model,
@@ -52,6 +62,9 @@ if TYPE_CHECKING:
 
 #: Send and receive buffer, for activations and for their gradients.
 BOUNDARY_BUFFERS = 4
+
+#: A token as data loaders hand it out.
+TOKEN_ID_BYTES = 8
 
 #: A unit's weights are gathered while the previous unit still holds its own.
 ZERO3_GATHERED_UNITS = 2
@@ -93,7 +106,8 @@ def state_bytes(
     if kind == EMBEDDING:
         # Megatron's report spreads the final norm over all stages, so that the
         # first one has a share too.
-        parameters = parameters + model.hidden * (2 if model.norm == "layer" else 1)
+        width = model.parts[-1].hidden
+        parameters = parameters + width * (2 if model.norm == "layer" else 1)
     return np.ceil(parameters * per_parameter)
 
 
@@ -101,20 +115,10 @@ def activation_bytes(
     model: Model, training: Training, kind: str, shape: Shape, recompute: Recompute
 ) -> Floats:
     """Bytes kept by one unit from forward to backward of one micro-batch."""
-    e = element_bytes(training.precision)
-    tokens, own_tokens = _tokens(training, shape)
-    if kind == EMBEDDING:
-        # Token ids and the dropout mask.
-        return tokens * 8 + own_tokens * model.hidden
-    if kind == HEAD:
-        # Inputs of the norm and of the head; the softmax in fp32.
-        logits = tokens * vocab_shard(model, shape.tp)
-        return own_tokens * model.hidden * 2 * e + 4 * logits
-    if recompute == "full":
-        if kind == MLP_DOWN:
-            return tokens * model.ffn / shape.tp * e
-        return own_tokens * model.hidden * e
-    return _kept_bytes(model, training, kind, shape, recompute)
+    pieces = pieces_of(model, training.seq_len, kind)
+    if recompute == "full" and kind not in END_KINDS:
+        return _input_bytes(training, pieces, shape)
+    return _kept_bytes(model, training, pieces, shape, recompute)
 
 
 def temporary_bytes(
@@ -128,20 +132,17 @@ def temporary_bytes(
     gathered weights.
     """
     e = element_bytes(training.precision)
-    tokens, own_tokens = _tokens(training, shape)
-    if kind == LAYER:
-        width = np.maximum.reduce(
-            [_gradient_width(model, block, shape) for block in BLOCKS]
-        )
-    else:
-        width = _gradient_width(model, kind, shape)
-    gathered = np.where(shape.tp > 1, tokens, 0.0) * model.hidden
-    need = e * (gathered + own_tokens * model.hidden + tokens * width)
-    if kind in (LAYER, ATTENTION):
-        ring = np.where(shape.cp > 1, tokens, 0.0) * 4 * kv_width(model, shape.tp)
-        need = need + e * ring
-    if recompute == "full" and kind not in (EMBEDDING, HEAD):
-        need = need + _kept_bytes(model, training, kind, shape, "none")
+    pieces = pieces_of(model, training.seq_len, kind)
+    need: Floats = np.maximum.reduce(
+        [e * _working_elements(model, piece, shape) for piece in pieces]
+    )
+    for piece in pieces:
+        if piece.name == ATTENTION:
+            tokens = all_tokens(shape, piece.tokens)
+            ring = np.where(shape.cp > 1, tokens, 0.0) * 4
+            need = need + e * (ring * kv_width(piece.block, shape.tp))
+    if recompute == "full" and kind not in END_KINDS:
+        need = need + _kept_bytes(model, training, pieces, shape, "none")
     parameters = unit_parameters(model, kind, shape.tp)
     size = parameter_bytes(training)
     if training.zero >= 2:
@@ -154,49 +155,121 @@ def temporary_bytes(
 
 def fixed_bytes(model: Model, training: Training, shape: Shape) -> Floats:
     """Buffers of a stage's boundaries, for the widest tensor that can cross one."""
-    width = max(model.cut_width(cut) for cut in model.cuts)
-    _, own_tokens = _tokens(training, shape)
-    tensor = own_tokens * width * element_bytes(training.precision)
-    return np.ceil(BOUNDARY_BUFFERS * tensor)
+    cuts = dict.fromkeys(model.cuts)
+    widest: Floats = np.maximum.reduce(
+        [
+            sum_of(
+                own_tokens(shape, tokens) * width
+                for tokens, width in model.cut_tensors(cut, training.seq_len)
+            )
+            for cut in cuts
+        ]
+    )
+    size: Floats = BOUNDARY_BUFFERS * (widest * element_bytes(training.precision))
+    return np.ceil(size)
 
 
-def _tokens(training: Training, shape: Shape) -> tuple[Floats, Floats]:
-    """Tokens of a device inside the blocks, and outside them (split by tp)."""
-    tokens = shape.microbatch * training.seq_len / shape.cp
-    return tokens, tokens / shape.tp
+def _input_bytes(training: Training, pieces: tuple[Piece, ...], shape: Shape) -> Floats:
+    """Bytes of what a unit reads: the last unit's output, and the context."""
+    e = element_bytes(training.precision)
+    first = pieces[0]
+    if first.name == MLP_DOWN:
+        size = all_tokens(shape, first.tokens) * first.block.ffn / shape.tp * e
+    elif first.name == EMBEDDING:
+        size = all_tokens(shape, first.tokens) * TOKEN_ID_BYTES
+    elif first.name == MERGE:
+        size = own_tokens(shape, first.source_tokens) * first.source_hidden * e
+    else:
+        size = own_tokens(shape, first.tokens) * first.block.hidden * e
+    for piece in pieces:
+        if piece.name == CROSS_ATTENTION:
+            source = own_tokens(shape, piece.source_tokens)
+            size = size + source * piece.source_hidden * e
+    return size
 
 
 def _kept_bytes(
-    model: Model, training: Training, kind: str, shape: Shape, recompute: Recompute
+    model: Model,
+    training: Training,
+    pieces: tuple[Piece, ...],
+    shape: Shape,
+    recompute: Recompute,
 ) -> Floats:
     """Bytes kept when the unit is not fully recomputed."""
-    if kind == LAYER:
-        return sum_of(
-            _kept_bytes(model, training, block, shape, recompute) for block in BLOCKS
-        )
+    return sum_of(
+        _kept_by_piece(model, training, piece, shape, recompute) for piece in pieces
+    )
+
+
+def _kept_by_piece(
+    model: Model, training: Training, piece: Piece, shape: Shape, recompute: Recompute
+) -> Floats:
     e = element_bytes(training.precision)
-    tokens, own_tokens = _tokens(training, shape)
-    if kind == ATTENTION:
-        query = query_width(model) / shape.tp
-        core = e * (2 * query + 2 * kv_width(model, shape.tp))
-        if recompute == "none":
-            core = core + 4 * model.heads / shape.tp
-        return own_tokens * model.hidden * (2 * e + 1) + tokens * core
-    inner = tokens * model.ffn / shape.tp * e
-    if kind == MLP_UP:
-        gate = 2 if model.gated else 1
-        return own_tokens * model.hidden * 2 * e + inner * gate
-    return own_tokens * model.hidden + inner
+    block, hidden = piece.block, piece.block.hidden
+    tokens, own = all_tokens(shape, piece.tokens), own_tokens(shape, piece.tokens)
+    query, kv = query_width(block) / shape.tp, kv_width(block, shape.tp)
+    scores = 4 * block.heads / shape.tp if recompute == "none" else 0.0
+    if piece.name == EMBEDDING:
+        # Token ids and the dropout mask.
+        return tokens * TOKEN_ID_BYTES + own * hidden
+    if piece.name == PATCHES:
+        return own * model.patch * e + own * hidden
+    if piece.name in (HEAD, CLASSIFIER):
+        # Inputs of the norm and of the head; the softmax in fp32.
+        rows = results(piece, shape)
+        return own * hidden * 2 * e + 4 * (rows * logit_shard(model, shape.tp))
+    if piece.name == ATTENTION:
+        core = e * (2 * query + 2 * kv) + scores
+        return own * hidden * (2 * e + 1) + tokens * core
+    if piece.name == CROSS_ATTENTION:
+        # Every layer is taken to keep the context, which a stage keeps once.
+        source = all_tokens(shape, piece.source_tokens)
+        context = own_tokens(shape, piece.source_tokens) * piece.source_hidden * e
+        core = tokens * (e * 2 * query + scores) + source * e * 2 * kv
+        return own * hidden * (2 * e + 1) + core + context
+    if piece.name == MERGE:
+        # Inputs of the norm and of the matrix.
+        return own_tokens(shape, piece.source_tokens) * piece.source_hidden * 2 * e
+    inner = tokens * block.ffn / shape.tp * e
+    if piece.name == MLP_UP:
+        gate = 2 if block.gated else 1
+        return own * hidden * 2 * e + inner * gate
+    return own * hidden + inner
 
 
-def _gradient_width(model: Model, kind: str, shape: Shape) -> Floats:
+def _working_elements(model: Model, piece: Piece, shape: Shape) -> Floats:
+    """Elements of the gathered input and of the gradients held at once; (R,)."""
+    hidden = piece.block.hidden
+    tokens, own = all_tokens(shape, piece.tokens), own_tokens(shape, piece.tokens)
+    gathered = np.where(shape.tp > 1, tokens, 0.0) * hidden
+    if piece.name == CLASSIFIER:
+        logits = logit_shard(model, shape.tp)
+        return own * hidden + results(piece, shape) * (hidden + logits)
+    if piece.name == PATCHES:
+        return own * (hidden + model.patch)
+    if piece.name in (CROSS_ATTENTION, MERGE):
+        source = all_tokens(shape, piece.source_tokens)
+        own_source = own_tokens(shape, piece.source_tokens)
+        read = np.where(shape.tp > 1, source, 0.0) + own_source
+        if piece.name == MERGE:
+            # Joining copies the tokens.
+            wide = source * piece.source_hidden + tokens * hidden / shape.tp
+        else:
+            wide = tokens * query_width(piece.block) / shape.tp
+            wide = wide + source * 2 * kv_width(piece.block, shape.tp)
+        return gathered + own * hidden + read * piece.source_hidden + wide
+    return gathered + own * hidden + tokens * _gradient_width(model, piece, shape)
+
+
+def _gradient_width(model: Model, piece: Piece, shape: Shape) -> Floats:
     """Elements per token of the widest tensor whose gradient is held; (R,)."""
-    if kind == ATTENTION:
-        return query_width(model) / shape.tp + 2 * kv_width(model, shape.tp)
-    if kind == MLP_UP:
-        return model.ffn / shape.tp * (2 if model.gated else 1)
-    if kind == MLP_DOWN:
-        return model.ffn / shape.tp
-    if kind == HEAD:
-        return vocab_shard(model, shape.tp)
-    return np.full(len(shape.tp), float(model.hidden))
+    block = piece.block
+    if piece.name == ATTENTION:
+        return query_width(block) / shape.tp + 2 * kv_width(block, shape.tp)
+    if piece.name == MLP_UP:
+        return block.ffn / shape.tp * (2 if block.gated else 1)
+    if piece.name == MLP_DOWN:
+        return block.ffn / shape.tp
+    if piece.name == HEAD:
+        return logit_shard(model, shape.tp)
+    return np.full(len(shape.tp), float(block.hidden))

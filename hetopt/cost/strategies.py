@@ -2,9 +2,9 @@
 
 MODEL.md section 2: a stage has n = dp * cp * tp devices, n divides the node's devices
 or is a multiple of them; tp divides the node's devices, the heads and the MLP, and
-splits or replicates whole key-value heads; cp splits the sequence into balanced
-causal pairs of chunks; q * dp divides the global batch. Memory is checked where
-it is known, in ``hetopt.cost.build``.
+splits or replicates whole key-value heads, in every block of a model of several; cp
+splits the sequence into balanced causal pairs of chunks; q * dp divides the global
+batch. Memory is checked where it is known, in ``hetopt.cost.build``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def strategies(
     cps = [
         cp
         for cp in range(1, cluster.devices + 1)
-        if pins.cp.permits(cp) and _splits_sequence(training.seq_len, cp)
+        if pins.cp.permits(cp) and _splits_sequence(problem, cp)
     ]
     found = [
         Strategy(dp=dp, cp=cp, tp=tp, recompute=policy)
@@ -64,9 +64,12 @@ def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
         tp
         for tp in range(1, cluster.max_tp + 1)
         if cluster.devices_per_node % tp == 0
-        and model.heads % tp == 0
-        and model.ffn % tp == 0
-        and (model.kv_heads % tp == 0 or tp % model.kv_heads == 0)
+        and all(
+            part.heads % tp == 0
+            and part.ffn % tp == 0
+            and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
+            for part in model.parts
+        )
     )
 
 
@@ -83,6 +86,10 @@ def recompute_policies(problem: Problem, cluster: Cluster) -> tuple[Recompute, .
     return problem.training.recompute.get(cluster.name, RECOMPUTE)
 
 
-def _splits_sequence(seq_len: int, cp: int) -> bool:
-    """Balanced causal attention gives every rank an early and a late chunk."""
-    return cp == 1 or seq_len % (2 * cp) == 0
+def _splits_sequence(problem: Problem, cp: int) -> bool:
+    """Balanced causal attention gives every rank an early and a late chunk.
+
+    Sequences of several lengths, or in windows, stay whole.
+    """
+    alike = not problem.model.blocks
+    return cp == 1 or (alike and problem.training.seq_len % (2 * cp) == 0)

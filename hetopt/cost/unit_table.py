@@ -47,7 +47,7 @@ def unit_table(
     permitted
         Resharding strategies that a boundary may use.
     """
-    edges = unit_edges(problem)
+    edges = problem.model.edges
     tensors = tuple(dict.fromkeys(tensor for _, _, tensor in edges))
     slices = []
     for microbatches in problem.microbatch_counts:
@@ -63,13 +63,6 @@ def unit_table(
         tensors=tensors,
         edges=tuple((u, v, tensors.index(tensor)) for u, v, tensor in edges),
         slices=tuple(slices),
-    )
-
-
-def unit_edges(problem: Problem) -> tuple[tuple[int, int, str], ...]:
-    """Return which unit sends a tensor of which class to which later unit."""
-    return tuple(
-        (unit, unit + 1, tensor) for unit, tensor in enumerate(problem.model.cuts)
     )
 
 
@@ -124,7 +117,7 @@ def _within_ns(problem: Problem, part: TableSlice, tensors: tuple[str, ...]) -> 
     size = np.lcm(first, second) // common
     within = []
     for tensor in tensors:
-        total = boundary_bytes(problem, part.microbatches, tensor)
+        total = boundary_bytes(problem, part.microbatches, tensor, within=True)
         share = np.broadcast_to(total / devices[:, None], size.shape)
         seconds = all_gather_s(cluster, size, common, share)
         meet = devices[:, None] == devices[None, :]

@@ -9,12 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetopt.cost.memory import activation_bytes
-from hetopt.cost.operations import (
-    BLOCKS,
-    model_flops,
-    unit_operations,
-    unit_parameters,
-)
+from hetopt.cost.operations import model_flops, unit_operations, unit_parameters
+from hetopt.cost.pieces import BLOCKS
 from hetopt.cost.roofline import Roofline
 from hetopt.problem.model import ATTENTION, EMBEDDING, HEAD, LAYER, MLP_UP, Model
 from hetopt.problem.training import Recompute, Training
