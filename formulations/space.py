@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.problem.principles import PRUNED
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.formulations.chain import Chain
+    from hetopt.problem.principles import Principles
 
 #: Per-strategy fields of a ClusterTable, all indexed by strategy first.
 _COLUMNS = (
@@ -56,7 +59,12 @@ def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
     )
 
 
-def undominated(table: CostTable, part: TableSlice, chain: Chain) -> TableSlice:
+def undominated(
+    table: CostTable,
+    part: TableSlice,
+    chain: Chain,
+    principles: Principles = PRUNED,
+) -> TableSlice:
     """Return the slice without strategies that another one replaces.
 
     k' replaces k when it needs no more devices, fits into memory wherever k fits,
@@ -66,10 +74,16 @@ def undominated(table: CostTable, part: TableSlice, chain: Chain) -> TableSlice:
 
     Under ``h-1f1b`` a faster stage or boundary can change warm-up counts for the
     worse, so there k' must equal k in every time.
+
+    Without P4 the stages of k may stand beside any others of their cluster. As they
+    may then become one run with these, which the tie rule may like less, k' must be
+    strictly faster or need fewer devices; where tp must not rise, it must be k's.
     """
     keep = []
     for j, cluster in enumerate(part.clusters):
-        rivals = _Rivals(table=table, part=part, chain=chain, j=j)
+        rivals = _Rivals(
+            table=table, part=part, chain=chain, principles=principles, j=j
+        )
         keep.append(
             np.array(
                 [k for k in range(len(cluster.strategies)) if not rivals.replace(k)],
@@ -91,7 +105,12 @@ class _Rivals:
     """Replacement among the strategies of one cluster."""
 
     def __init__(
-        self, table: CostTable, part: TableSlice, chain: Chain, j: int
+        self,
+        table: CostTable,
+        part: TableSlice,
+        chain: Chain,
+        principles: Principles,
+        j: int,
     ) -> None:
         self.cluster = cluster = part.clusters[j]
         self.part = part
@@ -109,18 +128,27 @@ class _Rivals:
         )
         self.units = self._units_by_warmup() if chain.is_uniform else None
         self.others = np.array(
-            [a for a, layout in enumerate(part.layouts) if layout.cluster != j],
+            [
+                a
+                for a, layout in enumerate(part.layouts)
+                if layout.cluster != j or principles.sharing != "one"
+            ],
             dtype=np.int64,
         )
+        self.tp = np.array([strategy.tp for strategy in cluster.strategies])
+        self.falling = principles.sharing == "falling-tp"
+        self.by_index = principles.sharing == "one"
 
     def replace(self, k: int) -> bool:
         """Whether some other strategy replaces strategy k."""
         cluster = self.cluster
         able = (cluster.devices <= cluster.devices[k]) & self._fit_where(k)
         able[k] = False
+        if self.falling:
+            able &= self.tp == self.tp[k]
         if self.schedule == "h-1f1b":
             same = self._same_times(k)
-            earlier = np.arange(len(able)) < k
+            earlier = (np.arange(len(able)) < k) & self.by_index
             return bool(
                 (able & same & ((cluster.devices < cluster.devices[k]) | earlier)).any()
             )
@@ -132,7 +160,7 @@ class _Rivals:
         wins = (
             (gain > loss)
             | (cluster.devices[rivals] < cluster.devices[k])
-            | (rivals < k)
+            | ((rivals < k) & self.by_index)
         )
         return bool((quick & (gain >= loss) & wins).any())
 

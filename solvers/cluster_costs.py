@@ -1,4 +1,7 @@
-"""What part of a pipeline costs at least on one cluster, taken by itself."""
+"""What part of a pipeline costs at least on one cluster, taken by itself.
+
+All its stages share one strategy (P4); ``mixed_costs`` does without.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,7 @@ class ClusterCosts:
         most_stages: int,
         roles: tuple[int, ...],
         may_rest: bool,
+        consecutive: bool = True,
     ) -> None:
         cluster = part.clusters[j]
         self.cluster = cluster
@@ -59,6 +63,7 @@ class ClusterCosts:
         self.delta = _WARMUPS.get(table.schedule, (0, 0, 0))
         self.roles = roles
         self.may_rest = may_rest
+        self.consecutive = consecutive
         self.count = len(cluster.strategies)
         self.most_stages = min(most_stages, int(cluster.max_stages.max(initial=0)))
         self.usable_bytes = table.usable_bytes[j]
@@ -109,6 +114,12 @@ class ClusterCosts:
         else:
             self.before = np.zeros(self.count)
             self.after = np.zeros(self.count)
+        if not self.consecutive and others:
+            # A stage's neighbours may be its own cluster's or another's.
+            self.inner = (
+                np.minimum(self.inner, self.before) + np.minimum(self.inner, self.after)
+            ) / 2
+            self.inner_pace = np.zeros(self.count)
 
     def _fitting_units(self) -> dict[int, NDArray[np.int64]]:
         """Most body units per slot by role; shape (K, most_stages), last stage first.
@@ -211,7 +222,7 @@ class ClusterCosts:
                 - 2 * np.arange(self.most_stages) * self.inner[:, None]
                 - (lead + trail)[:, None]
             )
-            if self.gpipe:
+            if self.gpipe or not self.consecutive:
                 room = np.full_like(room, np.inf)
             slots[:, 1:][self.inner_pace > period] = 0
         able = np.minimum.accumulate(slots >= 1, axis=1)
@@ -309,11 +320,13 @@ class ClusterCosts:
         anyhow, opening = np.full(self.count, np.inf), np.full(self.count, np.inf)
         for role in self.roles if self.count else ():
             rest = others.get(ALONE & ~role)
-            if rest is None or (role == ALONE and not np.isfinite(rest[0, 0])):
+            if rest is None or (
+                role == ALONE and self.consecutive and not np.isfinite(rest[0, 0])
+            ):
                 continue
             caps = (
                 self._caps_first(period, stages)
-                if role == FIRST
+                if role == FIRST and self.consecutive
                 else self._caps(period, role)
             )
             least = self._role_fill(role, caps, rest, stages)

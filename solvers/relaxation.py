@@ -18,13 +18,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.problem.principles import PRUNED
 from hetopt.solvers.cluster_costs import ALONE, ClusterCosts, roles_under
+from hetopt.solvers.mixed_costs import MixedCosts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
+    from hetopt.problem.principles import Principles
     from hetopt.problem.training import Pins
 
     Costs = NDArray[np.float64]
@@ -50,6 +53,9 @@ class Relaxation:
         Slice at q with the strategies worth looking at.
     most_stages
         Largest p of interest.
+    principles
+        What plans have to keep. Where not all of them, there is no single strategy
+        per cluster or no order of clusters to speak of, and so no ``choices``.
     """
 
     def __init__(
@@ -60,14 +66,19 @@ class Relaxation:
         chain: Chain,
         pins: Pins,
         most_stages: int,
+        principles: Principles = PRUNED,
     ) -> None:
         self.part = part
         self.chain = chain
         self.most_stages = most_stages
         names = table.cluster_names
         order = pins.order
+        # A pinned order names every cluster once.
+        self.consecutive = principles.consecutive or order is not None
+        self.mixed = principles.sharing != "one"
+        costs = MixedCosts if self.mixed else ClusterCosts
         self.clusters = [
-            ClusterCosts(
+            costs(
                 table=table,
                 part=part,
                 chain=chain,
@@ -78,6 +89,7 @@ class Relaxation:
                 may_rest=(names[j] not in order if order is not None else True)
                 and pins.of(names[j]).stages.permits(0)
                 and pins.of(names[j]).units.permits(0),
+                consecutive=self.consecutive,
             )
             for j in range(len(names))
         ]
@@ -172,6 +184,9 @@ class Relaxation:
             others = self._merge(prefix[index], suffix[index])
             bounds[j], opening = self.clusters[j].option_fill(period, others, stages)
             least = min(least, float(opening.min(initial=np.inf)))
+        if self.mixed:
+            # What one strategy costs at least is less exact than a whole mix.
+            least = max(least, float(self.fill(period, roles=True)[stages]))
         return least, bounds
 
     # ------------------------------------------------------------- recursion
@@ -198,6 +213,10 @@ class Relaxation:
         return [
             Choice(cluster=j, strategy=strategy, stages=stages, units=units, role=ALONE)
         ]
+
+    def _fills_all(self, role: int) -> bool:
+        """Whether a cluster in this role leaves no place for another."""
+        return role == ALONE and self.consecutive
 
     def _empty(self) -> Costs:
         return np.full((self.most_stages + 1, self.chain.length + 1), np.inf)
@@ -228,7 +247,7 @@ class Relaxation:
             if last.may_rest and taken == goal:
                 total = np.minimum(total, before[:, units])
             for role, costs in tables[-1].items():
-                if taken & role or taken | role != goal or role == ALONE:
+                if taken & role or taken | role != goal or self._fills_all(role):
                     continue
                 for m in range(1, len(costs)):
                     row = costs[m]
@@ -246,7 +265,7 @@ class Relaxation:
             joined = {taken: before.copy() for taken, before in state.items()}
         for taken, before in state.items():
             for role, costs in table.items():
-                if taken & role or role == ALONE:
+                if taken & role or self._fills_all(role):
                     continue
                 after = joined.setdefault(taken | role, self._empty())
                 _min_plus(before, costs, after)

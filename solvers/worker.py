@@ -188,9 +188,12 @@ class Worker:
         if self.top > 1:
             # The next best plans may well use what a better strategy replaces.
             return part
-        return undominated(self.table, part, self.chain)
+        return undominated(self.table, part, self.chain, self.principles)
 
     def _relaxation(self, microbatches: int) -> Relaxation:
+        return self._relaxed(microbatches, self.principles)
+
+    def _relaxed(self, microbatches: int, principles: Principles) -> Relaxation:
         counts = [p for p in self.problem.stage_counts if p <= self.chain.length]
         return Relaxation(
             table=self.table,
@@ -198,6 +201,7 @@ class Worker:
             chain=self.chain,
             pins=self.problem.pins,
             most_stages=max(counts),
+            principles=principles,
         )
 
     def _data(
@@ -242,8 +246,13 @@ class Worker:
         return survey(relaxation, task.microbatches, cutoff=cutoff)
 
     def _sketch(self, task: SketchTask) -> None:
-        relaxation = self.relaxation(task.microbatches)
-        period = sharpen(relaxation, task.microbatches, task.stages, task.period)
+        relaxation, period = self.relaxation(task.microbatches), task.period
+        if self.principles.relaxed:
+            # Plans that keep all principles will do, and are quickly found.
+            relaxation = self._relaxed(task.microbatches, PRUNED)
+            found = survey(relaxation, task.microbatches, cutoff=None)
+            period = float(found.period[task.stages])
+        period = sharpen(relaxation, task.microbatches, task.stages, period)
         choices = relaxation.choices(period, task.stages)
         if choices is None:
             return
@@ -261,7 +270,7 @@ class Worker:
             pins = self._fixed(choices, order)
             cutoff = min(self._cutoff(), self._ceiling(only, task.stages))
             answer = self._engine.settle(
-                self._data(only, pins, task.stages, cutoff),
+                replace(self._data(only, pins, task.stages, cutoff), principles=PRUNED),
                 excluded=(),
                 found=lambda decision: None,
                 stop=lambda: False,
