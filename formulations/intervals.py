@@ -30,20 +30,22 @@ rounded but floating point's own; lambda is a ratio here, not a whole tick.
 
 Big-Ms are lambda's bounds from ``ProgramData`` (``extra``), the largest capacity
 (``holds``) and differences of bytes (``memory``), each stated with its row.
-``h-1f1b`` is refused; see ``IntervalSets``.
+``h-1f1b`` has columns of its own; see ``intervals_warmups``.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
+from math import floor
 from typing import TYPE_CHECKING
 
 from hetopt.formulations import intervals_cover as cover
 from hetopt.formulations import intervals_period as period
 from hetopt.formulations import intervals_units as units
+from hetopt.formulations import intervals_warmups as warmups
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.intervals_pins import pin
-from hetopt.formulations.intervals_sets import IntervalSets
+from hetopt.formulations.intervals_sets import Arc, Host, IntervalSets
 from hetopt.formulations.intervals_variables import IntervalVariables
 from hetopt.formulations.linear_program import LinearProgram, combine, total
 from hetopt.formulations.program import PERIOD_SCALE
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
 
 #: Share of the cutoff that a plan may seem to exceed it by in floating point.
 CUTOFF_SLACK = 1e-9
+#: Share of a bound that floating point may have added to it.
+_BOUND_MARGIN = 1e-9
 
 
 class IntervalProgram:
@@ -77,6 +81,7 @@ class IntervalProgram:
         cover.use_clusters_once(v)
         cover.follow(v)
         cover.cross(v)
+        warmups.adapt_warmups(v)
         units.place_units(v)
         units.hold_units(v)
         units.follow_chain(v)
@@ -115,29 +120,100 @@ class IntervalProgram:
         self.program.row("cutoff", objective, upper=limit * (1 + CUTOFF_SLACK))
         self.program.minimize(objective)
 
-    def exclude(self, decision: Decision) -> None:
-        """Rule out every plan of the same shape as ``decision``.
+    def exclude(self, decision: Decision, *, units: bool = False) -> None:
+        """Rule out a decision's shape, or with ``units`` only the decision itself.
 
         Nothing needs ruling out if one of its arcs is not on offer.
         """
+        shape = self._arcs_of(decision)
+        if shape is None:
+            return
+        name = f"excluded({self._excluded})"
+        terms = total(shape)
+        most = len(shape) - 1
+        if units:
+            alike, count = self._alike(decision, name)
+            terms = combine([(1, terms), (1, total(alike))])
+            most += count
+        self.program.row(name, terms, upper=most)
+        self._excluded += 1
+
+    def start(self, decision: Decision) -> dict[int, float] | None:
+        """Return values of arcs, units and cuts: all that a decision decides.
+
+        None if one of its arcs, or a cut, is not on offer.
+        """
+        v, shape = self.variables, self._arcs_of(decision)
+        if shape is None:
+            return None
+        values = {column: 0.0 for column in v.hosts.values()}
+        values |= {column: 1.0 for column in shape}
+        body = self._body(decision)
+        values |= {column: float(body[s]) for s, column in v.units.items()}
+        for columns, end in zip(v.cut.values(), accumulate(body), strict=False):
+            if end not in columns:
+                return None
+            values |= {column: float(c == end) for c, column in columns.items()}
+        return values
+
+    def _arcs_of(self, decision: Decision) -> list[int] | None:
+        """Return the arcs of a decision's shape; None if one is not on offer."""
         v, first = self.variables, 0
         shape: list[int] = []
-        for j, strategy, stages in zip(
-            decision.order, decision.strategies, decision.hosted, strict=True
+        for run, (j, strategy, stages) in enumerate(
+            zip(decision.order, decision.strategies, decision.hosted, strict=True)
         ):
-            arcs = [
-                column
-                for arc, column in v.hosts.items()
-                if (arc.host.cluster, arc.first, arc.stages) == (j, first, stages)
-                and self.sets.table(j).strategies[arc.host.strategy] == strategy
-            ]
-            if not arcs:
-                return
-            shape += arcs
+            known = self.sets.table(j).strategies
+            if strategy not in known:
+                return None
+            after = len(decision.order) - 1 - run if self.sets.told_apart else 0
+            arc = Arc(Host(j, known.index(strategy), after), first, stages)
+            if arc not in v.hosts:
+                return None
+            shape.append(v.hosts[arc])
             first += stages
-        most = len(decision.order) - 1
-        self.program.row(f"excluded({self._excluded})", total(shape), upper=most)
-        self._excluded += 1
+        return shape
+
+    def _body(self, decision: Decision) -> list[int]:
+        """Return a decision's body units per stage."""
+        body = list(decision.units)
+        body[0] -= sum(self.sets.chain.lead)
+        body[-1] -= sum(self.sets.chain.trail)
+        return body
+
+    def _alike(self, decision: Decision, name: str) -> tuple[list[int], int]:
+        """Return columns whose sum is a number, which it also returns, only if ..
+
+        .. stages have the same units: cuts, or binaries that are 1 wherever
+        ``units(s)`` is neither below (``below >= 1``) nor above the decision's.
+        """
+        v, body = self.variables, self._body(decision)
+        if not v.units:
+            ends = zip(v.cut.values(), accumulate(body), strict=False)
+            cuts = [columns[end] for columns, end in ends]
+            return cuts, len(cuts)
+        program, length = self.program, self.sets.chain.length
+        columns = []
+        for s, column in v.units.items():
+            same = [
+                program.column(f"{side}_{name}({s})", upper=1, integer=True)
+                for side in ("not_below", "not_above")
+            ]
+            not_below, not_above = same
+            # units <= n - 1 + length not_below; units >= n + 1 - length not_above
+            program.row(
+                f"below_{name}({s})", {column: 1, not_below: -length}, upper=body[s] - 1
+            )
+            program.row(
+                f"above_{name}({s})", {column: 1, not_above: length}, lower=body[s] + 1
+            )
+            columns += same
+        return columns, len(columns)
+
+    def bound(self, value: float) -> int:
+        """Return a valid objective in 1 / PERIOD_SCALE ticks below a solver's bound."""
+        least = floor(value * self.scale * (1 - _BOUND_MARGIN))
+        return max(self.data.objective_min, least)
 
     def extract(self, values: Sequence[float]) -> Decision:
         """Read the decision off a solution: a value for every column."""

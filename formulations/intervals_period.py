@@ -96,38 +96,48 @@ def bound_lags(v: IntervalVariables) -> None:
     ``lag(0) = tau(0)`` and ``lag(r) >= tau(r) + max(0, lag(r - 1) + 2 kappa(r) -
     delta lambda)``, all at most lambda.
     """
-    program, period = v.program, _period(v)
-    inside, across = v.sets.deltas
+    program = v.program
     before = 0
     for stage, tau in enumerate(v.tau):
         lag = program.column(f"lag({stage})")
         program.row(f"own({stage})", {lag: 1, tau: -1}, lower=0)
-        program.row(f"within({stage})", {period: 1, lag: -1}, lower=0)
+        program.row(f"within({stage})", {_period(v): 1, lag: -1}, lower=0)
         if stage:
             terms: Terms = {lag: 1, tau: -1, before: -1, v.kappa[stage]: -2}
-            terms[period] = inside
-            if across != inside:
-                terms[_extra(v, stage)] = across - inside
+            terms.update(_warmup_time(v, stage))
             program.row(f"inherit({stage})", terms, lower=0)
         before = lag
 
 
-def _extra(v: IntervalVariables, r: int) -> int:
-    """Make ``extra(r) <= lambda * crossing(r)``, exactly, as crossing is 0 or 1.
+def _warmup_time(v: IntervalVariables, r: int) -> Terms:
+    """Return ``delta lambda`` of boundary r."""
+    if v.sets.adaptive is None:
+        inside, across = v.sets.deltas
+        terms: Terms = {_period(v): inside}
+        if across != inside:
+            crossing = total(v.hops[r].values())
+            terms[_extra(v, str(r), crossing)] = across - inside
+        return terms
+    terms = {_period(v): v.least_delta[r]}
+    for d, adds in v.adds[r].items():
+        terms[_extra(v, f"{r},{d}", {adds: 1})] = 1
+    return terms
 
-    ``extra <= period_max crossing`` and
-    ``extra <= lambda - period_min (1 - crossing)``.
+
+def _extra(v: IntervalVariables, name: str, does: Terms) -> int:
+    """Make ``extra <= lambda * does``, exactly, as ``does`` is 0 or 1.
+
+    ``extra <= period_max does`` and ``extra <= lambda - period_min (1 - does)``.
     """
     program, period = v.program, _period(v)
-    column = program.column(f"extra({r})")
-    cross = total(v.hops[r].values())
+    column = program.column(f"extra({name})")
     most, least = program.upper[period], program.lower[period]
     program.row(
-        f"extra_at_most({r})", combine([(1, {column: 1}), (-most, cross)]), upper=0
+        f"extra_at_most({name})", combine([(1, {column: 1}), (-most, does)]), upper=0
     )
     program.row(
-        f"extra_is_period({r})",
-        combine([(1, {column: 1, period: -1}), (-least, cross)]),
+        f"extra_is_period({name})",
+        combine([(1, {column: 1, period: -1}), (-least, does)]),
         upper=-least,
     )
     return column

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.errors import InputError
 from hetopt.formulations.cp_sat_sets import Sets
 from hetopt.formulations.cp_sat_terms import dot
 from hetopt.formulations.cp_sat_warmups import FIXED_DELTAS
+from hetopt.formulations.intervals_deltas import AdaptiveDeltas
 from hetopt.formulations.program import PERIOD_SCALE
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.training import ScheduleName
 
 
 class Host(NamedTuple):
@@ -63,17 +62,6 @@ class Room:
     unit_bytes: dict[int, int] = field(default_factory=dict)
 
 
-def ensure_known(schedule: ScheduleName) -> None:
-    """Raise InputError if the interval program does not know a schedule."""
-    if schedule != "gpipe" and schedule not in FIXED_DELTAS:
-        msg = (
-            f"the interval program does not know {schedule}, "
-            f"expected one of {', '.join([*FIXED_DELTAS, 'gpipe'])}; "
-            "cp-sat knows it"
-        )
-        raise InputError(msg, field="schedule")
-
-
 class IntervalSets(Sets):
     """Hosts, their arcs and what they can hold, beside what all programs know.
 
@@ -83,23 +71,25 @@ class IntervalSets(Sets):
         Numbers of clusters that may come after a host. One number, 0, where memory
         does not depend on it: then it is not told apart.
     rooms
-        Per host that is on offer, of every stage.
+        Per host that is on offer, of every stage; at the least W it may have.
+    adaptive
+        Where delta follows from times (``h-1f1b``): what it may be.
+    tighter
+        Per host, stage and W at which the stage can hold less: what it then holds.
+        Empty where no more than the least W matters.
     arcs
         Every arc, with the most body units all its stages hold.
-
-    Raises
-    ------
-    InputError
-        Under ``h-1f1b``: its warm-up counts follow from comparisons of times that
-        must be exact to the tick, which floating point does not give.
     """
 
     def __init__(self, data: ProgramData) -> None:
         super().__init__(data)
-        ensure_known(data.schedule)
         self.period_max = min(self.period_max, PERIOD_SCALE * self._slowest_pass())
         self._costs: dict[object, NDArray[np.int64]] = {}
+        self.adaptive: AdaptiveDeltas | None = None
+        if self.steady and not self.gpipe and data.schedule not in FIXED_DELTAS:
+            self.adaptive = AdaptiveDeltas(self, self.next_clusters)
         self.levels, self.rooms = self._place()
+        self.tighter = self._tighten()
         self.arcs = dict(self._arcs())
 
     @property
@@ -109,7 +99,10 @@ class IntervalSets(Sets):
 
     @property
     def deltas(self) -> tuple[int, int]:
-        """Warm-ups a boundary adds inside a cluster, and across clusters."""
+        """Warm-ups a boundary adds inside a cluster, and across clusters.
+
+        Not where they follow from times.
+        """
         fixed = FIXED_DELTAS[self.data.schedule]
         return fixed.inside, fixed.across
 
@@ -129,6 +122,12 @@ class IntervalSets(Sets):
         return frozenset(
             pairs
             - {(index(before), index(after)) for before, after in pins.forbidden_next}
+        )
+
+    def steps(self, stage: int) -> list[int]:
+        """Return the W at which some host can hold less on a stage, ascending."""
+        return sorted(
+            {w for (_, at), rooms in self.tighter.items() if at == stage for w in rooms}
         )
 
     def layout_of(self, host: Host) -> int:
@@ -164,7 +163,8 @@ class IntervalSets(Sets):
         most = min(len(self.clusters), self.stages)
         rooms = {
             Host(j, k, after): [
-                self._room(j, k, stage, after) for stage in range(self.stages)
+                self._room(j, k, stage, self._in_flight(stage, after))
+                for stage in range(self.stages)
             ]
             for j, k in self.capacity
             if order is None or self.data.names[j] in order
@@ -180,22 +180,41 @@ class IntervalSets(Sets):
         return range(most), rooms
 
     def _levels(self, most: int) -> int:
-        if self.gpipe or not self.steady:
+        if self.gpipe or not self.steady or self.adaptive is not None:
             return min(1, most)
         inside, across = self.deltas
         return most if across != inside else min(1, most)
 
     def _in_flight(self, stage: int, after: int) -> int:
-        """Return min(W, q) of a stage with so many crossings after it."""
+        """Return the least min(W, q) of a stage with so many crossings after it."""
         if self.gpipe or not self.steady:
             return self.microbatches
+        if self.adaptive is not None:
+            least, _ = self.adaptive.warmups(self.stages - 1 - stage)
+            return min(self.microbatches, least)
         inside, across = self.deltas
         warmups = 1 + inside * (self.stages - 1 - stage) + (across - inside) * after
         return min(self.microbatches, warmups)
 
-    def _room(self, j: int, k: int, stage: int, after: int) -> Room:
+    def _tighten(self) -> dict[tuple[Host, int], dict[int, Room]]:
+        if self.adaptive is None:
+            return {}
+        tighter: dict[tuple[Host, int], dict[int, Room]] = {}
+        for host, rooms in self.rooms.items():
+            for stage, before in enumerate(rooms):
+                least, most = self.adaptive.warmups(self.stages - 1 - stage)
+                last = before
+                for w in range(least + 1, min(most, self.microbatches) + 1):
+                    if last.most < 1:
+                        break
+                    room = self._room(host.cluster, host.strategy, stage, w)
+                    if room != last:
+                        tighter.setdefault((host, stage), {})[w] = room
+                    last = room
+        return tighter
+
+    def _room(self, j: int, k: int, stage: int, in_flight: int) -> Room:
         table, kinds, ends = self.table(j), self.chain.kinds, self.ends(stage)
-        in_flight = self._in_flight(stage, after)
         bytes_ = table.state_bytes[k] + in_flight * table.activation_bytes[k]
         temporary = [int(value) for value in table.temporary_bytes[k]]
         at_ends = max((temporary[f] for f, n in enumerate(ends) if n), default=0)
@@ -255,8 +274,12 @@ class IntervalSets(Sets):
         if not self.steady or self.gpipe or m == 1:
             return units
         a = self.layout(j, k)
-        kappa = min(int(self.part.transfer_ns[x, a, a]) for x in self.chain.cut_classes)
-        delta, _ = self.deltas
+        kappas = [int(self.part.transfer_ns[x, a, a]) for x in self.chain.cut_classes]
+        kappa = min(kappas)
+        if self.adaptive is None:
+            delta, _ = self.deltas
+        else:
+            delta = self.adaptive.most(max(kappas))
         at_ends = {arc.first, arc.end - 1} & {0, self.stages - 1}
         fixed = 2 * kappa * (m - 1) + sum(
             dot(self.ends(stage), self.tau[j, k]) for stage in sorted(at_ends)

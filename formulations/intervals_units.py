@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hetopt.formulations.linear_program import combine, total
 
 if TYPE_CHECKING:
-    from hetopt.formulations.intervals_sets import Host
+    from hetopt.formulations.intervals_sets import Host, Room
     from hetopt.formulations.intervals_variables import IntervalVariables
     from hetopt.formulations.linear_program import Terms
 
@@ -35,7 +35,8 @@ def hold_units(v: IntervalVariables) -> None:
     """Units lie on the host of their stage, within its capacity.
 
     ``on(h,s) <= sum_f held(h,s,f) <= capacity(h,s) on(h,s)``, and the units of a host
-    are at most those its arc can hold in all.
+    are at most those its arc can hold in all. Where capacity drops as W reaches w,
+    by ``drop``: ``.. - drop (at_least(s,w) + on(h,s) - 1)``.
     """
     sets, program = v.sets, v.program
     for (host, stage), columns in v.held.items():
@@ -43,7 +44,13 @@ def hold_units(v: IntervalVariables) -> None:
         held = total(columns.values())
         most = sets.rooms[host][stage].most
         program.row(f"least{name}", combine([(1, held), (-1, {on: 1})]), lower=0)
-        program.row(f"most{name}", combine([(1, held), (-most, {on: 1})]), upper=0)
+        drops: Terms = {}
+        left = most
+        for w, room in sets.tighter.get((host, stage), {}).items():
+            drops[v.at_least[stage, w]] = left - max(0, room.most)
+            left = max(0, room.most)
+        limited = combine([(1, held), (1, drops), (-left, {on: 1})])
+        program.row(f"most{name}", limited, upper=most - left)
     held_by: dict[Host, list[int]] = {host: [] for host in sets.hosts}
     for (host, _), columns in v.held.items():
         held_by[host] += columns.values()
@@ -88,31 +95,46 @@ def fit_memory(v: IntervalVariables) -> None:
     With ``used = sum_f unit_bytes[f] held(h,s,f)`` and ``holds(s,f)`` = 1 if a unit
     of kind f is present: ``used <= left[f]`` where it is, else ``used <= max left``:
     ``used <= max_left on(h,s) - (max_left - left[f]) (holds(s,f) + on(h,s) - 1)``.
+    What holds only where W reaches w gives way by the most ``used`` may exceed it
+    by, times ``1 - at_least(s,w)``.
     """
     holds: dict[tuple[int, int], int] = {}
     for host, stage in v.held:
-        room = v.sets.rooms[host][stage]
-        if not room.left:
-            continue
-        most = max(room.left.values())
-        usable = v.sets.data.usable_bytes[host.cluster]
-        for f, left in room.left.items():
-            name = f"memory({v.name(host)},{stage},kind{f})"
-            spare = most - left
-            terms = _used(v, host, stage)
-            terms[v.on[host, stage]] = -left
-            if spare:
-                if (stage, f) not in holds:
-                    holds[stage, f] = _holds(v, stage, f)
-                terms[holds[stage, f]] = spare
-            # One is all of the device's memory.
-            terms = {column: value / usable for column, value in terms.items()}
-            v.program.row(name, terms, upper=spare / usable)
+        rooms: list[tuple[int | None, Room]] = [(None, v.sets.rooms[host][stage])]
+        rooms += v.sets.tighter.get((host, stage), {}).items()
+        for w, room in rooms:
+            if room.left:
+                _fit(v, host, stage, w, room, holds)
 
 
-def _used(v: IntervalVariables, host: Host, stage: int) -> Terms:
-    unit_bytes = v.sets.rooms[host][stage].unit_bytes
-    return {column: unit_bytes[f] for f, column in v.held[host, stage].items()}
+def _fit(
+    v: IntervalVariables,
+    host: Host,
+    stage: int,
+    w: int | None,
+    room: Room,
+    holds: dict[tuple[int, int], int],
+) -> None:
+    most, usable = max(room.left.values()), v.sets.data.usable_bytes[host.cluster]
+    for f, left in room.left.items():
+        name = f"memory({v.name(host)},{stage},kind{f}"
+        spare, give = most - left, 0
+        terms: Terms = {
+            column: room.unit_bytes[g] for g, column in v.held[host, stage].items()
+        }
+        terms[v.on[host, stage]] = -left
+        if spare:
+            if (stage, f) not in holds:
+                holds[stage, f] = _holds(v, stage, f)
+            terms[holds[stage, f]] = spare
+        if w is not None:
+            units = v.sets.rooms[host][stage].most
+            give = max(0, units * max(room.unit_bytes.values()) - left)
+            terms[v.at_least[stage, w]] = give
+            name += f",at_least{w}"
+        # One is all of the device's memory.
+        terms = {column: value / usable for column, value in terms.items()}
+        v.program.row(f"{name})", terms, upper=(spare + give) / usable)
 
 
 def _holds(v: IntervalVariables, stage: int, f: int) -> int:

@@ -75,6 +75,11 @@ class IntervalVariables:
                 for a in self.layouts(self.starting(0))
                 for b in self.layouts(self.ending(p))
             }
+        # Of h-1f1b; see intervals_warmups.
+        self.reaches: dict[int, int] = {}
+        self.adds: dict[int, dict[int, int]] = {}
+        self.least_delta: dict[int, int] = {}
+        self.at_least: dict[tuple[int, int], int] = {}
         self.tau = [program.column(f"tau({s})") for s in range(p)]
         self.kappa = {r: program.column(f"kappa({r})") for r in range(1, p)}
         self.sync = program.column("sync")

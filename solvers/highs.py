@@ -16,7 +16,7 @@ from hetopt.errors import SolverError
 from hetopt.solvers.mip_status import HIGHS, verdict_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hetopt.formulations.linear_program import LinearProgram
     from hetopt.solvers.engine import Verdict
@@ -60,7 +60,15 @@ class HighsRun:
         _ensure(highs.passModel(_lp(program)), "passModel")
 
     def write(self, path: str) -> None:
-        """Write the program in the format its name ends in: .lp or .mps."""
+        """Write the program in the format its name ends in: .lp or .mps.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written: HiGHS itself would crash.
+        """
+        with open(path, "w", encoding="ascii"):
+            pass
         _ensure(self._highs.writeModel(path), path)
 
     def solve(
@@ -69,6 +77,7 @@ class HighsRun:
         time_limit_s: float | None = None,
         found: Callable[[Sequence[float]], None] = lambda values: None,
         stop: Callable[[], bool] = lambda: False,
+        start: Mapping[int, float] | None = None,
     ) -> Verdict:
         """Solve; an exception of a callback, such as Ctrl-C, comes out of here.
 
@@ -78,8 +87,14 @@ class HighsRun:
             Called with the columns of every better solution.
         stop
             Asked now and then.
+        start
+            Values of columns to start from; HiGHS finds the others, or drops them.
         """
         highs = self._highs
+        if start:
+            columns = np.array(list(start), dtype=np.int32)
+            values = np.array(list(start.values()), dtype=np.float64)
+            _ensure(highs.setSolution(len(start), columns, values), "a start")
         failure: list[BaseException] = []
 
         def guarded(act: Callable[[], bool]) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import floor, isfinite
+from functools import partial
+from math import isfinite
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.engine import Answer
 from hetopt.solvers.race import race
 from hetopt.solvers.registry import ensure_can
+from hetopt.solvers.search import Attempt, settle_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from hetopt.formulations.program import ProgramData
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
+    from hetopt.solvers.engine import Answer
     from hetopt.solvers.params import RaceParams
-
-#: Share of a bound that floating point may have added to it.
-_BOUND_MARGIN = 1e-9
 
 
 def solve(
@@ -44,12 +43,9 @@ def solve(
     Raises
     ------
     InputError
-        Under ``h-1f1b``, which the interval program does not know.
+        If a principle is relaxed, for which there is no interval program.
     """
-    from hetopt.formulations.intervals_sets import ensure_known
-
     ensure_can("milp", params.principles)
-    ensure_known(table.schedule)
     return race(
         problem,
         table,
@@ -87,21 +83,33 @@ class MilpEngine:
         program = IntervalProgram(data)
         for decision in excluded:
             program.exclude(decision)
-        run = HighsRun(program.program, seed=self._seed)
-        verdict = run.solve(
-            time_limit_s=time_limit_s,
-            found=lambda values: found(program.extract(values)),
+
+        def run(
+            *, report: Callable[[Decision], None], time_limit_s: float | None
+        ) -> Attempt:
+            highs = HighsRun(program.program, seed=self._seed)
+            verdict = highs.solve(
+                time_limit_s=time_limit_s,
+                found=lambda values: report(program.extract(values)),
+                stop=stop,
+                start=None if start is None else program.start(start),
+            )
+            values, bound = highs.values, highs.bound
+            return Attempt(
+                verdict=verdict,
+                bound=program.bound(bound) if isfinite(bound) else None,
+                claimed=None if values is None else program.bound(highs.objective),
+                decision=None if values is None else program.extract(values),
+            )
+
+        return settle_exactly(
+            data,
+            run,
+            exclude=partial(program.exclude, units=True),
+            found=found,
             stop=stop,
+            time_limit_s=time_limit_s,
         )
-        if verdict == "infeasible":
-            return Answer(verdict=verdict, bound=data.cutoff + 1, decision=None)
-        best: Decision | None = None
-        if run.values is not None:
-            best = program.extract(run.values)
-        bound = data.objective_min
-        if isfinite(run.bound):
-            bound = max(bound, floor(run.bound * program.scale * (1 - _BOUND_MARGIN)))
-        return Answer(verdict=verdict, bound=bound, decision=best)
 
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.errors import InputError
 from hetopt.formulations.intervals import IntervalProgram
 from hetopt.formulations.intervals_sets import Arc, Host, IntervalSets
-from hetopt.problem.training import ClusterPins, Domain, Pins, ScheduleName
+from hetopt.problem.training import SCHEDULES, ClusterPins, Domain, Pins, ScheduleName
 from tests.formulations import programs
 from tests.formulations.intervals_on import best, optimum
 from tests.formulations.programs import (
@@ -24,7 +23,6 @@ from tests.formulations.programs import (
     with_slices,
 )
 
-KNOWN: tuple[ScheduleName, ...] = ("1f1b", "eager-1f1b", "virtual-1f1b", "gpipe")
 APART = frozenset({("a", "b")})
 
 
@@ -39,18 +37,13 @@ def same_optimum(costs: object, p: int, q: int, pins: Pins | None = None) -> boo
     return True
 
 
-@pytest.mark.parametrize("schedule", KNOWN)
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (1, 4), (3, 1), (3, 4), (5, 8)])
-def test_every_schedule_it_knows(schedule: ScheduleName, p: int, q: int) -> None:
+def test_every_schedule(schedule: ScheduleName, p: int, q: int) -> None:
     costs = table(ONE, TWO, schedule=schedule, transfer_ns=2000, activation_bytes=5)
     same_optimum(costs, p, q)
     ends = (1100, 1000, 900)
     assert same_optimum(with_cluster(costs, 1, forward_ns=ends), 2, 4)
-
-
-def test_refuses_h_1f1b() -> None:
-    with pytest.raises(InputError, match=r"h-1f1b.*cp-sat knows it"):
-        IntervalProgram(data_of(table(schedule="h-1f1b"), 2, 4))
 
 
 def test_arcs_are_all_ways_to_host() -> None:
@@ -97,7 +90,7 @@ def test_lambda_bounds_units_too() -> None:
 
 
 @pytest.mark.parametrize("transfer_ns", [0, 500, 4000, 9000])
-@pytest.mark.parametrize("schedule", KNOWN)
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_windows_and_occupancy(schedule: ScheduleName, transfer_ns: int) -> None:
     costs = table(schedule=schedule, transfer_ns=transfer_ns, activation_bytes=0)
     assert same_optimum(costs, 4, 8, hosting(2, 2))
