@@ -19,6 +19,7 @@ from hetopt.cli import (
     schema,
     simulate,
     table,
+    verify,
 )
 from hetopt.cli.output import complain, discard_output
 from hetopt.errors import (
@@ -35,6 +36,7 @@ COMMANDS = (
     init,
     plan,
     check,
+    verify,
     simulate,
     table,
     catalog,

@@ -81,6 +81,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", help="write the result with its plan, as JSON"
     )
     command.add_argument(
+        "--certificate",
+        metavar="FILE",
+        help="write what is claimed of every (p, q), for `hetopt verify`",
+    )
+    command.add_argument(
         "--json", action="store_true", help="print the result as JSON, nothing else"
     )
 
@@ -89,8 +94,9 @@ def run(options: argparse.Namespace) -> int:
     """Search, check what was found, and report it."""
     from hetopt.files import ensure_writable, write_text
 
-    if options.out is not None:
-        ensure_writable(options.out)
+    for path in (options.out, options.certificate):
+        if path is not None:
+            ensure_writable(path)
     _known_solver(options.solver)
     principles = _principles(options.relax)
     ensure_can(options.solver, principles)
@@ -99,6 +105,11 @@ def run(options: argparse.Namespace) -> int:
     result = _search(problem, table, options, principles)
     _check(problem, table, result)
     text = json.dumps(result.to_json(), indent=2, allow_nan=False)
+    if options.certificate is not None:
+        from hetopt.solvers.certifying import certify
+
+        certificate = certify(problem, table, result)
+        write_text(options.certificate, certificate.to_text())
     if options.out is not None:
         write_text(options.out, text + "\n")
     if options.json:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table
 from hetopt.errors import CheckError, InputError
+from hetopt.plan import PLAN_SCHEMA
+from hetopt.result import RESULT_SCHEMA
 
 if TYPE_CHECKING:
     import argparse
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.plan import Plan
+    from hetopt.problem.problem import Problem
 
 
 def add_planned(command: argparse.ArgumentParser) -> None:
@@ -46,7 +49,6 @@ def load_checked(
     """
     from hetopt.check import check_plan, check_result
     from hetopt.check.reading import read_plan
-    from hetopt.plan import PLAN_SCHEMA
 
     data = read_json(plan_path)
     alone = data.get("schema") == PLAN_SCHEMA
@@ -64,6 +66,23 @@ def load_checked(
         elif findings := check_result(problem, table, data):
             raise CheckError(findings)
     return table, plan
+
+
+def load_planned(problem_name: str, plan_path: str) -> tuple[Problem, Plan | None]:
+    """Read a problem and a plan file that may say there is no plan; check nothing."""
+    from hetopt.check.reading import read_plan
+
+    data = read_json(plan_path)
+    with _named(plan_path):
+        if data.get("schema") == PLAN_SCHEMA:
+            plan: Plan | None = read_plan(data, "")
+        elif data.get("schema") != RESULT_SCHEMA:
+            raise InputError("is neither a result nor a plan", field="schema")
+        elif data.get("plan") is None:
+            plan = None
+        else:
+            plan = read_plan(data["plan"], "plan")
+    return load_problem(problem_name, None if plan is None else plan.schedule), plan
 
 
 def read_json(path: str) -> dict[str, Any]:

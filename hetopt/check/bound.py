@@ -1,0 +1,388 @@
+"""Lower bounds on the closed form, derived again: what a certificate rests on.
+
+For one q and lambda in [low, high], every plan of p stages takes at least
+
+    F_p(high) + (q - 1) low + (the least g of any stage),
+
+where F_p(high) is the least fill when every cluster is looked at by itself: which of
+its strategies hosts m stages with l body units most cheaply, given that every stage
+and the cluster's own windows keep up with lambda = high and fit into memory. Adding
+the clusters up, with one of them first and one last, gives F_p. An interval on which
+that does not suffice is halved.
+
+Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
+cost at least the least kappa out of the one plus the least kappa into the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.problem.problem import Problem
+
+    Ints = NDArray[np.int64]
+
+#: Bounds are whole picoseconds, times of the table whole nanoseconds.
+PS_PER_NS = 1000
+#: More than any sum of times, and small enough for two of them to be added.
+NEVER = 2**60
+#: Warm-ups that a boundary inside a cluster adds at least and at most, and the least
+#: that one between clusters adds (MODEL.md section 4).
+_STEPS = {
+    "1f1b": (1, 1, 1),
+    "eager-1f1b": (2, 2, 2),
+    "virtual-1f1b": (1, 1, 2),
+    "h-1f1b": (1, 3, 1),
+    "gpipe": (0, 0, 0),
+}
+#: Intervals of lambda looked at for one q before giving up.
+_MOST_INTERVALS = 2000
+
+
+def unproven(
+    problem: Problem, table: CostTable, microbatches: int, bounds: Mapping[int, int]
+) -> list[int]:
+    """Return the stage counts whose bound does not follow from the relaxation.
+
+    Parameters
+    ----------
+    bounds
+        By stage count: what every plan of it takes at least, in ps.
+    """
+    if not bounds:
+        return []
+    relaxation = _Relaxation(problem, table, microbatches, max(bounds))
+    failed: set[int] = set()
+    steps = microbatches - 1
+    reach = max(bounds.values()) // (PS_PER_NS * steps) + 1 if steps else NEVER
+    intervals = [(0, reach, frozenset(bounds))]
+    looked = 0
+    while intervals:
+        low, high, open_ = intervals.pop()
+        looked += 1
+        fill = relaxation.fill(high, sorted(open_))
+        rest = steps * low + relaxation.least_sync
+        missing = frozenset(
+            p for p in open_ if PS_PER_NS * (int(fill[p]) + rest) < bounds[p]
+        )
+        if not missing:
+            continue
+        if high - low <= 1 or not steps or looked > _MOST_INTERVALS:
+            failed |= missing
+            continue
+        middle = (low + high) // 2
+        intervals += [(middle, high, missing), (low, middle, missing)]
+        intervals = [(a, b, todo - failed) for a, b, todo in intervals]
+    return sorted(failed)
+
+
+class _Relaxation:
+    """Least fills at one q."""
+
+    def __init__(
+        self, problem: Problem, table: CostTable, microbatches: int, most_stages: int
+    ) -> None:
+        part = table.at(microbatches)
+        self.most_stages = most_stages
+        order = problem.pins.order
+        self.hosts = [
+            _Host(problem, table, part, j, most_stages)
+            for j in range(len(table.cluster_names))
+            if order is None or table.cluster_names[j] in order
+        ]
+        self.order = None if order is None else (order[0], order[-1])
+        self.length = self.hosts[0].units.length if self.hosts else 0
+        self.least_sync = min((host.least_sync for host in self.hosts), default=0)
+
+    def fill(self, period: int, counts: Sequence[int]) -> Ints:
+        """Return the least fill of each of these p at lambda <= ``period``."""
+        total = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
+        if not self.hosts:
+            return total
+        tables = [host.tables(period) for host in self.hosts]
+        for first, host in enumerate(self.hosts):
+            if self.order is not None and host.name != self.order[0]:
+                continue
+            others = [i for i in range(len(self.hosts)) if i != first]
+            with_last, without = self._others(others, tables)
+            alone = host.alone(period)
+            for p in counts:
+                if without[0, 0] == 0:
+                    total[p] = min(total[p], alone[p])
+                costs = host.opening(period, p)
+                for m in range(1, min(p, len(costs))):
+                    reach = costs[m] + with_last[p - m, ::-1]
+                    total[p] = min(total[p], int(reach.min()))
+        return total
+
+    def _others(
+        self, others: list[int], tables: list[tuple[Ints, Ints]]
+    ) -> tuple[Ints, Ints]:
+        """Return the least fill of (stages, body units) on these clusters.
+
+        Once with one of them hosting the last stage, once with none.
+        """
+        shape = (self.most_stages + 1, self.length + 1)
+        with_last = np.full(shape, NEVER, dtype=np.int64)
+        without = with_last.copy()
+        without[0, 0] = 0
+        for i in others:
+            host, (inner, last) = self.hosts[i], tables[i]
+            may_last = self.order is None or host.name == self.order[1]
+            new_with, new_without = with_last.copy(), without.copy()
+            if not host.may_rest:
+                new_with[:], new_without[:] = NEVER, NEVER
+            _add(with_last, inner, new_with)
+            _add(without, inner, new_without)
+            if may_last:
+                _add(without, last, new_with)
+            with_last, without = new_with, new_without
+        return with_last, without
+
+
+def _add(before: Ints, costs: Ints, after: Ints) -> None:
+    """after[p + m, u + l] = min(itself, before[p, u] + costs[m, l])."""
+    stages, units = before.shape
+    for m, n in zip(*np.nonzero(costs < NEVER), strict=True):
+        if m < stages and n < units:
+            target = after[m:, n:]
+            np.minimum(
+                target, before[: stages - m, : units - n] + costs[m, n], out=target
+            )
+    np.minimum(after, NEVER, out=after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Units:
+    """The body of the model between its ends; counts by kind."""
+
+    lead: Ints
+    trail: Ints
+    prefix: Ints
+
+    @classmethod
+    def of(cls, table: CostTable) -> _Units:
+        kinds = len(table.kinds)
+        inside = [i for i, kind in enumerate(table.units) if table.body[kind]]
+
+        def counts(units: tuple[int, ...]) -> Ints:
+            return np.bincount(units, minlength=kinds).astype(np.int64)
+
+        body = table.units[inside[0] : inside[-1] + 1]
+        prefix = np.array([counts(body[:n]) for n in range(len(body) + 1)])
+        return cls(
+            lead=counts(table.units[: inside[0]]),
+            trail=counts(table.units[inside[-1] + 1 :]),
+            prefix=prefix,
+        )
+
+    @property
+    def length(self) -> int:
+        return len(self.prefix) - 1
+
+    @property
+    def kinds(self) -> Ints:
+        """Kinds of the body."""
+        return np.flatnonzero(self.prefix[-1])
+
+    def runs(self, cost: Ints) -> Ints:
+        """Return the least cost of l neighbouring body units, l = 0..length."""
+        total = self.prefix @ cost
+        size = len(total)
+        return np.array([(total[n:] - total[: size - n]).min() for n in range(size)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Role:
+    """Whether a cluster hosts the first stage, and the last."""
+
+    first: bool = False
+    last: bool = False
+
+
+_MIDDLE, _FIRST, _LAST = _Role(), _Role(first=True), _Role(last=True)
+_ALONE = _Role(first=True, last=True)
+
+
+class _Host:
+    """What one cluster can host, by itself."""
+
+    def __init__(
+        self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
+    ) -> None:
+        self.name = table.cluster_names[j]
+        self.units = _Units.of(table)
+        self.rows: ClusterTable = part.clusters[j]
+        self.usable = table.usable_bytes[j]
+        self.schedule = table.schedule
+        self.microbatches = part.microbatches
+        pins = problem.pins.of(self.name)
+        forced = problem.pins.order is not None
+        self.may_rest = not forced and pins.stages.permits(0) and pins.units.permits(0)
+        self.pins = pins
+        rows, units = self.rows, self.units
+        self.count = len(rows.strategies)
+        self.most = min(most, int(rows.max_stages.max(initial=0)))
+        tau = rows.forward_ns + rows.backward_ns
+        self.lead, self.trail = tau @ units.lead, tau @ units.trail
+        self.run = np.array([units.runs(row) for row in tau]).reshape(
+            self.count, units.length + 1
+        )
+        sync = rows.sync_unit_ns[:, units.kinds].min(axis=1, initial=NEVER)
+        self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
+        self._cross(table, part, j)
+        self.most_stages = most
+        self.fitting = lru_cache(maxsize=None)(self._fitting)
+
+    def _cross(self, table: CostTable, part: TableSlice, j: int) -> None:
+        """Find the least boundary times within the cluster, into it and out of it."""
+        own = self.rows.layout
+        classes = sorted(set(table.cuts))
+        others = sorted(
+            {
+                int(layout)
+                for i, cluster in enumerate(part.clusters)
+                for layout in cluster.layout
+                if i != j
+            }
+        )
+        kappa, omega = part.transfer_ns[classes], part.occupancy_ns[classes]
+        self.inner = kappa[:, own, own].min(axis=0, initial=NEVER)
+        self.inner_pace = omega[:, own, own].min(axis=0, initial=NEVER)
+        none = np.zeros(self.count, dtype=np.int64)
+        self.into, self.out = none, none
+        if classes and others:
+            self.into = kappa[:, others][:, :, own].min(axis=(0, 1))
+            self.out = kappa[:, own][:, :, others].min(axis=(0, 2))
+
+    def tables(self, period: int) -> tuple[Ints, Ints]:
+        """Return the least fill of (m, l) in the middle, and as the last cluster."""
+        inside, _, across = _STEPS[self.schedule]
+        places = np.arange(self.most)
+        middle = self._cumulated(
+            self._slots(period, 1 + across + inside * places), period
+        )
+        slots = self._slots(period, 1 + inside * places)
+        if self.most:
+            slots[:, 0] = np.minimum(slots[:, 0], self._within(period - self.trail))
+        last = self._cumulated(slots, period)
+        size = (self.most + 1, self.units.length + 1)
+        tables = np.full((2, *size), NEVER, dtype=np.int64)
+        for m in range(1, self.most + 1):
+            tables[0, m] = self._row(period, m, middle[:, m], _MIDDLE)
+            tables[1, m] = self._row(period, m, last[:, m], _LAST)
+        return tables[0], tables[1]
+
+    def opening(self, period: int, stages: int) -> Ints:
+        """Return the least fill of (m, l) as the first of several clusters.
+
+        With p = ``stages`` it is known how many stages follow each of its own.
+        """
+        inside, _, across = _STEPS[self.schedule]
+        # Of a stage that i + 1 others follow, one of them on another cluster.
+        slots = self._slots(period, 1 + across + inside * np.arange(stages - 1))
+        slots[:, -1:] = np.minimum(
+            slots[:, -1:], self._within(period - self.lead)[:, None]
+        )
+        most = min(self.most, stages - 1)
+        least = np.full((most + 1, self.units.length + 1), NEVER, dtype=np.int64)
+        own = self._cumulated(slots[:, ::-1][:, :most], period)
+        for m in range(1, most + 1):
+            least[m] = self._row(period, m, own[:, m], _FIRST)
+        return least
+
+    def alone(self, period: int) -> Ints:
+        """Return the least fill of p stages with all body units, p = 0..most."""
+        inside, _, _ = _STEPS[self.schedule]
+        room = self._cumulated(
+            self._slots(period, 1 + inside * np.arange(self.most)), period
+        )
+        least = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
+        for m in range(1, self.most + 1):
+            least[m] = self._row(period, m, room[:, m], _ALONE)[self.units.length]
+        return least
+
+    def _row(self, period: int, m: int, room: Ints, role: _Role) -> Ints:
+        """Return the least fill of m stages with l = 0..length body units.
+
+        Parameters
+        ----------
+        room
+            The most body units that m stages can take, per strategy.
+        """
+        units, pins = self.units, self.pins
+        counts = np.arange(units.length + 1)
+        held = counts + sum(
+            int(end.sum())
+            for end, there in ((units.lead, role.first), (units.trail, role.last))
+            if there
+        )
+        permitted = np.array([pins.units.permits(int(n)) for n in held])
+        if not pins.stages.permits(m) or not permitted.any():
+            return np.full(units.length + 1, NEVER, dtype=np.int64)
+        time = self.run + 2 * (m - 1) * self.inner[:, None]
+        if role.first:
+            time = time + self.lead[:, None]
+        if role.last:
+            time = time + self.trail[:, None]
+        fits = (counts <= room[:, None]) & (counts >= m) & permitted
+        if self.microbatches > 1 and self.schedule != "gpipe":
+            # The window over all stages of the cluster.
+            fits &= time <= (1 + _STEPS[self.schedule][1] * (m - 1)) * period
+        cost = time
+        if not role.first:
+            cost = cost + self.into[:, None]
+        if not role.last:
+            cost = cost + self.out[:, None]
+        least: Ints = np.where(fits, cost, NEVER).min(axis=0, initial=NEVER)
+        return least
+
+    def _cumulated(self, slots: Ints, period: int) -> Ints:
+        """Return the most units on the first m slots; 0 where not able; (K, M + 1)."""
+        total = np.zeros((self.count, slots.shape[1] + 1), dtype=np.int64)
+        able = np.logical_and.accumulate(slots >= 1, axis=1)
+        if self.microbatches > 1:
+            able[:, 1:] &= (self.inner_pace <= period)[:, None]
+        stages = np.arange(1, slots.shape[1] + 1)
+        able &= stages <= self.rows.max_stages[:, None]
+        total[:, 1:] = np.where(able, np.cumsum(slots, axis=1), 0)
+        return total
+
+    def _slots(self, period: int, warmups: Ints) -> Ints:
+        """Return the most body units on a stage of each warm-up count; (K, W)."""
+        slots = np.empty((self.count, len(warmups)), dtype=np.int64)
+        within = self._within(np.full(self.count, period))
+        for i, warmup in enumerate(warmups):
+            flight = min(int(warmup), self.microbatches)
+            if self.schedule == "gpipe":
+                flight = self.microbatches
+            slots[:, i] = np.minimum(self.fitting(flight), within)
+        return slots
+
+    def _within(self, period: Ints) -> Ints:
+        """Return the most body units whose shortest run takes at most a time."""
+        if self.microbatches == 1:
+            return np.full(self.count, self.units.length, dtype=np.int64)
+        most: Ints = (self.run <= period[:, None]).sum(axis=1) - 1
+        return np.maximum(most, 0)
+
+    def _fitting(self, flight: int) -> Ints:
+        """Return the most body units that fit at a number in flight; (K,)."""
+        rows, units = self.rows, self.units
+        short = rows.temporary_bytes[:, units.kinds].min(axis=1, initial=NEVER)
+        bytes_ = rows.state_bytes + flight * rows.activation_bytes
+        need = np.array([units.runs(row) for row in bytes_])
+        need = need.reshape(self.count, units.length + 1)
+        room = self.usable - rows.fixed_bytes - short
+        most: Ints = (need <= room[:, None]).sum(axis=1) - 1
+        return np.maximum(most, 0)

@@ -1,0 +1,134 @@
+"""Write down what a race proved: the certificate of a result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.certificate import PS_S, Certificate, Claim
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import InputError
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.space import undominated
+from hetopt.pricing import pipeline_times
+from hetopt.solvers.assembly import value_of
+from hetopt.solvers.bounds import focus, survey
+from hetopt.solvers.relaxation import Relaxation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import How, Result, Settlement
+
+
+def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
+    """Return the certificate of a result.
+
+    How a race settles a program depends on the plans it knows by then. For an
+    optimal result the claims are therefore made anew, from the optimum alone.
+
+    Raises
+    ------
+    InputError
+        The result is about a space or an objective that no certificate covers.
+    """
+    if result.relaxed or result.objective != "closed":
+        msg = (
+            "certificates cover the closed form over the whole pruned space; "
+            "leave out --relax, and take another solver than uniap"
+        )
+        raise InputError(msg, field="--certificate")
+    best = result.best
+    value = None if best is None else value_of(pipeline_times(best.plan, table))
+    if best is not None and value is not None and result.status == "optimal":
+        stages, q = len(best.plan.pipeline.stages), best.plan.pipeline.microbatches
+        claims = list(_Claims(problem, table, value, (stages, q)).all())
+    else:
+        claims = [_as_settled(settlement) for settlement in result.settlements]
+    claims.sort(key=lambda claim: (claim.microbatches, claim.stages))
+    bounds = [claim.bound_ps for claim in claims if claim.bound_ps is not None]
+    if value is not None:
+        bounds.append(value)
+    return Certificate(
+        problem_digest=table.problem_digest,
+        table_digest=table_digest(table),
+        solver=result.solver,
+        status=result.status,
+        plan=None if best is None else best.plan,
+        value_ps=value,
+        lower_bound_ps=min(bounds, default=None),
+        programs=tuple(claims),
+    )
+
+
+def _as_settled(settlement: Settlement) -> Claim:
+    bound = settlement.bound_s
+    if bound is None and settlement.how != "infeasible":
+        bound = 0.0
+    return Claim(
+        stages=settlement.stages,
+        microbatches=settlement.microbatches,
+        how=settlement.how,
+        # One less: seconds are rounded to floating point.
+        bound_ps=None if bound is None else max(0, int(bound / PS_S * (1 - 1e-12)) - 1),
+    )
+
+
+class _Claims:
+    """What holds of every (p, q), given the optimum."""
+
+    def __init__(
+        self, problem: Problem, table: CostTable, value: int, solved: tuple[int, int]
+    ) -> None:
+        self.problem = problem
+        self.table = table
+        self.value = value
+        self.solved = solved
+        self.chain = Chain.of(table)
+
+    def all(self) -> Iterator[Claim]:
+        for q in self.problem.microbatch_counts:
+            yield from self._of(q)
+
+    def _of(self, q: int) -> Iterator[Claim]:
+        counts = self.problem.stage_counts
+        within = [p for p in counts if p <= self.chain.length]
+        known = {part.microbatches for part in self.table.slices}
+        if q not in known or not within:
+            yield from (_claim(p, q, "infeasible", None) for p in counts)
+            return
+        relaxation = Relaxation(
+            table=self.table,
+            part=undominated(self.table, self.table.at(q), self.chain),
+            chain=self.chain,
+            pins=self.problem.pins,
+            most_stages=max(within),
+        )
+        # The relaxation counts in ns, the claims in ps.
+        cutoff = (self.value + 1) / PERIOD_SCALE
+        anyhow = survey(relaxation, q, cutoff=None).bound
+        close = survey(relaxation, q, cutoff=cutoff).bound
+        for p in counts:
+            if p not in within or not np.isfinite(anyhow[p]):
+                yield _claim(p, q, "infeasible", None)
+            elif (p, q) == self.solved:
+                yield _claim(p, q, "solved", self.value)
+            elif anyhow[p] > cutoff:
+                bound = int(anyhow[p] * PERIOD_SCALE * (1 - 1e-12)) - 1
+                yield _claim(p, q, "refuted-by-bound", max(bound, self.value))
+            elif close[p] > cutoff or self._focused(relaxation, p, q, cutoff):
+                yield _claim(p, q, "refuted-by-bound", self.value)
+            else:
+                yield _claim(p, q, "refuted-by-search", self.value)
+
+    def _focused(self, relaxation: Relaxation, p: int, q: int, cutoff: float) -> bool:
+        """Whether the relaxation refutes p when it looks at nothing else."""
+        return focus(relaxation, q, p, cutoff=cutoff).bound > cutoff
+
+
+def _claim(stages: int, microbatches: int, how: How, bound: int | None) -> Claim:
+    return Claim(stages=stages, microbatches=microbatches, how=how, bound_ps=bound)
