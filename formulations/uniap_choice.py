@@ -109,20 +109,69 @@ def price(program: UniapProgram, choice: UniapChoice) -> UniapCost:
     )
 
 
-def lower_bound_ns(program: UniapProgram) -> int:
-    """Bound the objective from below without solving anything.
+def lower_bound_ns(program: UniapProgram) -> int | None:
+    """Bound the objective from below without solving anything; None: nothing fits.
 
-    Every layer takes its fastest strategy and every edge its cheapest resharding;
-    the slowest stage takes at least the mean, and at least its slowest layer.
+    Layers take at least ``_least_work_ns`` and every edge its cheapest resharding; the
+    slowest stage takes at least the mean, and at least its slowest layer. Where every
+    layer hands something to the next, each boundary has such an edge.
     """
-    fastest = [min(layer.cost_ns) for layer in program.graph.layers]
-    edges = sum(
-        min(
-            min(map(min, edge.within_ns)),
-            min(map(min, edge.across_ns)),
+    graph, deg = program.graph, program.stages
+    work = _least_work_ns(program)
+    if work is None or len(graph.layers) < deg:
+        return None
+    slowest = max(-(-work // deg), *(min(layer.cost_ns) for layer in graph.layers))
+    across = {(edge.first, edge.second): edge.across_ns for edge in graph.edges}
+    chain = [(u, u + 1) for u in range(len(graph.layers) - 1)]
+    if deg > 1 and all(ends in across for ends in chain):
+        crossing = min(min(map(min, across[ends])) for ends in chain)
+        edges = (deg - 1) * crossing
+        slowest = max(slowest, crossing)
+    else:
+        edges = sum(
+            min(min(map(min, edge.within_ns)), min(map(min, edge.across_ns)))
+            for edge in graph.edges
         )
-        for edge in program.graph.edges
-    )
-    work = sum(fastest)
-    slowest = max(-(-work // program.stages), *fastest, 0)
     return work + edges + (program.microbatches - 1) * slowest
+
+
+#: Prices of a byte that are tried, parts of a nanosecond that they come in, and the
+#: highest: a second per megabyte.
+_PRICES, _PRICE_PARTS = 100, 2**40
+_HIGHEST_PRICE = 1000 * _PRICE_PARTS
+
+
+def _least_work_ns(program: UniapProgram) -> int | None:
+    """Return what all layers take at least in the memory of all stages together.
+
+    Any price of a byte gives a bound: every layer takes the strategy that is cheapest
+    at that price, and what the stages have is paid back. The bound is concave in the
+    price; the best one is looked for, and evaluated in whole numbers.
+    """
+    graph = program.graph
+    least = [min(layer.memory_bytes) for layer in graph.layers]
+    room = program.stages * graph.memory_bytes
+    if sum(least) > room or max(least) > graph.memory_bytes:
+        return None
+
+    def bound(price: int) -> int:
+        total = sum(
+            min(
+                cost * _PRICE_PARTS + price * memory
+                for cost, memory in zip(layer.cost_ns, layer.memory_bytes, strict=True)
+            )
+            for layer in graph.layers
+        )
+        return total - price * room
+
+    best = bound(0)
+    low, high = 0, _HIGHEST_PRICE
+    for _ in range(_PRICES):
+        first, second = low + (high - low) // 3, high - (high - low) // 3
+        at_first, at_second = bound(first), bound(second)
+        best = max(best, at_first, at_second)
+        if at_first < at_second:
+            low = first
+        else:
+            high = second
+    return -(-best // _PRICE_PARTS)

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 def uniap_pairs(problem: Problem) -> Iterator[tuple[int, int]]:
     """Yield every pp_size that divides the devices with every c, as pins permit."""
+    cluster = problem.clusters[0]
+    own = problem.pins.of(cluster.name).stages
     for stages in problem.stage_counts:
-        if problem.clusters[0].devices % stages == 0:
+        if cluster.devices % stages == 0 and own.permits(stages):
             for microbatches in problem.microbatch_counts:
                 yield stages, microbatches
 

@@ -19,7 +19,8 @@ RESULT_SCHEMA = "hetopt-result/1"
 OPTIMALITY_GAP = 1e-6
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-Objective = Literal["closed", "simulated"]
+#: What is minimised: the closed form, the simulated time, or UniAP's objective.
+Objective = Literal["closed", "simulated", "uniap"]
 How = Literal[
     "solved", "refuted-by-bound", "refuted-by-search", "infeasible", "unsettled"
 ]
@@ -37,7 +38,7 @@ class Settlement:
         has no better plan; ``infeasible``: it has no plan at all; ``unsettled``:
         neither, and ``bound_s`` is all that is known.
     bound_s
-        Valid lower bound on the closed form of every plan with this (p, q), in
+        Valid lower bound on the objective of every plan with this (p, q), in
         seconds; None when infeasible.
     """
 
@@ -49,11 +50,26 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedPlan:
-    """A checked plan with both of its times, in seconds."""
+    """A checked plan with both of its times, in seconds.
+
+    Attributes
+    ----------
+    objective_s
+        What was minimised, where that is neither of the times.
+    """
 
     plan: Plan
     closed_form_s: float
     iteration_time_s: float
+    objective_s: float | None = None
+
+    def times_to_json(self) -> dict[str, float]:
+        """Return the times as plain JSON data."""
+        data = {} if self.objective_s is None else {"objective_s": self.objective_s}
+        return data | {
+            "closed_form_s": self.closed_form_s,
+            "iteration_time_s": self.iteration_time_s,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +128,11 @@ class Result:
             "objective": self.objective,
             "iteration_time_s": best.iteration_time_s if best else None,
             "closed_form_s": best.closed_form_s if best else None,
+            **(
+                {"objective_s": best.objective_s if best else None}
+                if self.objective == "uniap"
+                else {}
+            ),
             "lower_bound_s": self.lower_bound_s,
             "gap": self.gap,
             "search_time_s": self.search_time_s,
@@ -134,11 +155,7 @@ class Result:
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,
             "alternatives": [
-                {
-                    "closed_form_s": other.closed_form_s,
-                    "iteration_time_s": other.iteration_time_s,
-                    "plan": other.plan.to_json(),
-                }
+                {**other.times_to_json(), "plan": other.plan.to_json()}
                 for other in self.alternatives
             ],
         }

@@ -62,8 +62,8 @@ def result_of(
         search_time_s=search_time_s,
         settlements=tuple(_settlements(ledger)),
         tokens_per_s=table.tokens / best.iteration_time_s if best else None,
-        mfu=_mfu(table, best, table.cluster_devices) if best else None,
-        mfu_used=_mfu(table, best, _devices_used(table, best)) if best else None,
+        mfu=mfu(table, best, table.cluster_devices) if best else None,
+        mfu_used=mfu(table, best, _devices_used(table, best)) if best else None,
         table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
         reason=_reason(ledger, problem, table, status),
     )
@@ -124,7 +124,8 @@ def _devices_used(table: CostTable, best: PricedPlan) -> list[int]:
     return [used[name] for name in table.cluster_names]
 
 
-def _mfu(table: CostTable, best: PricedPlan, devices: Iterable[int]) -> float:
+def mfu(table: CostTable, best: PricedPlan, devices: Iterable[int]) -> float:
+    """Return the model's FLOPs over the peak of so many devices of each cluster."""
     peak = sum(
         count * rate for count, rate in zip(devices, table.peak_flops, strict=True)
     )

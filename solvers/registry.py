@@ -22,6 +22,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
         "miqp-highs": "hetopt.solvers.miqp:solve_highs",
         "miqp-scip": "hetopt.solvers.miqp:solve_scip",
         "miqp-gurobi": "hetopt.solvers.miqp:solve_gurobi",
+        "uniap": "hetopt.solvers.uniap:solve",
     }
 )
 

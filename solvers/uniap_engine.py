@@ -14,7 +14,7 @@ from hetopt.formulations.uniap_choice import price
 from hetopt.solvers.highs import HighsRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import highspy
 
@@ -73,6 +73,8 @@ class UniapEngine:
         time_limit_s: float | None,
         best_ns: int | None,
         start: UniapChoice | None = None,
+        found: Callable[[UniapChoice, int], None] = lambda choice, value_ns: None,
+        look: Callable[[int], None] = lambda bound_ns: None,
     ) -> UniapAnswer:
         """Find a choice of least cost, or show that there is none.
 
@@ -84,6 +86,10 @@ class UniapEngine:
             The best of the programs before.
         start
             A choice to start from.
+        found
+            Called with every better choice and its cost.
+        look
+            Called now and then with the bound so far.
 
         Raises
         ------
@@ -95,7 +101,7 @@ class UniapEngine:
         end = time.monotonic() + min(known) if known else None
         while True:
             left = None if end is None else max(end - time.monotonic(), 0.0)
-            answer = self._run(left, best_ns, start)
+            answer = self._run(left, best_ns, start, found, look)
             if answer.choice is None:
                 return answer
             covers = self._exceeding(answer.choice)
@@ -105,7 +111,12 @@ class UniapEngine:
                 self._form.exclude(cover)
 
     def _run(
-        self, time_limit_s: float | None, best_ns: int | None, start: UniapChoice | None
+        self,
+        time_limit_s: float | None,
+        best_ns: int | None,
+        start: UniapChoice | None,
+        found: Callable[[UniapChoice, int], None],
+        look: Callable[[int], None],
     ) -> UniapAnswer:
         """Solve the form as it stands."""
         unit, begin = self._form.time_unit_ns, time.monotonic()
@@ -116,18 +127,22 @@ class UniapEngine:
 
         def stop() -> bool:
             elapsed = time.monotonic() - begin
+            look(self._bound_ns(run.dual))
             return self._stopping.leaves(
                 elapsed, run.dual * unit, run.primal * unit, best
             )
 
-        verdict = run.solve(time_limit_s=time_limit_s, stop=stop)
+        def improved(values: Sequence[float]) -> None:
+            choice = self._form.extract(np.array(values))
+            if not self._exceeding(choice):
+                found(choice, price(self._program, choice).total_ns)
+
+        verdict = run.solve(time_limit_s=time_limit_s, found=improved, stop=stop)
         if verdict == "infeasible":
             return UniapAnswer(
                 verdict=verdict, choice=None, value_ns=None, bound_ns=None
             )
-        bound = 0
-        if math.isfinite(run.bound):
-            bound = max(math.floor(run.bound * unit * (1 - BOUND_MARGIN)), 0)
+        bound = self._bound_ns(run.bound)
         if run.values is None:
             return UniapAnswer(
                 verdict=verdict, choice=None, value_ns=None, bound_ns=bound
@@ -142,6 +157,12 @@ class UniapEngine:
         return UniapAnswer(
             verdict=verdict, choice=choice, value_ns=value, bound_ns=min(bound, value)
         )
+
+    def _bound_ns(self, dual: float) -> int:
+        """Return what a bound of HiGHS proves, 0 if nothing."""
+        if not math.isfinite(dual):
+            return 0
+        return max(math.floor(dual * self._form.time_unit_ns * (1 - BOUND_MARGIN)), 0)
 
     def _exceeding(self, choice: UniapChoice) -> list[list[tuple[int, int]]]:
         """Layers and strategies of every stage that does not fit after all."""

@@ -78,6 +78,7 @@ class _Claims:
                 "tokens_per_s",
                 "mfu",
                 "mfu_used",
+                *(("objective_s",) if self.objective == "uniap" else ()),
             )
         }
         settled = mapping(data.get("settled"), "settled")
@@ -122,6 +123,12 @@ class _Claims:
         value = checked.closed_form_s
         if self.objective == "simulated":
             value = checked.iteration_time_s
+        if (self.objective == "uniap") != (checked.uniap_s is not None):
+            has = "has no" if checked.uniap_s is None else "has"
+            yield f"objective: {self.objective}, but the plan {has} strategies per unit"
+        elif checked.uniap_s is not None:
+            value = checked.uniap_s
+            yield from self._same("objective_s", value)
         yield from self._bound_findings(value)
         yield from self._program_findings("plan", self.plan, value)
         yield from self._alternative_findings(self.plan, checked)
@@ -153,7 +160,10 @@ class _Claims:
             if how != "infeasible" and bound is None and how != "unsettled":
                 yield f"settlements: ({p}, {q}) is {how}, but has no bound"
         if self.status in ("optimal", "infeasible"):
-            for p, q in _programs(self.problem, self.table):
+            programs = _programs(self.problem, self.table)
+            if self.objective == "uniap":
+                programs = _equal_stages(self.problem)
+            for p, q in programs:
                 if (p, q) not in self.settlements:
                     yield f"settlements: ({p}, {q}) is missing"
 
@@ -163,12 +173,13 @@ class _Claims:
         for key in (
             "closed_form_s",
             "iteration_time_s",
+            "objective_s",
             "gap",
             "tokens_per_s",
             "mfu",
             "mfu_used",
         ):
-            if self.numbers[key] is not None:
+            if self.numbers.get(key) is not None:
                 yield f"{key}: {self.numbers[key]}, but there is no plan"
         if self.alternatives:
             yield "alternatives: there are some, but there is no plan"
@@ -212,7 +223,7 @@ class _Claims:
         if None in bounds:
             yield "lower_bound_s: given, but some (p, q) has no bound"
         lowest = min((b for b in bounds if b is not None), default=None)
-        if self.objective == "closed" and lowest is not None:
+        if self.objective != "simulated" and lowest is not None:
             # the bound may not be above the least of its parts
             if bound > lowest * (1 + TOLERANCE):
                 yield f"lower_bound_s: {bound}, the settlements prove only {lowest!r}"
@@ -228,7 +239,7 @@ class _Claims:
             yield f"settlements: {what} is of {key}, which is missing"
         elif how == "infeasible":
             yield f"settlements: {key} is infeasible, but {what} is of it"
-        elif self.objective == "closed" and bound is not None and bound > limit:
+        elif self.objective != "simulated" and bound is not None and bound > limit:
             yield f"settlements: {key} is bounded by {bound}, {what} takes {value!r}"
 
     def _alternative_findings(self, plan: Plan, best: CheckedPlan) -> Iterator[str]:
@@ -293,6 +304,19 @@ def _programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]]:
         for p in range(1, min(body, room) + 1):
             if problem.pins.stages.permits(p):
                 yield p, part.microbatches
+
+
+def _equal_stages(problem: Problem) -> Iterator[tuple[int, int]]:
+    """Yield every (p, q) of UniAP's: stages that share all devices equally."""
+    cluster, batch = problem.clusters[0], problem.training.global_batch
+    domains = (problem.pins.stages, problem.pins.of(cluster.name).stages)
+    body = len(problem.model.units) - 2
+    for p in range(1, min(body, cluster.devices) + 1):
+        if cluster.devices % p or not all(domain.permits(p) for domain in domains):
+            continue
+        for q in range(1, batch + 1):
+            if batch % q == 0 and problem.pins.microbatches.permits(q):
+                yield p, q
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:

@@ -107,6 +107,11 @@ _TIMES: Schema = {
     "closed_form_s": _SECONDS,
 }
 
+_OBJECTIVE: Schema = {
+    **_or_null(_SECONDS),
+    "description": "What was minimised, where that is neither of the times.",
+}
+
 PLAN: Schema = {"$schema": DRAFT, "title": "hetopt plan", **_PLAN}
 
 RESULT: Schema = {
@@ -149,13 +154,16 @@ RESULT: Schema = {
             },
             "reason": _or_null(_TEXT),
             "plan": _or_null(_PLAN),
-            "alternatives": _list(_object({**_TIMES, "plan": _PLAN})),
+            "alternatives": _list(
+                _object({**_TIMES, "plan": _PLAN}, {"objective_s": _OBJECTIVE})
+            ),
         },
         {
+            "objective_s": _OBJECTIVE,
             "relaxed": {
                 **_list(_one_of(RELAXABLE)),
                 "description": "Principles that plans need not keep (--relax).",
-            }
+            },
         },
     ),
 }

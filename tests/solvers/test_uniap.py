@@ -22,7 +22,7 @@ from hetopt.formulations.uniap_choice import (
     price,
 )
 from hetopt.solvers.highs import HighsRun
-from hetopt.solvers.uniap import (
+from hetopt.solvers.uniap_search import (
     UniapParams,
     UniapResult,
     UniapSettlement,
@@ -97,7 +97,9 @@ def test_agrees_with_brute_force(shape: str, starts: bool) -> None:
         feasible += 1
         assert result.status == "optimal"
         assert result.lower_bound_ns == expected
-        assert lower_bound_ns(program) <= expected
+        bound = lower_bound_ns(program)
+        assert bound is not None
+        assert bound <= expected
         assert fits(result)
     assert feasible > 0
 
@@ -253,7 +255,7 @@ def test_cutoff_refutes_what_is_worse() -> None:
     assert solve_programs([chain(6)], cutoff_ns=best).value_ns == best
     refuted = solve_programs([chain(6)], cutoff_ns=best - 1)
     assert refuted.status == "infeasible"
-    assert refuted.settlements[0].how == "refuted-by-search"
+    assert refuted.settlements[0].how.startswith("refuted")
 
 
 def test_no_time_leaves_programs_unsettled_with_their_bounds() -> None:

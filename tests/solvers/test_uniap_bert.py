@@ -9,7 +9,7 @@ from hetopt.cost.build import build_table
 from hetopt.formulations.uniap_programs import uniap_programs
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.solvers.uniap import UniapResult, solve_programs
+from hetopt.solvers.uniap_search import UniapResult, solve_programs
 
 
 def planned(memory_bytes: int | None = None) -> UniapResult:
