@@ -113,18 +113,22 @@ class MixedCosts(ClusterCosts):
         least = {role: np.full(shape, np.inf) for role in roles}
         closing = int(bool(last))
         behind = self._nothing()
-        for r in range(self.most_stages):
+        known: dict[tuple[int, int, bytes], Costs] = {}
+
+        def stage(first: int, r: int) -> Costs:
             warm = self._memory[roles[0]][:, r]
             at_end = -1 if r else closing
+            key = (first, at_end, warm.tobytes())
+            if key not in known:
+                cost = self._stage(period, warm, first=first, last=at_end)
+                known[key] = self._by_size(cost)
+            return known[key]
+
+        for r in range(self.most_stages):
             for role in roles:
-                opening = self._by_size(
-                    self._stage(
-                        period, warm, first=int(bool(role & FIRST)), last=at_end
-                    )
-                )
+                opening = stage(int(bool(role & FIRST)), r)
                 least[role][r + 1] = self._add_first(behind, opening)
-            within = self._by_size(self._stage(period, warm, first=-1, last=at_end))
-            behind = self._add(behind, within)
+            behind = self._add(behind, stage(-1, r))
             if not np.isfinite(behind).any():
                 break
         return least
