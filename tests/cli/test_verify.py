@@ -1,0 +1,291 @@
+"""``hetopt plan --certificate`` and ``hetopt verify``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hetopt.cli import main
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    RunHetopt = Callable[..., subprocess.CompletedProcess[str]]
+    Data = dict[str, Any]
+
+FILES = ("problem.yaml", "plan.json", "cert.json")
+
+
+@pytest.fixture(scope="module")
+def certified(small: Path, run_hetopt: RunHetopt) -> Path:
+    """Return a folder with a problem, its plan, its table and the certificate."""
+    arguments = ("--out", "plan.json", "--certificate", "cert.json", "--jobs", "1")
+    done = run_hetopt("plan", "problem.yaml", *arguments, cwd=small)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run_hetopt("table", "problem.yaml", "--out", "table.json", cwd=small)
+    assert done.returncode == 0
+    return small
+
+
+def read(path: Path) -> Data:
+    data: Data = json.loads(path.read_text())
+    return data
+
+
+def verify(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, list[str]]:
+    code = main(["verify", *arguments])
+    captured = capsys.readouterr()
+    return code, (captured.out + captured.err).splitlines()
+
+
+@pytest.mark.parametrize("sample", ["all", "0", "1"])
+def test_a_certificate_is_verified(
+    certified: Path, capsys: pytest.CaptureFixture[str], sample: str
+) -> None:
+    files = [str(certified / name) for name in FILES]
+    code, lines = verify(capsys, *files, "--sample", sample, "--seed", "1")
+    assert code == 0, lines
+    assert "verified" in lines[0]
+    assert "all 9 programs" in lines[0]
+
+
+def test_the_same_certificate_whatever_the_jobs(
+    certified: Path, tmp_path: Path, run_hetopt: RunHetopt
+) -> None:
+    arguments = ("plan", str(certified / "problem.yaml"), "--certificate", "cert.json")
+    for more in (("--jobs", "2"), ("--jobs", "1", "--seed", "7")):
+        assert run_hetopt(*arguments, *more, cwd=tmp_path).returncode == 0
+        assert (tmp_path / "cert.json").read_text() == (
+            certified / "cert.json"
+        ).read_text()
+
+
+def _program(data: Data, how: str) -> Data:
+    found: Data = next(claim for claim in data["programs"] if claim["how"] == how)
+    return found
+
+
+def _settle_all(data: Data) -> None:
+    """Make the sums fit the programs again, as a careful forger would."""
+    least: dict[int, int] = {}
+    for claim in data["programs"]:
+        q, bound = claim["microbatches"], claim["bound_ps"]
+        if bound is not None:
+            least[q] = min(least.get(q, bound), bound)
+    for entry in data["microbatches"]:
+        entry["bound_ps"] = least.get(entry["microbatches"])
+    data["lower_bound_ps"] = min([*least.values(), data["value_ps"]])
+
+
+def _raise(how: str, factor: float) -> Callable[[Data], None]:
+    def forge(data: Data) -> None:
+        claim = _program(data, how)
+        claim["bound_ps"] = int(claim["bound_ps"] * factor)
+        _settle_all(data)
+
+    return forge
+
+
+def _stage(**changes: Any) -> Callable[[Data], None]:
+    def forge(data: Data) -> None:
+        data["plan"]["pipelines"][0]["stages"][0].update(changes)
+
+    return forge
+
+
+def _set(**changes: Any) -> Callable[[Data], None]:
+    return lambda data: data.update(changes)
+
+
+def _claim(how: str, /, **changes: Any) -> Callable[[Data], None]:
+    def forge(data: Data) -> None:
+        _program(data, how).update(changes)
+
+    return forge
+
+
+def _never(data: Data) -> None:
+    _program(data, "refuted-by-bound").update(how="infeasible", bound_ps=None)
+    _settle_all(data)
+
+
+def _worse(data: Data) -> None:
+    data["value_ps"] = int(data["value_ps"] * 1.01)
+    for claim in data["programs"]:
+        if claim["bound_ps"] is not None:
+            claim["bound_ps"] = max(claim["bound_ps"], data["value_ps"])
+    _settle_all(data)
+
+
+def _no_plan(data: Data) -> None:
+    data.update(plan=None, value_ps=None, lower_bound_ps=None, status="infeasible")
+    for claim in data["programs"]:
+        claim.update(how="infeasible", bound_ps=None)
+    for entry in data["microbatches"]:
+        entry["bound_ps"] = None
+
+
+#: Name -> what a forger does to a certificate, and a part of the line that says so.
+FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
+    "problem digest": (_set(problem_digest="0" * 64), "problem_digest"),
+    "table digest": (_set(table_digest="0" * 64), "table_digest"),
+    "schema": (_set(schema="hetopt-certificate/9"), "schema"),
+    "objective": (_set(objective="simulated"), "objective"),
+    "unknown status": (_set(status="perfect"), "status"),
+    "status without plan": (_set(status="infeasible"), "status"),
+    "stage's cluster": (_stage(cluster="slow"), "plan"),
+    "stage's units": (_stage(end_unit=5), "plan"),
+    "stage's tp": (_stage(tp=1), "plan"),
+    "stage's dp": (_stage(dp=2), "plan"),
+    "stage's recomputation": (_stage(recompute="full"), "plan"),
+    "stage's warm-up": (_stage(warmup=2), "plan"),
+    "plan's micro-batches": (
+        lambda data: data["plan"]["pipelines"][0].update(microbatches=2),
+        "plan",
+    ),
+    "plan's schedule": (lambda data: data["plan"].update(schedule="gpipe"), "plan"),
+    "plan's digest": (lambda data: data["plan"].update(table_digest="0"), "plan"),
+    "no plan": (_no_plan, "plan"),
+    "plan left out": (_set(plan=None), "plan"),
+    "value left out": (_set(value_ps=None), "value_ps"),
+    "lower value": (
+        lambda data: data.update(value_ps=data["value_ps"] - 10**6),
+        "value_ps",
+    ),
+    "worse value": (_worse, "value_ps"),
+    "negative value": (_set(value_ps=-1), "value_ps"),
+    "value as text": (_set(value_ps="13730747000"), "value_ps"),
+    "higher bound": (
+        lambda data: data.update(lower_bound_ps=data["lower_bound_ps"] + 1),
+        "lower_bound_ps",
+    ),
+    "lower bound": (_set(lower_bound_ps=1), "lower_bound_ps"),
+    "bound left out": (_set(lower_bound_ps=None), "lower_bound_ps"),
+    "bound of one q": (
+        lambda data: data["microbatches"][0].update(bound_ps=99),
+        "microbatches.0",
+    ),
+    "q left out": (lambda data: data["microbatches"].pop(), "microbatches"),
+    "unknown q": (
+        lambda data: data["microbatches"][0].update(microbatches=3),
+        "microbatches.0",
+    ),
+    "program left out": (lambda data: data["programs"].pop(), "programs"),
+    "program twice": (
+        lambda data: data["programs"].append(data["programs"][0]),
+        "programs.9",
+    ),
+    "foreign program": (
+        lambda data: data["programs"][0].update(stages=77),
+        "programs.0",
+    ),
+    "unknown how": (_claim("solved", how="believed"), "programs.0.how"),
+    "infeasible with a bound": (_claim("refuted-by-bound", how="infeasible"), "prog"),
+    "refuted without a bound": (_claim("refuted-by-bound", bound_ps=None), "programs"),
+    "said to have no plan": (_never, "infeasible, but has a plan"),
+    "searched bound too high": (_raise("refuted-by-search", 1.5), "has a better plan"),
+    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
+    "solved above the value": (_raise("solved", 1.01), "the plan is of it"),
+    "another one solved": (_claim("refuted-by-search", how="solved"), "is solved"),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_certificates_are_rejected(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    forge, says = FORGERIES[name]
+    data = read(certified / "cert.json")
+    forge(data)
+    path = tmp_path / "forged.json"
+    path.write_text(json.dumps(data, indent=1))
+    code, lines = verify(
+        capsys,
+        *(str(certified / file) for file in FILES[:2]),
+        str(path),
+        "--sample",
+        "all",
+    )
+    assert code in (1, 2), lines
+    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+    assert not any("Traceback" in line for line in lines)
+
+
+def test_the_wrong_line_is_named(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (certified / "cert.json").read_text().splitlines()
+    number = next(n for n, line in enumerate(lines) if "refuted-by-search" in line)
+    lines[number] = lines[number].replace('"bound_ps": 1', '"bound_ps": 2')
+    path = tmp_path / "cert.json"
+    path.write_text("\n".join(lines))
+    files = [str(certified / name) for name in FILES[:2]]
+    _, said = verify(capsys, *files, str(path))
+    # The bound of its q no longer fits either.
+    assert any(line.startswith(f"{path}:") for line in said)
+    data = json.loads("\n".join(lines))
+    _settle_all(data)
+    path.write_text("\n".join(json.dumps(data, indent=1).splitlines()))
+    _, said = verify(capsys, *files, str(path), "--sample", "all")
+    # A claim begins three lines above its "how".
+    how = path.read_text().splitlines().index('   "how": "refuted-by-search",')
+    assert said[0].startswith(f"{path}:{how - 2}: programs.3: (1, 2) is bounded")
+
+
+def test_another_plan_table_or_problem_is_rejected(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, plan, cert = (certified / name for name in FILES)
+    table = read(certified / "table.json")
+    table["slices"][0]["clusters"][0]["strategies"][0]["forward_ns"]["layer"] += 1
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    code, lines = verify(
+        capsys,
+        *map(str, (problem, plan, cert)),
+        "--table",
+        str(tmp_path / "table.json"),
+    )
+    assert code == 1
+    assert any("table_digest" in line for line in lines)
+    other = tmp_path / "problem.yaml"
+    other.write_text(problem.read_text().replace("global_batch: 4", "global_batch: 8"))
+    code, lines = verify(capsys, str(other), str(plan), str(cert))
+    assert code == 1
+    assert any("problem_digest" in line for line in lines)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "{}", "null", "\x00"])
+def test_what_is_no_certificate_is_refused_in_one_line(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    path = tmp_path / "cert.json"
+    path.write_text(text)
+    files = [str(certified / name) for name in FILES[:2]]
+    code, lines = verify(capsys, *files, str(path))
+    assert (code, len(lines)) == (2, 1), lines
+    assert lines[0].startswith(str(path))
+
+
+def test_no_plan_at_all_is_certified_too(
+    certified: Path, tmp_path: Path, run_hetopt: RunHetopt
+) -> None:
+    text = (certified / "problem.yaml").read_text()
+    (tmp_path / "problem.yaml").write_text(
+        text.replace("hidden: 1024", "hidden: 65536")
+    )
+    done = run_hetopt(
+        "plan",
+        "problem.yaml",
+        *("--out", "plan.json", "--certificate", "cert.json"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert read(tmp_path / "cert.json")["status"] == "infeasible"
+    done = run_hetopt("verify", *FILES, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,56 @@
+"""Certificates of races over generated instances hold; open ones claim less."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from hetopt.check.certificate import CertificateCheck
+from hetopt.solvers.certifying import certify
+from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.resolving import resolve, second_engine
+from tests.oracle.instances import make_instance
+
+
+@pytest.mark.parametrize("seed", range(950, 965))
+def test_certificates_hold(seed: int) -> None:
+    instance = make_instance(seed)
+    problem, table = instance.problem, instance.table
+    result = solve(problem, table, RaceParams(jobs=0), time_limit_s=None, seed=0)
+    data = json.loads(certify(problem, table, result).to_text())
+    plan = None if result.best is None else result.best.plan
+    check = CertificateCheck(problem, table, data, plan)
+    assert list(check.findings()) == []
+    _, engine = second_engine("cp-sat", 0)
+    for doubt, wrong in resolve(
+        problem, table, check.doubts, engine, time_limit_s=None
+    ):
+        assert wrong is None, doubt
+
+
+def test_what_was_not_settled_is_claimed_as_such() -> None:
+    instance = make_instance(4, pinned=False)
+    problem, table = instance.problem, instance.table
+    result = solve(problem, table, RaceParams(jobs=0), time_limit_s=None, seed=0)
+    assert result.best is not None
+    half = result.best.closed_form_s / 2
+    stopped = replace(
+        result,
+        status="feasible",
+        lower_bound_s=half,
+        gap=0.5,
+        settlements=tuple(
+            replace(settlement, how="unsettled", bound_s=half)
+            if settlement.how == "refuted-by-search" or settlement.how == "solved"
+            else settlement
+            for settlement in result.settlements
+        ),
+    )
+    data = json.loads(certify(problem, table, stopped).to_text())
+    assert data["status"] == "feasible"
+    assert data["lower_bound_ps"] < data["value_ps"]
+    check = CertificateCheck(problem, table, data, result.best.plan)
+    assert list(check.findings()) == []
