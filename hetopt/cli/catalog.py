@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.cli.output import emit
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
     from rich.console import RenderableType
 
@@ -64,11 +65,20 @@ def _models() -> RenderableType:
     return table(
         ("name", *fields),
         (
-            (name, *(preset["fields"].get(field, "") for field in fields))
+            (name, *(_of_blocks(preset["fields"], field) for field in fields))
             for name, preset in model_presets().items()
         ),
         left=("name",),
     )
+
+
+def _of_blocks(fields: Mapping[str, Any], name: str) -> str:
+    """Return a field of a preset; where it differs between blocks, of each."""
+    blocks = fields.get("blocks", ())
+    values = [str(block.get(name, fields.get(name, ""))) for block in blocks]
+    if len(set(values)) > 1 or (values and name == "layers"):
+        return "/".join(values)
+    return values[0] if values else str(fields.get(name, ""))
 
 
 def _problems() -> RenderableType:

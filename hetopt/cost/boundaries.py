@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.memory import parameter_bytes
-from hetopt.cost.operations import Floats, Ints, element_bytes
+from hetopt.cost.operations import Floats, Ints, element_bytes, tables
 from hetopt.cost.resharding import Side, boundary, tied_exchange_s
 from hetopt.cost.table import TICK_S, ClusterTable, Layout, TableSlice
 
@@ -106,7 +106,12 @@ def boundary_bytes(
 
 
 def tied_bytes(problem: Problem) -> float:
-    """Bytes of the gradient of a tied embedding table."""
+    """Bytes of the gradient of a tied embedding table.
+
+    Where later tokens have a third copy, what its ring of three moves more is counted
+    in, wherever that copy lies.
+    """
     model = problem.model
     gradient = parameter_bytes(problem.training).gradient
-    return float(model.hidden * model.vocab * gradient)
+    copies = tables(model)
+    return float(model.hidden * model.vocab * gradient) * (2 * (copies - 1) / copies)

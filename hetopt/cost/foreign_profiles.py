@@ -155,6 +155,9 @@ def read_sailor(
 
 def _profile(found: Sequence[_Times], target: Target, notes: str, file: str) -> Profile:
     model = target.model
+    if not model.is_decoder_only:
+        msg = "is not decoder-only, but the layers of these profiles are"
+        raise InputError(msg, field="model")
     rows = []
     for times in found:
         body = times.layers[1:-1]

@@ -106,8 +106,12 @@ class ForestSource:
         del cluster
         return cast("SourceKind", self.profile.header["kind"])
 
-    def lacks(self, training: Training, kinds: tuple[str, ...]) -> str | None:
+    def lacks(
+        self, model: Model, training: Training, kinds: tuple[str, ...]
+    ) -> str | None:
         """Say why the profile cannot answer for a model's units, or return None."""
+        if not model.is_decoder_only:
+            return f"is of decoder-only models, which {model.name!r} is not"
         fp32 = training.precision == "fp32"
         if not any(key[1] == fp32 for key in self._rows):
             return f"has no {training.precision} rows"
@@ -129,13 +133,13 @@ class ForestSource:
         Raises
         ------
         InputError
-            The profile has no rows of a unit or of the precision.
+            The profile has no rows of a unit or of the precision, or the model is
+            not decoder-only.
         """
-        reason = self.lacks(training, kinds)
+        reason = self.lacks(model, training, kinds)
         if reason is not None:
-            raise InputError(
-                f"{reason}; profile them, or use latency: roofline", file=self.name
-            )
+            advice = "profile them, or use" if model.is_decoder_only else "use"
+            raise InputError(f"{reason}; {advice} latency: roofline", file=self.name)
         fp32 = training.precision == "fp32"
         parts = {kind: self._parts(kind, fp32) for kind in kinds}
         needed = dict.fromkeys(unit for units in parts.values() for unit in units)

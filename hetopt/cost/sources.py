@@ -91,16 +91,23 @@ def far_outside(problem: Problem, plan: Plan) -> list[str]:
         if not isinstance(source, ForestSource) or stage.cluster in found:
             continue
         units = problem.model.units[stage.first_unit : stage.end_unit]
-        kinds = tuple(dict.fromkeys(units))
-        shape = _one_shape(
-            batch // stage.strategy.dp, stage.strategy.cp, stage.strategy.tp
-        )
-        how = source.far_outside(problem.model, problem.training, kinds, shape)
-        if how is not None:
-            found[stage.cluster] = (
-                f"cluster {stage.cluster!r}: the plan rests on shapes far outside the "
-                f"profile {source.name}: {how}"
+        strategies = stage.unit_strategies or (stage.strategy,) * len(units)
+        for strategy in dict.fromkeys(strategies):
+            kinds = tuple(
+                dict.fromkeys(
+                    kind
+                    for kind, other in zip(units, strategies, strict=True)
+                    if other == strategy
+                )
             )
+            shape = _one_shape(batch // strategy.dp, strategy.cp, strategy.tp)
+            how = source.far_outside(problem.model, problem.training, kinds, shape)
+            if how is not None:
+                found[stage.cluster] = (
+                    f"cluster {stage.cluster!r}: the plan rests on shapes far outside "
+                    f"the profile {source.name}: {how}"
+                )
+                break
     return list(found.values())
 
 
@@ -175,7 +182,7 @@ def _automatic(
             candidates.append((rank, name, content))
     for _, name, content in sorted(candidates):
         source = _read(name, content, read, cache)
-        if source.lacks(problem.training, kinds) is None:
+        if source.lacks(problem.model, problem.training, kinds) is None:
             return source
     return None
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
-from hetopt.problem.catalogue import accelerators, model_presets
+from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import (
     Accelerator,
     Cluster,
@@ -18,12 +17,11 @@ from hetopt.problem.cluster import (
     Link,
 )
 from hetopt.problem.fields import AUTO, read_tokens, unknown
-from hetopt.problem.model import Model
+from hetopt.problem.model_building import build_model
 from hetopt.problem.pinning import build_pins
 from hetopt.problem.problem import Problem
-from hetopt.problem.schema import ModelSpec
 from hetopt.problem.training import RECOMPUTE, Training
-from hetopt.problem.wrong import FieldError, raised_at
+from hetopt.problem.wrong import FieldError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     )
     from hetopt.problem.training import Recompute
 
-DEFAULT_VOCAB = 32000
 #: Of an inter-node link that gives only its bandwidth.
 DEFAULT_INTER_NODE_LATENCY_S = 5e-6
 
@@ -77,6 +74,9 @@ def build_problem(
         clusters.append(_build_cluster(cluster_spec, path, alone=single))
     names = tuple(cluster.name for cluster in clusters)
     training = _build_training(spec.training, names)
+    fault = model.sequence_fault(training.seq_len)
+    if fault:
+        raise FieldError(("training", "seq_len"), fault)
     calibration = _build_calibration(spec.calibration, names)
     if spec.calibration is not None and spec.calibration.reserve is not None:
         training = replace(training, reserve=spec.calibration.reserve)
@@ -110,57 +110,6 @@ def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:
     """Raise FieldError unless the problem has a cluster of this name."""
     if name not in names:
         raise FieldError(path, unknown(name, "a cluster of this problem", names))
-
-
-def build_model(
-    spec: ModelSpec, read_config: Callable[[str], Mapping[str, Any]]
-) -> Model:
-    """Return the model that a preset, a config.json or plain fields describe."""
-    if spec.preset is not None and spec.hf_config is not None:
-        msg = "stands beside preset, expected one of the two"
-        raise FieldError(("model", "hf_config"), msg)
-    fields: dict[str, Any] = {}
-    if spec.preset is not None:
-        presets = model_presets()
-        if spec.preset not in presets:
-            msg = unknown(spec.preset, "a model preset", presets)
-            raise FieldError(("model", "preset"), msg)
-        fields = {"name": spec.preset, **presets[spec.preset]["fields"]}
-    elif spec.hf_config is not None:
-        fields = dict(read_config(spec.hf_config))
-    own = spec.model_dump(exclude={"preset", "hf_config"}, exclude_none=True)
-    if not {"hidden", "heads"}.isdisjoint(own) and "head_dim" not in own:
-        fields.pop("head_dim", None)
-    if "heads" in own and "kv_heads" not in own:
-        fields.pop("kv_heads", None)
-    if "hidden" in own and "ffn" not in own:
-        fields.pop("ffn", None)
-    fields.update(own)
-    for required in ("layers", "hidden", "heads"):
-        if required not in fields:
-            msg = "is missing, expected it, or a preset or hf_config that gives it"
-            raise FieldError(("model", required), msg)
-    return raised_at(("model",), lambda: Model(**_model_defaults(fields, ("model",))))
-
-
-def _model_defaults(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
-    hidden, heads = fields["hidden"], fields["heads"]
-    gated = fields.get("gated", True)
-    if "head_dim" not in fields and hidden % heads:
-        msg = f"is {heads}, which does not divide hidden ({hidden}); give head_dim"
-        raise FieldError((*path, "heads"), msg)
-    if heads % fields.get("kv_heads", heads):
-        msg = f"is {fields['kv_heads']}, which does not divide heads ({heads})"
-        raise FieldError((*path, "kv_heads"), msg)
-    return {
-        "name": "model",
-        "kv_heads": heads,
-        "head_dim": hidden // heads,
-        "ffn": 256 * math.ceil(8 * hidden / (3 * 256)) if gated else 4 * hidden,
-        "vocab": DEFAULT_VOCAB,
-        "norm": "rms" if gated else "layer",
-        **fields,
-    }
 
 
 def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from hetopt.problem.cluster import Staging
-from hetopt.problem.model import Granularity, Norm
+from hetopt.problem.model import Attention, Granularity, Norm
 from hetopt.problem.quantity import (
     parse_bandwidth,
     parse_flops,
@@ -299,6 +299,7 @@ Reshardings = Annotated[
 
 
 OptionalNorm = Annotated[Norm | None, or_none(choice(get_args(Norm)))]
+OptionalAttention = Annotated[Attention | None, or_none(choice(get_args(Attention)))]
 OptionalGranularity = Annotated[
     Granularity | None, or_none(choice(get_args(Granularity)))
 ]

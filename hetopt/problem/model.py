@@ -76,11 +76,12 @@ class Block:
         if self.name in _TAKEN or self.name.endswith(FIRST):
             msg = f"name is {self.name!r}, which is taken, expected another"
             raise ValueError(msg)
-        if self.window < 0 or self.merge < 1:
-            msg = f"window is {self.window}, merge {self.merge}, expected 0 and 1 up"
-            raise ValueError(msg)
+        for field, least in (("window", 0), ("merge", 1)):
+            if getattr(self, field) < least:
+                msg = f"{field} is {getattr(self, field)}, expected at least {least}"
+                raise ValueError(msg)
         if self.window and self.attention == "causal":
-            msg = "window needs bidirectional attention, expected no window"
+            msg = f"window is {self.window}, but attention is causal, not bidirectional"
             raise ValueError(msg)
 
 
@@ -155,7 +156,7 @@ class Model:
             msg = f"vocab is {self.vocab}, expected at least 1"
             raise ValueError(msg)
         if self.vocab and not needs:
-            msg = "vocab stands beside patch and classes, which need none"
+            msg = f"vocab is {self.vocab}, but patch and classes leave no use for it"
             raise ValueError(msg)
         if self.tied and (self.patch or self.classes):
             msg = "tied is true, but patch or classes leaves no second table"
@@ -169,44 +170,22 @@ class Model:
                 msg = f"{field} is not that of the first block, expected the same"
                 raise ValueError(msg)
         if self.granularity != "layer":
-            msg = f"granularity is {self.granularity}, but blocks need whole layers"
+            msg = (
+                f"granularity is {self.granularity!r}, expected 'layer': blocks of "
+                "several kinds are cut between layers"
+            )
             raise ValueError(msg)
         if self.tied and last.hidden != first.hidden:
-            msg = f"tied is true, but the width goes from {first.hidden} to "
-            msg += f"{last.hidden}"
+            msg = f"tied is true, but hidden goes from {first.hidden} to {last.hidden}"
             raise ValueError(msg)
-        for index in range(len(self.blocks)):
-            message = self.block_fault(index)
-            if message:
-                msg = f"block {self.blocks[index].name!r}: {message}"
+        for index, block in enumerate(self.blocks):
+            fault = block_fault(self.blocks, index)
+            if fault:
+                msg = f"block {block.name!r}: {fault}"
                 raise ValueError(msg)
-
-    def block_fault(self, index: int) -> str:
-        """Say why a block cannot stand where it stands; empty if it can."""
-        block = self.blocks[index]
-        before = self.blocks[index - 1] if index else None
-        if block.name in (other.name for other in self.blocks[:index]):
-            return f"name is {block.name!r} a second time"
-        if before is None:
-            if block.merge > 1 or block.context:
-                return "merge or context needs a block before, expected neither"
-            return ""
-        if self.starts(index):
-            if block.context != before.name or block.merge > 1:
-                return (
-                    f"context is {block.context!r}, expected {before.name!r}, the "
-                    "block before, and no merge"
-                )
-            if self.patch:
-                return "context needs tokens, expected no patch"
-        elif block.context != before.context:
-            return f"context is {block.context!r}, expected {before.context!r} again"
-        elif block.merge == 1 and block.hidden != before.hidden:
-            return (
-                f"hidden is {block.hidden}, expected {before.hidden} as before, "
-                "or a merge"
-            )
-        return ""
+        if self.patch and last.context:
+            msg = f"patch is {self.patch}, but block {last.name!r} needs a token table"
+            raise ValueError(msg)
 
     @property
     def is_decoder_only(self) -> bool:
@@ -225,8 +204,7 @@ class Model:
 
     def starts(self, index: int) -> bool:
         """Whether a block starts from tokens of its own; the first one does not."""
-        block = self.blocks[index]
-        return bool(index and block.context and not self.blocks[index - 1].context)
+        return _starts(self.blocks, index)
 
     def tokens(self, index: int, seq_len: int) -> int:
         """Tokens of a block per sequence of ``seq_len`` tokens."""
@@ -235,6 +213,23 @@ class Model:
             merged = tokens // self.blocks[place].merge
             tokens = seq_len if self.starts(place) else merged
         return tokens
+
+    def sequence_fault(self, seq_len: int) -> str:
+        """Say why sequences of so many tokens do not fit; empty if they do."""
+        for index, block in enumerate(self.blocks):
+            before = self.tokens(index - 1, seq_len) if index else seq_len
+            if before % block.merge:
+                return (
+                    f"is {seq_len}, which leaves {before} tokens before block "
+                    f"{block.name!r}, expected a multiple of merge ({block.merge})"
+                )
+            tokens = self.tokens(index, seq_len)
+            if block.window and tokens % block.window:
+                return (
+                    f"is {seq_len}, which leaves {tokens} tokens in block "
+                    f"{block.name!r}, expected a multiple of window ({block.window})"
+                )
+        return ""
 
     def place_of(self, kind: str) -> tuple[int, bool]:
         """Return the block of a kind, and whether it is a first layer's own kind.
@@ -327,6 +322,41 @@ class Model:
                     for layer in range(max(start, source + 2), unit)
                 ]
         return tuple(sorted(edges))
+
+
+def block_fault(blocks: tuple[Block, ...], index: int) -> str:
+    """Say why a block cannot stand behind those before it; empty if it can.
+
+    What it says opens with the name of the field that is wrong.
+    """
+    block = blocks[index]
+    if block.name in (other.name for other in blocks[:index]):
+        return f"name is {block.name!r} a second time"
+    if index == 0:
+        if block.context:
+            return f"context is {block.context!r}, but no block is before"
+        return f"merge is {block.merge}, but no block is before" * (block.merge > 1)
+    before = blocks[index - 1]
+    if _starts(blocks, index):
+        if block.context != before.name:
+            return (
+                f"context is {block.context!r}, expected the block before, "
+                f"{before.name!r}"
+            )
+        fault = f"merge is {block.merge}, but context starts from new tokens"
+        return fault * (block.merge > 1)
+    if block.context != before.context:
+        what = repr(before.context) if before.context else "none"
+        return f"context is {block.context!r}, expected {what}, as of the block before"
+    if block.merge == 1 and block.hidden != before.hidden:
+        return (
+            f"hidden is {block.hidden}, expected {before.hidden} unless merge is given"
+        )
+    return ""
+
+
+def _starts(blocks: tuple[Block, ...], index: int) -> bool:
+    return bool(index and blocks[index].context and not blocks[index - 1].context)
 
 
 def _check_sizes(of: Model | Block) -> None:

@@ -47,6 +47,11 @@ class Problem:
                 msg = f"two clusters are named {name!r}, expected different names"
                 raise ValueError(msg)
 
+        fault = self.model.sequence_fault(self.training.seq_len)
+        if fault:
+            msg = f"seq_len {fault}"
+            raise ValueError(msg)
+
     @property
     def microbatch_counts(self) -> tuple[int, ...]:
         """Values of q the pins permit: divisors of the global batch, ascending."""

@@ -26,13 +26,10 @@ from hetopt.problem.fields import (
     OptimizerName,
     OptionalBandwidth,
     OptionalCount,
-    OptionalFlag,
     OptionalFlops,
-    OptionalGranularity,
     OptionalLatency,
     OptionalMemory,
     OptionalName,
-    OptionalNorm,
     OptionalStaging,
     PrecisionName,
     Schedule,
@@ -46,8 +43,8 @@ from hetopt.problem.fields import (
     read_fraction,
     read_recompute,
     read_text,
-    whole,
 )
+from hetopt.problem.model_schema import ModelSpec, preset_if_text
 from hetopt.problem.pin_schema import PinSpec
 from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
 
@@ -67,55 +64,6 @@ SECTIONS = (
 
 #: What `latency` knows besides profiles.
 LATENCY_SOURCES = (AUTO, "roofline")
-
-
-def _preset_if_text(value: Any) -> Any:
-    return {"preset": value} if isinstance(value, str) else value
-
-
-class ModelSpec(Strict):
-    """A decoder-only transformer: a preset, a config.json, or its fields.
-
-    Fields beside ``preset`` or ``hf_config`` override what that gives.
-    """
-
-    preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
-    hf_config: OptionalName = Field(
-        None, description="Hugging Face config.json, relative to this file."
-    )
-    name: OptionalName = Field(None, description="Label for reports.")
-    layers: OptionalCount = Field(None, description="Transformer layers.")
-    hidden: OptionalCount = Field(None, description="Hidden size.")
-    heads: OptionalCount = Field(None, description="Attention heads.")
-    kv_heads: OptionalCount = Field(
-        None, description="Key-value heads (GQA); default: heads."
-    )
-    head_dim: OptionalCount = Field(
-        None, description="Size of a head; default: hidden / heads."
-    )
-    ffn: OptionalCount = Field(
-        None,
-        description="Inner size of the MLP; default: 4 hidden, or for a gated MLP "
-        "Llama's rule, 8/3 hidden rounded up to a multiple of 256.",
-    )
-    vocab: OptionalCount = Field(None, description="Vocabulary size; default: 32000.")
-    gated: OptionalFlag = Field(
-        None, description="true: SwiGLU, three matrices (default); false: GELU, two."
-    )
-    tied: OptionalFlag = Field(
-        None, description="Embedding table is also the output head; default: false."
-    )
-    norm: OptionalNorm = Field(None, description="Default: rms if gated, else layer.")
-    positions: Annotated[int | None, or_none(whole(0))] = Field(
-        None, description="Length of a learned position table; default: 0, rotary."
-    )
-    granularity: OptionalGranularity = Field(
-        None,
-        description="What the pipeline is cut into; layer (default): whole layers; "
-        "block: attention, first and second MLP matrix are units of their own.",
-    )
-
-    _text = model_validator(mode="before")(_preset_if_text)
 
 
 class LinkSpec(Strict):
@@ -159,7 +107,7 @@ class AcceleratorSpec(Strict):
         None, description="To the host, per direction."
     )
 
-    _text = model_validator(mode="before")(_preset_if_text)
+    _text = model_validator(mode="before")(preset_if_text)
 
 
 class ClusterSpec(Strict):

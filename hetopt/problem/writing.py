@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ClusterLinks,
         Link,
     )
+    from hetopt.problem.model import Block, Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ClusterPins, Domain, Pins, Training
 
@@ -34,6 +35,20 @@ _MODEL_FIELDS = (
     "positions",
     "granularity",
 )
+#: Only where they say something.
+_FURTHER_FIELDS = {"attention": "causal", "patch": 0, "classes": 0}
+#: What blocks have of their own.
+_BLOCK_FIELDS = (
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "gated",
+    "attention",
+)
+_FURTHER_BLOCK_FIELDS = {"window": 0, "merge": 1, "context": ""}
 
 
 def problem_to_data(problem: Problem) -> dict[str, Any]:
@@ -44,7 +59,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
     """
     return {
         "name": problem.name,
-        "model": {name: getattr(problem.model, name) for name in _MODEL_FIELDS},
+        "model": _model(problem.model),
         "clusters": [_cluster(cluster) for cluster in problem.clusters],
         "links": _links(problem.links),
         "training": _training(problem.training),
@@ -54,6 +69,37 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
             "efficiency": dict(problem.calibration.efficiency),
             "bandwidth": problem.calibration.bandwidth,
         },
+    }
+
+
+def _model(model: Model) -> dict[str, Any]:
+    data = {
+        name: getattr(model, name)
+        for name in _MODEL_FIELDS
+        if not (model.blocks and name in _BLOCK_FIELDS)
+    }
+    if model.patch and model.classes:
+        del data["vocab"]
+    data |= _unlike(model, _FURTHER_FIELDS)
+    if model.blocks:
+        data.pop("attention", None)
+        data["blocks"] = [
+            {
+                "name": block.name,
+                **{name: getattr(block, name) for name in _BLOCK_FIELDS},
+                **_unlike(block, _FURTHER_BLOCK_FIELDS),
+            }
+            for block in model.blocks
+        ]
+    return data
+
+
+def _unlike(of: Model | Block, defaults: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that differ from their defaults."""
+    return {
+        name: getattr(of, name)
+        for name, default in defaults.items()
+        if getattr(of, name) != default
     }
 
 

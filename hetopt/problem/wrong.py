@@ -22,10 +22,18 @@ class FieldError(ValueError):
 
 
 def raised_at(path: FieldPath, make: Callable[[], _T]) -> _T:
-    """Call ``make``; its ValueError becomes a FieldError about ``path``."""
+    """Call ``make``; its ValueError becomes a FieldError about the field it names."""
     try:
         return make()
     except FieldError:
         raise
     except ValueError as error:
-        raise FieldError(path, str(error)) from error
+        raise fault_at(path, str(error)) from error
+
+
+def fault_at(path: FieldPath, fault: str) -> FieldError:
+    """Return a fault, whose first word may be a field of ``path``, as an error."""
+    field, verb, rest = fault.partition(" is ")
+    if verb and field.isidentifier():
+        return FieldError((*path, field), f"is {rest}")
+    return FieldError(path, fault)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from hetopt.problem.building import build_model
 from hetopt.problem.catalogue import accelerators, model_presets, problem_files
 from hetopt.problem.model import HEAD, Model
+from hetopt.problem.model_building import build_model
+from hetopt.problem.model_schema import ModelSpec
 from hetopt.problem.reading import read_problem
-from hetopt.problem.schema import ModelSpec
 
 DATA = Path(__file__).parents[2] / "data"
 
