@@ -196,10 +196,17 @@ class _Units:
         return np.flatnonzero(self.prefix[-1])
 
     def runs(self, cost: Ints) -> Ints:
-        """Return the least cost of l neighbouring body units, l = 0..length."""
-        total = self.prefix @ cost
+        """Return the least cost of l neighbouring body units; (K, length + 1).
+
+        Parameters
+        ----------
+        cost
+            Of one unit of each kind, per strategy; shape (K, N).
+        """
+        total = self.prefix @ cost.T
         size = len(total)
-        return np.array([(total[n:] - total[: size - n]).min() for n in range(size)])
+        runs = [(total[n:] - total[: size - n]).min(axis=0) for n in range(size)]
+        return np.stack(runs, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,14 +242,14 @@ class _Host:
         self.most = min(most, int(rows.max_stages.max(initial=0)))
         tau = rows.forward_ns + rows.backward_ns
         self.lead, self.trail = tau @ units.lead, tau @ units.trail
-        self.run = np.array([units.runs(row) for row in tau]).reshape(
-            self.count, units.length + 1
-        )
+        self.run = units.runs(tau)
         sync = rows.sync_unit_ns[:, units.kinds].min(axis=1, initial=NEVER)
         self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
         self._cross(table, part, j)
         self.most_stages = most
         self.fitting = lru_cache(maxsize=None)(self._fitting)
+        self.costs = lru_cache(maxsize=None)(self._costs)
+        self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
 
     def _cross(self, table: CostTable, part: TableSlice, j: int) -> None:
         """Find the least boundary times within the cluster, into it and out of it."""
@@ -288,9 +295,7 @@ class _Host:
 
         With p = ``stages`` it is known how many stages follow each of its own.
         """
-        inside, _, across = _STEPS[self.schedule]
-        # Of a stage that i + 1 others follow, one of them on another cluster.
-        slots = self._slots(period, 1 + across + inside * np.arange(stages - 1))
+        slots = self.opening_slots(period)[:, : stages - 1].copy()
         slots[:, -1:] = np.minimum(
             slots[:, -1:], self._within(period - self.lead)[:, None]
         )
@@ -298,8 +303,19 @@ class _Host:
         least = np.full((most + 1, self.units.length + 1), NEVER, dtype=np.int64)
         own = self._cumulated(slots[:, ::-1][:, :most], period)
         for m in range(1, most + 1):
-            least[m] = self._row(period, m, own[:, m], _FIRST)
+            if (own[:, m] >= m).any():
+                least[m] = self._row(period, m, own[:, m], _FIRST)
         return least
+
+    def _opening_slots(self, period: int) -> Ints:
+        """Return what fits on a stage that i + 1 others follow, i = 0..; (K, W).
+
+        One of those at least is on another cluster.
+        """
+        inside, _, across = _STEPS[self.schedule]
+        return self._slots(
+            period, 1 + across + inside * np.arange(self.most_stages - 1)
+        )
 
     def alone(self, period: int) -> Ints:
         """Return the least fill of p stages with all body units, p = 0..most."""
@@ -320,32 +336,41 @@ class _Host:
         room
             The most body units that m stages can take, per strategy.
         """
+        limit = NEVER
+        if self.microbatches > 1 and self.schedule != "gpipe":
+            # The window over all stages of the cluster.
+            limit = (1 + _STEPS[self.schedule][1] * (m - 1)) * period
+        time, cost = self.costs(m, role)
+        counts = np.arange(m, self.units.length + 1)
+        fits = (counts <= room[:, None]) & (time <= limit)
+        least = np.full(self.units.length + 1, NEVER, dtype=np.int64)
+        least[m:] = np.where(fits, cost, NEVER).min(axis=0, initial=NEVER)
+        return least
+
+    def _costs(self, m: int, role: _Role) -> tuple[Ints, Ints]:
+        """Return time on m stages, and with its boundaries, of l = m.. body units.
+
+        Both have shape (K, length + 1 - m); what pins forbid costs NEVER.
+        """
         units, pins = self.units, self.pins
-        counts = np.arange(units.length + 1)
-        held = counts + sum(
-            int(end.sum())
+        ends = [
+            end
             for end, there in ((units.lead, role.first), (units.trail, role.last))
             if there
-        )
-        permitted = np.array([pins.units.permits(int(n)) for n in held])
-        if not pins.stages.permits(m) or not permitted.any():
-            return np.full(units.length + 1, NEVER, dtype=np.int64)
-        time = self.run + 2 * (m - 1) * self.inner[:, None]
+        ]
+        held = np.arange(m, units.length + 1) + sum(int(end.sum()) for end in ends)
+        permitted = np.array([pins.units.permits(int(n)) for n in held], dtype=bool)
+        time = self.run[:, m:] + 2 * (m - 1) * self.inner[:, None]
         if role.first:
             time = time + self.lead[:, None]
         if role.last:
             time = time + self.trail[:, None]
-        fits = (counts <= room[:, None]) & (counts >= m) & permitted
-        if self.microbatches > 1 and self.schedule != "gpipe":
-            # The window over all stages of the cluster.
-            fits &= time <= (1 + _STEPS[self.schedule][1] * (m - 1)) * period
         cost = time
         if not role.first:
             cost = cost + self.into[:, None]
         if not role.last:
             cost = cost + self.out[:, None]
-        least: Ints = np.where(fits, cost, NEVER).min(axis=0, initial=NEVER)
-        return least
+        return time, np.where(permitted & pins.stages.permits(m), cost, NEVER)
 
     def _cumulated(self, slots: Ints, period: int) -> Ints:
         """Return the most units on the first m slots; 0 where not able; (K, M + 1)."""
@@ -381,8 +406,6 @@ class _Host:
         rows, units = self.rows, self.units
         short = rows.temporary_bytes[:, units.kinds].min(axis=1, initial=NEVER)
         bytes_ = rows.state_bytes + flight * rows.activation_bytes
-        need = np.array([units.runs(row) for row in bytes_])
-        need = need.reshape(self.count, units.length + 1)
         room = self.usable - rows.fixed_bytes - short
-        most: Ints = (need <= room[:, None]).sum(axis=1) - 1
+        most: Ints = (units.runs(bytes_) <= room[:, None]).sum(axis=1) - 1
         return np.maximum(most, 0)
