@@ -30,7 +30,7 @@ program's optimum therefore exceeds the closed form of its plan by less than
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
@@ -150,6 +150,39 @@ class PipelineProgram:
         shape += [v.follows[pair] for pair in pairwise(decision.order)]
         shape.append(v.last[decision.order[-1]])
         self.model.add_bool_or([~literal for literal in shape])
+
+    def start(self, decision: Decision) -> list[tuple[cp_model.IntVar, int]] | None:
+        """Return what a decision says of the variables that all others follow from.
+
+        None if some choice of it is not on offer.
+        """
+        v, sets, chain = self.variables, self.sets, self.sets.chain
+        hosted = dict(zip(decision.order, decision.hosted, strict=True))
+        taken = []
+        for j, strategy in zip(decision.order, decision.strategies, strict=True):
+            known = sets.table(j).strategies
+            k = known.index(strategy) if strategy in known else None
+            if k is None or (j, k) not in v.takes or hosted[j] > sets.room_for(j, k):
+                return None
+            taken.append((j, k))
+        pairs = list(pairwise(decision.order))
+        values = [(v.first[j], int(j == decision.order[0])) for j in sets.clusters]
+        values += [(v.last[j], int(j == decision.order[-1])) for j in sets.clusters]
+        values += [(arc, int(pair in pairs)) for pair, arc in v.follows.items()]
+        values += [(takes, int(key in taken)) for key, takes in v.takes.items()]
+        for j, slots in v.live.items():
+            values += [
+                (live, int(r < hosted.get(j, 0))) for r, live in enumerate(slots)
+            ]
+        body = list(decision.units)
+        body[0] -= sum(chain.lead)
+        body[-1] -= sum(chain.trail)
+        ends = list(accumulate(body))
+        stages = [(j, r) for j in decision.order for r in range(hosted[j])]
+        for slot, units, end in zip(stages, body, ends, strict=True):
+            held = chain.body[end - units : end]
+            values += [(unit, held.count(f)) for f, unit in v.units[slot].items()]
+        return values
 
     def extract(self, value: Callable[[cp_model.LinearExprT], int]) -> Decision:
         """Read the decision off a solution.

@@ -143,6 +143,44 @@ class QuadraticProgram:
             rows += [m.P[end, at + 1] for at, end in enumerate(ends)]
         m.excluded.add(sum(rows) <= len(rows) - 1)
 
+    def start(self, decision: Decision) -> bool:
+        """Give variables the values of a decision, none where it does not tell.
+
+        Returns whether every choice of it is on offer.
+        """
+        m, s = self.model, self.places
+        for variable in m.component_data_objects(pyo.Var):
+            variable.set_value(None)
+        choices = []
+        for j, strategy, hosted in zip(
+            decision.order, decision.strategies, decision.hosted, strict=True
+        ):
+            known = s.sets.table(j).strategies
+            k = known.index(strategy) if strategy in known else None
+            choices += [(j, k)] * hosted
+        if any((i, *choice) not in m.S for i, choice in enumerate(choices)):
+            return False
+        lead = sum(s.chain.lead)
+        ends = [sum(decision.units[: i + 1]) - lead for i in s.stages]
+        ends[-1] = s.chain.length
+        first = [0, *ends[:-1]]
+        owners = [j for j, _ in choices]
+        for (u, i), variable in m.P.items():
+            variable.set_value(int(first[i] <= u < ends[i]))
+        for (i, f), variable in m.N.items():
+            variable.set_value(s.chain.body[first[i] : ends[i]].count(f))
+        for (i, j), variable in m.X.items():
+            variable.set_value(int(owners[i] == j))
+            before = owners[i - 1] if i else None
+            m.opens[i, j].set_value(int(owners[i] == j != before))
+        for key, variable in m.Y.items():
+            variable.set_value(int(key in choices))
+        for (i, *choice), variable in m.S.items():
+            variable.set_value(int(tuple(choice) == choices[i]))
+        for (i, a), variable in m.layout.items():
+            variable.set_value(int(s.sets.layout(*choices[i]) == a))
+        return True
+
     def write(self, path: str) -> tuple[int, int, int]:
         """Write the program in the format its name ends in: .lp or .mps.
 

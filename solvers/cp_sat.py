@@ -8,67 +8,27 @@ from typing import TYPE_CHECKING
 from hetopt.errors import SolverError
 from hetopt.solvers.engine import Answer
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.race import race
-from hetopt.solvers.registry import ensure_can
+from hetopt.solvers.racing import racing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ortools.sat.python import cp_model
 
-    from hetopt.cost.table import CostTable
     from hetopt.formulations.cp_sat import PipelineProgram
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.problem import Problem
-    from hetopt.result import Result
 
 #: Seconds between two looks at whether to stop.
 _POLL_S = 0.2
 #: Digits of the tie rule are minimised together up to this product.
 _MOST_COMBINED = 2**40
+#: Seconds for what follows from a start; a start that takes longer is dropped.
+_HINT_S = 5.0
 
 
 #: The parameters by the name they first had.
 CpSatParams = RaceParams
-
-
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a plan of least closed form and prove that there is no better one.
-
-    Parameters
-    ----------
-    time_limit_s
-        Wall-clock limit; the best plan so far is returned with its true gap.
-    cutoff
-        Seconds; plans above it are of no interest.
-
-    Raises
-    ------
-    InputError
-        If a principle is relaxed, for which there is no CP-SAT program.
-    """
-    ensure_can("cp-sat", params.principles)
-    return race(
-        problem,
-        table,
-        solver="cp-sat",
-        engine="hetopt.solvers.cp_sat:CpSatEngine",
-        jobs=params.jobs,
-        top=params.top,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-        on_progress=params.on_progress,
-    )
 
 
 class CpSatEngine:
@@ -93,6 +53,8 @@ class CpSatEngine:
         program = PipelineProgram(data)
         for decision in excluded:
             program.exclude(decision)
+        if start is not None:
+            self._hint(program, start)
         solver = self._solver(time_limit_s)
         watch = _Watch(solver, stop)
         with watch:
@@ -141,11 +103,24 @@ class CpSatEngine:
                 msg = f"CP-SAT says {name} of a plan that exists"
                 raise SolverError(msg)
             model.add(number == round(solver.objective_value))
-            model.clear_hints()  # type: ignore[no-untyped-call]
-            for index in range(len(model.proto.variables)):
-                variable = model.get_int_var_from_proto_index(index)
-                model.add_hint(variable, solver.value(variable))
+            _hint_solution(model, solver)
         return program.extract(solver.value)
+
+    def _hint(self, program: PipelineProgram, start: Decision) -> None:
+        """Hint at every variable, if the program has a solution with a decision."""
+        values = program.start(start)
+        if values is None:
+            return
+        for variable, value in values:
+            program.model.add_hint(variable, value)
+        # Propagation finds the others.
+        solver = self._solver(_HINT_S)
+        solver.parameters.fix_variables_to_their_hinted_value = True
+        name = solver.status_name(solver.solve(program.model))
+        if name in ("OPTIMAL", "FEASIBLE"):
+            _hint_solution(program.model, solver)
+        else:
+            program.model.clear_hints()  # type: ignore[no-untyped-call]
 
     def _solver(self, time_limit_s: float | None) -> cp_model.CpSolver:
         from ortools.sat.python import cp_model
@@ -163,6 +138,14 @@ class CpSatEngine:
         if time_limit_s is not None:
             parameters.max_time_in_seconds = max(time_limit_s, 0.01)
         return solver
+
+
+def _hint_solution(model: cp_model.CpModel, solver: cp_model.CpSolver) -> None:
+    """Hint at the whole of a solver's solution."""
+    model.clear_hints()  # type: ignore[no-untyped-call]
+    for index in range(len(model.proto.variables)):
+        variable = model.get_int_var_from_proto_index(index)
+        model.add_hint(variable, solver.value(variable))
 
 
 def _combine(
@@ -226,3 +209,6 @@ class _Watch:
             if self._stop():
                 self._solver.stop_search()
                 return
+
+
+solve = racing("cp-sat", f"{__name__}:{CpSatEngine.__name__}")

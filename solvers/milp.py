@@ -6,58 +6,15 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.race import race
-from hetopt.solvers.registry import ensure_can
+from hetopt.solvers.racing import racing
 from hetopt.solvers.search import Attempt, settle_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.problem import Problem
-    from hetopt.result import Result
     from hetopt.solvers.engine import Answer
-    from hetopt.solvers.params import RaceParams
-
-
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a plan of least closed form and prove that there is no better one.
-
-    Parameters
-    ----------
-    time_limit_s
-        Wall-clock limit; the best plan so far is returned with its true gap.
-    cutoff
-        Seconds; plans above it are of no interest.
-
-    Raises
-    ------
-    InputError
-        If a principle is relaxed, for which there is no interval program.
-    """
-    ensure_can("milp", params.principles)
-    return race(
-        problem,
-        table,
-        solver="milp",
-        engine="hetopt.solvers.milp:MilpEngine",
-        jobs=params.jobs,
-        top=params.top,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-        on_progress=params.on_progress,
-    )
 
 
 class MilpEngine:
@@ -119,3 +76,6 @@ class MilpEngine:
 
         engine = CpSatEngine(self._seed)
         return engine.settle_tie(data, value, excluded=excluded)
+
+
+solve = racing("milp", f"{__name__}:{MilpEngine.__name__}")

@@ -2,146 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from hetopt.solvers.engine import Answer
-from hetopt.solvers.exact import exact_value
 from hetopt.solvers.miqp_backends import GurobiBackend, HighsBackend, ScipBackend
-from hetopt.solvers.race import race
+from hetopt.solvers.racing import racing
+from hetopt.solvers.search import Attempt, settle_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
-    from hetopt.formulations.miqp import QuadraticProgram
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.problem import Problem
-    from hetopt.result import Result
-    from hetopt.solvers.miqp_backends import Backend, Outcome
-    from hetopt.solvers.params import RaceParams
-
-#: A solver's objective and the exact one of its solution may differ by this share.
-_AGREEMENT = 1e-7
-
-
-def solve_highs(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a plan of least closed form with HiGHS; see ``_solve``."""
-    return _solve(
-        "miqp-highs",
-        MiqpHighsEngine,
-        problem,
-        table,
-        params,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-    )
-
-
-def solve_scip(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a plan of least closed form with SCIP; see ``_solve``."""
-    return _solve(
-        "miqp-scip",
-        MiqpScipEngine,
-        problem,
-        table,
-        params,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-    )
-
-
-def solve_gurobi(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a plan of least closed form with Gurobi; see ``_solve``."""
-    return _solve(
-        "miqp-gurobi",
-        MiqpGurobiEngine,
-        problem,
-        table,
-        params,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-    )
-
-
-def _solve(
-    solver: str,
-    engine: type[MiqpEngine],
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None,
-) -> Result:
-    """Find a plan of least closed form and prove that there is no better one.
-
-    Parameters
-    ----------
-    time_limit_s
-        Wall-clock limit; the best plan so far is returned with its true gap.
-    cutoff
-        Seconds; plans above it are of no interest.
-
-    Raises
-    ------
-    InputError
-        If the solver is not installed or has no licence.
-    """
-    engine.backend.ensure_available()
-    return race(
-        problem,
-        table,
-        solver=solver,
-        engine=f"{engine.__module__}:{engine.__name__}",
-        jobs=params.jobs,
-        top=params.top,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-        on_progress=params.on_progress,
-        principles=params.principles,
-    )
+    from hetopt.solvers.miqp_backends import Backend
+    from hetopt.solvers.racing import Solve
 
 
 class MiqpEngine(ABC):
-    """Settles programs with a solver of the MIQP, on one core.
-
-    Solvers work in floating point: a boundary value may come out a little better
-    than it is, and a stage may be let in that is a few bytes too large. So every
-    solution is priced exactly; one that is not what the solver takes it for is
-    ruled out, and the search goes on without it.
-    """
+    """Settles programs with a solver of the MIQP, on one core."""
 
     backend: ClassVar[type[Backend]]
 
@@ -161,42 +41,51 @@ class MiqpEngine(ABC):
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.formulations.miqp import QuadraticProgram
 
-        ends = None if time_limit_s is None else time.monotonic() + time_limit_s
         program = QuadraticProgram(data)
         if program.places.impossible:
             return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
         for decision in excluded:
             program.exclude(decision)
-        search = _Search(program, found)
-        bound = data.objective_min
-        while not stop():
-            left = None if ends is None else ends - time.monotonic()
-            if left is not None and left <= 0:
-                break
+
+        def run(
+            *, report: Callable[[Decision], None], time_limit_s: float | None
+        ) -> Attempt:
             outcome = self.backend().solve(
                 program.model,
                 seed=self._seed,
-                found=search.report,
+                found=lambda: report(program.extract()),
                 stop=stop,
-                time_limit_s=left,
+                time_limit_s=time_limit_s,
+                start=start is not None and program.start(start),
             )
-            if outcome.bound is not None:
-                bound = max(bound, program.bound(outcome.bound))
-            if search.proves(outcome):
-                return search.answer()
-            if outcome.verdict == "stopped":
-                break
-        return Answer(
-            verdict="stopped",
-            bound=bound if search.value is None else min(bound, search.value),
-            decision=search.decision,
+            bound, objective = outcome.bound, outcome.objective
+            return Attempt(
+                verdict=outcome.verdict,
+                bound=None if bound is None else program.bound(bound),
+                claimed=None if objective is None else program.bound(objective),
+                decision=None if objective is None else program.extract(),
+            )
+
+        return settle_exactly(
+            data,
+            run,
+            exclude=partial(program.exclude, units=True),
+            found=found,
+            stop=stop,
+            time_limit_s=time_limit_s,
         )
 
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
-        """Leave it to CP-SAT: equal to the tick is a matter for whole numbers."""
+        """Leave it to CP-SAT: equal to the tick is a matter for whole numbers.
+
+        CP-SAT has no program without P3 or P4: there the plan that was found stays.
+        """
         from hetopt.solvers.cp_sat import CpSatEngine
+
+        if data.principles.relaxed:
+            return None
 
         engine = CpSatEngine(self._seed)
         return engine.settle_tie(data, value, excluded=excluded)
@@ -220,60 +109,15 @@ class MiqpGurobiEngine(MiqpEngine):
     backend = GurobiBackend
 
 
-class _Search:
-    """The best decision of one program so far, by its exact value."""
+def _solve(name: str, engine: type[MiqpEngine]) -> Solve:
+    """Make the ``solve`` of one of them."""
+    return racing(
+        name,
+        f"{engine.__module__}:{engine.__name__}",
+        ensure_available=engine.backend.ensure_available,
+    )
 
-    def __init__(
-        self, program: QuadraticProgram, found: Callable[[Decision], None]
-    ) -> None:
-        self._program = program
-        self._found = found
-        self.decision: Decision | None = None
-        self.value: int | None = None
 
-    def report(self) -> None:
-        """Tell of the solution that is loaded, if it fits and is better."""
-        decision = self._program.extract()
-        value = exact_value(decision, self._program.data)
-        if value is not None and self._keep(decision, value):
-            self._found(decision)
-
-    def proves(self, outcome: Outcome) -> bool:
-        """Whether a solver's outcome settles the program.
-
-        Otherwise its solution, which is not what the solver takes it for, has been
-        ruled out.
-        """
-        program = self._program
-        if outcome.verdict == "infeasible":
-            return True
-        if outcome.objective is None:
-            return False
-        decision = program.extract()
-        value = exact_value(decision, program.data)
-        if value is not None:
-            self._keep(decision, value)
-        if outcome.verdict == "stopped":
-            return False
-        claimed = program.bound(outcome.objective)
-        limit = claimed * (1 + _AGREEMENT) + program.data.part.microbatches + 2
-        if self.value is not None and self.value <= limit:
-            return True
-        program.exclude(decision, units=True)
-        return False
-
-    def answer(self) -> Answer:
-        """Return what is proven."""
-        if self.decision is None or self.value is None:
-            cutoff = self._program.data.cutoff
-            return Answer(verdict="infeasible", bound=cutoff + 1, decision=None)
-        return Answer(verdict="optimal", bound=self.value, decision=self.decision)
-
-    def _keep(self, decision: Decision, value: int) -> bool:
-        """Take a decision within the cutoff if it is the best; say whether it is."""
-        if value > self._program.data.cutoff:
-            return False
-        if self.value is not None and self.value <= value:
-            return False
-        self.decision, self.value = decision, value
-        return True
+solve_highs = _solve("miqp-highs", MiqpHighsEngine)
+solve_scip = _solve("miqp-scip", MiqpScipEngine)
+solve_gurobi = _solve("miqp-gurobi", MiqpGurobiEngine)

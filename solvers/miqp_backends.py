@@ -80,6 +80,7 @@ class Backend(ABC):
         found: Callable[[], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: bool = False,
     ) -> Outcome:
         """Solve a model; whatever a callback raises comes out of here.
 
@@ -89,6 +90,10 @@ class Backend(ABC):
             Called when a better solution is loaded into the model.
         stop
             Asked now and then.
+        start
+            Whether to start from the values of the model's whole variables; those
+            that have none the solver finds. What does not lead to a solution is
+            dropped.
         """
 
 
@@ -107,6 +112,7 @@ class HighsBackend(Backend):
         found: Callable[[], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: bool = False,
     ) -> Outcome:
         """Linearise and solve; see ``Backend``. The model stays as it is."""
         from hetopt.formulations.linearise import linear_program, linearise
@@ -126,8 +132,15 @@ class HighsBackend(Backend):
             load(values)
             found()
 
+        given = {
+            column: float(variable.value)
+            for column, variable in enumerate(own)
+            if start and _is_given(variable)
+        }
         run = HighsRun(program, seed=seed)
-        verdict = run.solve(time_limit_s=time_limit_s, found=improved, stop=stop)
+        verdict = run.solve(
+            time_limit_s=time_limit_s, found=improved, stop=stop, start=given
+        )
         values = run.values
         if values is None or verdict == "infeasible":
             return Outcome(verdict=verdict, bound=_finite(run.bound), objective=None)
@@ -158,6 +171,7 @@ class ScipBackend(Backend):
         found: Callable[[], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: bool = False,
     ) -> Outcome:
         """Solve; see ``Backend``."""
         from hetopt.solvers.scip import WatchedScip
@@ -165,12 +179,7 @@ class ScipBackend(Backend):
         scip = WatchedScip(found=found, stop=stop)
         results = scip.solve(
             model,
-            load_solutions=False,
-            raise_exception_on_nonoptimal_result=False,
-            time_limit=_at_least(time_limit_s),
-            threads=1,
-            rel_gap=0.0,
-            abs_gap=0.0,
+            **_common(time_limit_s, start=start),
             solver_options={
                 # With a longer log Pyomo's interface hangs past its time limit.
                 "display/verblevel": 0,
@@ -217,6 +226,7 @@ class GurobiBackend(Backend):
         found: Callable[[], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        start: bool = False,
     ) -> Outcome:
         """Solve; see ``Backend``. Solutions on the way are not told.
 
@@ -246,12 +256,7 @@ class GurobiBackend(Backend):
         try:
             results = gurobi.solve(
                 model,
-                load_solutions=False,
-                raise_exception_on_nonoptimal_result=False,
-                time_limit=_at_least(time_limit_s),
-                threads=1,
-                rel_gap=0.0,
-                abs_gap=0.0,
+                **_common(time_limit_s, start=start),
                 solver_options={
                     "OutputFlag": 0,
                     "Seed": seed % 2**31,
@@ -271,6 +276,24 @@ class GurobiBackend(Backend):
         return _loaded(verdict_of(name, GUROBI_STATUS, "Gurobi"), results)
 
 
+def _common(time_limit_s: float | None, *, start: bool) -> dict[str, Any]:
+    """Return what all of Pyomo's interfaces are told."""
+    return {
+        "load_solutions": False,
+        "raise_exception_on_nonoptimal_result": False,
+        "time_limit": None if time_limit_s is None else max(time_limit_s, _SHORTEST_S),
+        "threads": 1,
+        "rel_gap": 0.0,
+        "abs_gap": 0.0,
+        "warmstart_discrete_vars": start,
+    }
+
+
+def _is_given(variable: Any) -> bool:
+    """Whether a solver is told the value to start from."""
+    return variable is not None and variable.is_integer() and variable.value is not None
+
+
 def _loaded(verdict: Verdict, results: Any) -> Outcome:
     """Load the best solution, if there is one, into the model."""
     objective = results.incumbent_objective
@@ -283,7 +306,3 @@ def _loaded(verdict: Verdict, results: Any) -> Outcome:
 
 def _finite(bound: float | None) -> float | None:
     return bound if bound is not None and isfinite(bound) else None
-
-
-def _at_least(time_limit_s: float | None) -> float | None:
-    return None if time_limit_s is None else max(time_limit_s, _SHORTEST_S)

@@ -70,6 +70,15 @@ class WatchedScip(ScipDirect):  # type: ignore[misc]
             self.failure = error
             return True
 
+    def _mipstart(self) -> None:
+        """Leave out what has no value, which Pyomo's own would stumble over."""
+        scip = self._solver_model
+        solution = scip.createPartialSol()
+        for variable, column in self._pyomo_var_to_solver_var_map.items():
+            if variable.is_integer() and variable.value is not None:
+                scip.setSolVal(solution, column, variable.value)
+        scip.addSol(solution)
+
     def _create_solver_model(self, model: Any, config: Any) -> Any:
         made = super()._create_solver_model(model, config)
         self._solver_model.includeEventhdlr(

@@ -78,7 +78,7 @@ def settle_exactly(
             break
         attempt = run(report=best.report, time_limit_s=left)
         if attempt.verdict == "infeasible":
-            return best.answer(bound)
+            return best.answer()
         if attempt.bound is not None:
             bound = max(bound, attempt.bound)
         if attempt.decision is not None:
@@ -88,7 +88,7 @@ def settle_exactly(
         if attempt.verdict == "stopped":
             break
         if best.proves(attempt.claimed):
-            return best.answer(bound)
+            return best.answer()
         exclude(attempt.decision)
     return Answer(
         verdict="stopped",
@@ -125,10 +125,9 @@ class _Best:
         limit = claimed * (1 + _AGREEMENT) + self._data.part.microbatches + 2
         return self.value is not None and self.value <= limit
 
-    def answer(self, bound: int) -> Answer:
+    def answer(self) -> Answer:
         """Return what is proven when nothing better is left."""
         if self.decision is None or self.value is None:
             cutoff = self._data.cutoff
             return Answer(verdict="infeasible", bound=cutoff + 1, decision=None)
-        bound = min(bound, self.value)
-        return Answer(verdict="optimal", bound=bound, decision=self.decision)
+        return Answer(verdict="optimal", bound=self.value, decision=self.decision)

@@ -14,7 +14,7 @@ import pytest
 from hetopt.check import check_result
 from hetopt.errors import InputError, SolverError
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers import miqp, miqp_backends
+from hetopt.solvers import miqp, miqp_backends, search
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.mip_status import verdict_of
 from hetopt.solvers.miqp import MiqpEngine, MiqpHighsEngine, MiqpScipEngine
@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None
     def value(decision: Decision, data: Any) -> int | None:
         return None if decision == best.decision else exact_value(decision, data)
 
-    monkeypatch.setattr(miqp, "exact_value", value)
+    monkeypatch.setattr(search, "exact_value", value)
     next_best = settled(MiqpHighsEngine, data)
     assert next_best.verdict == "optimal"
     assert next_best.decision != best.decision
