@@ -7,7 +7,7 @@ clusters j, strategies k of a cluster, unit kinds f, layouts a, b, cut classes x
 ``P[u, i]``           unit u lies on stage i; ``Z[u, i]``: UniAP's auxiliary (6a-6c)
 ``X[i, j]``           stage i lives on cluster j (P2)
 ``opens[i, j]``       stage i is the first of cluster j (P3)
-``Y[j, k]``           cluster j takes strategy k (P4)
+``Y[j, k]``           cluster j takes strategy k (P4; without it there is only S)
 ``S[i, j, k]``        stage i has strategy k of cluster j: ``X[i, j] Y[j, k]``
 ``N[i, f]``           body units of kind f on stage i
 ``n[i, j, k, f]``     the same if it takes (j, k), else 0: ``S[i, j, k] N[i, f]``
@@ -29,7 +29,7 @@ solvers read this program, and their answers are priced again in exact integers.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
@@ -75,6 +75,7 @@ class QuadraticProgram:
         placement.place_stages(m, s)
         placement.keep_clusters_together(m, s)
         placement.choose_strategies(m, s)
+        placement.keep_tp_falling(m, s)
         placement.limit_devices(m, s)
         placement.hold_units(m, s)
         placement.pin(m, s)
@@ -132,11 +133,17 @@ class QuadraticProgram:
         ):
             known = s.sets.table(j).strategies
             k = known.index(strategy) if strategy in known else None
-            if k is None or (j, k) not in m.Y:
+            if k is None or (j, k) not in s.sets.capacity:
                 return
-            rows.append(m.Y[j, k])
-            rows += [m.X[at, j] for at in range(i, i + hosted)]
+            stages = range(i, i + hosted)
             i += hosted
+            if s.mixed:
+                if any((at, j, k) not in m.S for at in stages):
+                    return
+                rows += [m.S[at, j, k] for at in stages]
+                continue
+            rows.append(m.Y[j, k])
+            rows += [m.X[at, j] for at in stages]
         if units:
             lead = sum(s.chain.lead)
             ends = [sum(decision.units[: at + 1]) - lead for at in s.stages[:-1]]
@@ -200,10 +207,8 @@ class QuadraticProgram:
     def extract(self) -> Decision:
         """Read the decision off the values that a solver loaded into the model."""
         m, s = self.model, self.places
-        owners = [_chosen({j: m.X[i, j] for j in s.sets.clusters}) for i in s.stages]
-        order = [owners[0]]
-        order += [after for before, after in pairwise(owners) if after != before]
-        taken = [_chosen({k: m.Y[j, k] for k in s.sets.options[j]}) for j in order]
+        hosts = [self._host(i) for i in s.stages]
+        runs = [(host, len(list(group))) for host, group in groupby(hosts)]
         units = [
             round(sum(pyo.value(m.N[i, f]) for f in s.chain.kinds)) for i in s.stages
         ]
@@ -211,13 +216,19 @@ class QuadraticProgram:
         units[-1] += sum(s.chain.trail)
         return Decision(
             microbatches=s.sets.microbatches,
-            order=tuple(order),
-            strategies=tuple(
-                s.sets.table(j).strategies[k] for j, k in zip(order, taken, strict=True)
-            ),
-            hosted=tuple(owners.count(j) for j in order),
+            order=tuple(j for (j, _), _ in runs),
+            strategies=tuple(s.sets.table(j).strategies[k] for (j, k), _ in runs),
+            hosted=tuple(count for _, count in runs),
             units=tuple(units),
         )
+
+    def _host(self, i: int) -> tuple[int, int]:
+        """Return the cluster and the strategy of stage i."""
+        m, s = self.model, self.places
+        j = _chosen({j: m.X[i, j] for j in s.sets.clusters})
+        if not s.mixed:
+            return j, _chosen({k: m.Y[j, k] for k in s.sets.options[j]})
+        return j, _chosen({k: m.S[i, j, k] for o, k in s.choices[i] if o == j})
 
 
 def _chosen(variables: dict[int, Any]) -> int:

@@ -57,7 +57,8 @@ def lay_out(m: Any, s: Places) -> None:
 def cross(m: Any, s: Places) -> None:
     """``edge[i, a, b] = layout[i, a] layout[i + 1, b]``: the boundary after stage i.
 
-    Only the pairs P4 leaves: the same layout inside a cluster, or two clusters'.
+    Only the pairs P4 leaves where it holds: the same layout inside a cluster, or two
+    clusters'.
     """
     m.edge = pyo.Var(
         [(i, a, b) for i in s.boundaries for a, b in _pairs(s, i, i + 1)],
@@ -141,7 +142,7 @@ def _pairs(s: Places, i: int, after: int) -> list[tuple[int, int]]:
         (a, b)
         for a in _layouts(s, i)
         for b in _layouts(s, after)
-        if a == b or layouts[a].cluster != layouts[b].cluster
+        if s.mixed or a == b or layouts[a].cluster != layouts[b].cluster
     ]
 
 

@@ -37,11 +37,14 @@ def cluster_window(m: Any, s: Places) -> None:
     """Take all stages of (j, k), h of them, as one window of the period.
 
     ``work + 2 kappa (h - 1) <= lambda (delta (h - 1) + 1)``, with lambda at most its
-    upper bound; where delta is fixed and the cuts are alike.
+    upper bound; where delta is fixed and the cuts are alike. Without P4 all stages
+    of a cluster are one window, kappa the least between two of its layouts.
     """
     fixed = FIXED_DELTAS.get(s.data.schedule)
     classes = s.chain.cut_classes
     if fixed is None or not s.sets.steady or not s.chain.is_uniform or not classes:
+        return
+    if not s.consecutive:
         return
     transfer = s.sets.part.transfer_ns
 
@@ -52,7 +55,19 @@ def cluster_window(m: Any, s: Places) -> None:
         reach = fixed.inside * (hosts - takes) + takes
         return _work(m, s, j, k) + 2 * kappa * (hosts - takes) <= s.period_max * reach
 
-    m.cut_window = pyo.Constraint(list(s.sets.capacity), rule=window)
+    def mixed(m: Any, j: int) -> Any:
+        near = s.sets.layouts(j)
+        kappa = s.time(int(transfer[classes[0]][near][:, near].min()))
+        hosts = sum(m.X[i, j] for i in s.stages)
+        used = sum(m.opens[i, j] for i in s.stages)
+        work = sum(_work(m, s, j, k) for k in s.sets.options[j])
+        reach = fixed.inside * (hosts - used) + used
+        return work + 2 * kappa * (hosts - used) <= s.period_max * reach
+
+    if s.mixed:
+        m.cut_window = pyo.Constraint(s.sets.clusters, rule=mixed)
+    else:
+        m.cut_window = pyo.Constraint(list(s.sets.capacity), rule=window)
 
 
 def run_length(m: Any, s: Places) -> None:

@@ -18,7 +18,8 @@ def add_placement(m: Any, s: Places) -> None:
     m.P = pyo.Var(units, stages, domain=pyo.Binary)
     m.Z = pyo.Var(units, stages, bounds=(0, 1))
     m.X = pyo.Var(stages, clusters, domain=pyo.Binary)
-    m.Y = pyo.Var(list(s.sets.capacity), domain=pyo.Binary)
+    # Without P4 there is no strategy of a cluster, only of a stage.
+    m.Y = pyo.Var([] if s.mixed else list(s.sets.capacity), domain=pyo.Binary)
     m.opens = pyo.Var(stages, clusters, domain=pyo.Binary)
     m.S = pyo.Var(
         [(i, *choice) for i in stages for choice in s.choices[i]], domain=pyo.Binary
@@ -112,7 +113,8 @@ def keep_clusters_together(m: Any, s: Places) -> None:
     """P3 (HetAuto Eq. 12): a cluster opens at one stage at most.
 
     ``opens[i, j] = X[i, j] (1 - X[i - 1, j])`` in its linear form, and
-    ``sum_i opens[i, j] <= 1``. Unused clusters are our extension.
+    ``sum_i opens[i, j] <= 1``. Unused clusters are our extension. Without P3 a
+    cluster opens wherever a row of its stages begins.
     """
     stages, clusters = s.stages, s.sets.clusters
 
@@ -130,9 +132,10 @@ def keep_clusters_together(m: Any, s: Places) -> None:
     m.eq_P3_new = pyo.Constraint(
         stages[1:], clusters, rule=lambda m, i, j: m.opens[i, j] <= 1 - m.X[i - 1, j]
     )
-    m.eq_P3 = pyo.Constraint(
-        clusters, rule=lambda m, j: sum(m.opens[i, j] for i in stages) <= 1
-    )
+    if s.consecutive:
+        m.eq_P3 = pyo.Constraint(
+            clusters, rule=lambda m, j: sum(m.opens[i, j] for i in stages) <= 1
+        )
 
 
 def crosses(m: Any, s: Places, i: int) -> Any:
@@ -145,18 +148,20 @@ def choose_strategies(m: Any, s: Places) -> None:
 
     ``sum_k Y[j, k] = sum_i opens[i, j]``; ``S[i, j, k] = X[i, j] Y[j, k]`` and
     ``sum_k S[i, j, k] = X[i, j]``, which also keeps what does not fit on stage i
-    away from it.
+    away from it. Without P4 only the latter is left.
     """
-    m.eq_P4 = pyo.Constraint(
-        s.sets.clusters,
-        rule=lambda m, j: (
-            sum(m.Y[j, k] for k in s.sets.options[j])
-            == sum(m.opens[i, j] for i in s.stages)
-        ),
-    )
-    m.def_S = pyo.Constraint(
-        list(m.S), rule=lambda m, i, j, k: m.S[i, j, k] == m.X[i, j] * m.Y[j, k]
-    )
+    if not s.mixed:
+
+        def one(m: Any, j: int) -> Any:
+            taken = sum(m.Y[j, k] for k in s.sets.options[j])
+            if s.consecutive:
+                return taken == sum(m.opens[i, j] for i in s.stages)
+            return taken <= 1
+
+        m.eq_P4 = pyo.Constraint(s.sets.clusters, rule=one)
+        m.def_S = pyo.Constraint(
+            list(m.S), rule=lambda m, i, j, k: m.S[i, j, k] == m.X[i, j] * m.Y[j, k]
+        )
     m.eq_P4_stage = pyo.Constraint(
         s.stages,
         s.sets.clusters,
@@ -166,8 +171,46 @@ def choose_strategies(m: Any, s: Places) -> None:
     )
 
 
+def keep_tp_falling(m: Any, s: Places) -> None:
+    """H2 section 4.3.3: tp never rises along the stages of a cluster.
+
+    ``t[i'] <= t[i] + t_max (1 - X[i, j])`` with ``t[i] = sum_k tp_k S[i, j, k]``, for
+    neighbours i, i', or where P3 is relaxed for all i before i'.
+    """
+    if s.data.principles.sharing != "falling-tp":
+        return
+
+    def degree(i: int, j: int) -> Any:
+        strategies = s.sets.table(j).strategies
+        return sum(strategies[k].tp * m.S[i, j, k] for o, k in s.choices[i] if o == j)
+
+    def row(m: Any, i: int, after: int, j: int) -> Any:
+        if s.consecutive and after > i + 1:
+            return pyo.Constraint.Skip
+        most = max(s.sets.table(j).strategies[k].tp for k in s.sets.options[j])
+        return degree(after, j) <= degree(i, j) + most * (1 - m.X[i, j])
+
+    m.eq_falling = pyo.Constraint(
+        [(i, after) for after in s.stages for i in range(after)],
+        s.sets.clusters,
+        rule=row,
+    )
+
+
 def limit_devices(m: Any, s: Places) -> None:
-    """HetAuto Eq. 4: ``sum_i S[i, j, k] <= floor(devices_j / (d c t)) Y[j, k]``."""
+    """HetAuto Eq. 4: ``sum_i S[i, j, k] <= floor(devices_j / (d c t)) Y[j, k]``.
+
+    Without P4: ``sum_(i, k) d c t S[i, j, k] <= devices_j``.
+    """
+    if s.mixed:
+
+        def together(m: Any, j: int) -> Any:
+            devices = s.sets.table(j).devices
+            taken = [int(devices[k]) * m.S[i, o, k] for i, o, k in m.S if o == j]
+            return sum(taken) <= s.data.devices[j] if taken else pyo.Constraint.Skip
+
+        m.eq_4 = pyo.Constraint(s.sets.clusters, rule=together)
+        return
     m.eq_4 = pyo.Constraint(
         list(s.sets.capacity),
         rule=lambda m, j, k: hosted(m, s, j, k) <= s.sets.room_for(j, k) * m.Y[j, k],

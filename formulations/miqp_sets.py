@@ -42,6 +42,8 @@ class Places:
         The largest W_i; length p.
     fits
         By (i, j, k, micro-batches in flight): the most body units.
+    consecutive, mixed
+        Whether P3 holds, which a pinned order implies; whether P4 does not.
     period_min, period_max, transfer_max, stage_max
         Bounds on lambda, kappa and tau in the program's unit.
     """
@@ -49,6 +51,8 @@ class Places:
     def __init__(self, data: ProgramData) -> None:
         self.data = data
         self.sets = sets = Sets(data)
+        self.consecutive = data.principles.consecutive or data.pins.order is not None
+        self.mixed = data.principles.sharing != "one"
         self.chain = chain = data.chain
         self.stages = range(sets.stages)
         self.boundaries = range(sets.stages - 1)
@@ -125,7 +129,10 @@ class Places:
                 least, top = 1 + after, 1 + MAX_DELTA * after
             else:
                 least = 1 + fixed.inside * after
-                crossings = min(after, len(sets.clusters) - 1)
+                others = len(sets.clusters) - 1
+                crossings = min(after, others)
+                if others and not self.consecutive:
+                    crossings = after
                 # where all deltas are alike every count is known
                 top = least + (fixed.across - fixed.inside) * crossings
             flights.append(sorted({min(count, q) for count in range(least, top + 1)}))

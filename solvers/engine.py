@@ -64,5 +64,9 @@ class Engine(Protocol):
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
-        """Return the first decision of objective ``value`` by the tie rule, if any."""
+        """Return the first decision of objective ``value`` by the tie rule, if any.
+
+        None as well where the engine does not know the rule; then the plans that
+        were found stay, and which of equally good ones they are may be chance.
+        """
         ...
