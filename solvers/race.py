@@ -244,7 +244,8 @@ class _Course:
                 )
         named: list[Found] = []
         self._perform(iter(tasks), lambda task, found: named.extend(found), timed=False)
-        ledger.plans = {found.decision.shape: found for found in named}
+        if named:
+            ledger.plans = {found.decision.shape: found for found in named}
 
     # ----------------------------------------------------------------- tasks
 
