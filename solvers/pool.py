@@ -8,7 +8,9 @@ to the task it happened in and the others go on.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
@@ -222,6 +224,11 @@ def _serve(
 ) -> None:
     # Ctrl-C reaches the whole process group; only the parent acts on it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Nothing is started from here. But libraries make locks when they are imported,
+    # as Pyomo does: locks for forks have no name that outlives a terminated worker.
+    if "fork" in multiprocessing.get_all_start_methods():
+        multiprocessing.set_start_method("fork", force=True)
     run = make(payload, shared, lambda content: pipe.send((Note, content)))
     while True:
         try:
@@ -234,3 +241,11 @@ def _serve(
             # The parent decides what a failure means; nothing is swallowed.
             answer = (Failed, traceback.format_exc())
         pipe.send(answer)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, killed perhaps: nobody listens."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

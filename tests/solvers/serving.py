@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
 
 
 def make(payload: Any, shared: Any, say: Callable[[Any], None]) -> Callable[[Any], Any]:
+    locks = []
+
     def run(task: tuple[str, Any]) -> Any:
         verb, content = task
         if verb == "double":
@@ -23,6 +26,10 @@ def make(payload: Any, shared: Any, say: Callable[[Any], None]) -> Callable[[Any
             while shared.value != content:
                 time.sleep(0.01)
             return shared.value
+        if verb == "lock and sleep":
+            locks.append(multiprocessing.Lock())
+            say("locked")
+            time.sleep(60)
         if verb == "speak and die":
             say("last words")
             time.sleep(0.2)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -64,6 +68,31 @@ def test_a_death_is_charged_to_its_task_and_the_worker_replaced(pool: Pool) -> N
     pool.submit(3, ("double", 5))
     pool.submit(4, ("double", 6))
     assert {Done(3, 10), Done(4, 12)} <= set(gather(pool, 2))
+
+
+#: Ends while its worker holds a lock, as Pyomo makes one when it is imported.
+LEAVES = """
+from hetopt.solvers.pool import Pool
+from tests.solvers import serving
+pool = Pool(1, serving.make, "payload")
+pool.submit(1, ("lock and sleep", None))
+assert pool.collect(30.0)
+pool.close()
+"""
+
+
+def test_no_locks_of_a_terminated_worker_are_left() -> None:
+    """The resource tracker would complain of them on standard error."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVES],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_inline_pool_has_the_same_face() -> None:
