@@ -127,12 +127,27 @@ def stage_table(model: Model, plan: Plan, price: Price, *, wide: bool) -> Table:
         ]
         for row in stage_rows(model, plan, price)
     ]
+    if plan.per_unit:
+        _name_strategies(model, plan, price, columns, rows)
     if not wide:
         holds = columns.index("holds")
         del columns[holds]
         for cells in rows:
             del cells[holds]
-    return table(columns, rows, left=("cluster", "holds", "recom-\npute"))
+    left = ("cluster", "holds", "recom-\npute", "strategies of units")
+    return table(columns, rows, left=left)
+
+
+def _name_strategies(
+    model: Model, plan: Plan, price: Price, columns: list[str], rows: list[list[Any]]
+) -> None:
+    """Put the strategies of the units in the place of the stage's."""
+    degrees, recompute = columns.index("d,c,t"), columns.index("recom-\npute")
+    columns[degrees] = "strategies of units"
+    del columns[recompute]
+    for cells, row in zip(rows, stage_rows(model, plan, price), strict=True):
+        cells[degrees] = row.strategies
+        del cells[recompute]
 
 
 def boundary_table(plan: Plan, price: Price) -> Table:

@@ -6,7 +6,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hetopt.plan import Plan
+    from collections.abc import Iterable
+
+    from hetopt.plan import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
     from hetopt.result import PricedPlan
@@ -15,7 +17,11 @@ NS_PER_MS = 1_000_000
 
 
 class StageRow(NamedTuple):
-    """One stage of a plan; ``idle_share`` is of the simulated iteration, 0 to 1."""
+    """One stage of a plan; ``idle_share`` is of the simulated iteration, 0 to 1.
+
+    ``strategies`` of its units in their order, ``dp2-tp2 x12, fsdp2-tp2 x4``, where
+    units have their own; else empty.
+    """
 
     stage: int
     cluster: str
@@ -26,6 +32,7 @@ class StageRow(NamedTuple):
     cp: int
     tp: int
     recompute: str
+    strategies: str
     devices: int
     memory_bytes: int
     usable_bytes: int
@@ -72,6 +79,7 @@ def stage_rows(model: Model, plan: Plan, price: Price) -> tuple[StageRow, ...]:
             cp=stage.strategy.cp,
             tp=stage.strategy.tp,
             recompute=stage.strategy.recompute,
+            strategies=strategies(stage.unit_strategies or ()),
             devices=stage.strategy.devices,
             memory_bytes=price.memory_bytes[index],
             usable_bytes=price.usable_bytes[index],
@@ -125,6 +133,14 @@ def chain(plan: Plan) -> str:
     for (cluster, strategy), stages in hosted:
         parts.append(f"{cluster} {len(list(stages))} x {strategy}")
     return " -> ".join(parts)
+
+
+def strategies(of_units: Iterable[Strategy]) -> str:
+    """Return strategies of consecutive units, those alike as one with their number."""
+    runs = [
+        (label, len(list(run))) for label, run in groupby(s.label for s in of_units)
+    ]
+    return ", ".join(label if n == 1 else f"{label} x{n}" for label, n in runs)
 
 
 def contents(kinds: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,14 @@ from hetopt.pricing import Price
 from hetopt.problem.model import Model
 from hetopt.report.console import PIPE_WIDTH, draw, plan_report
 from hetopt.report.progress import ProgressBar, state
-from hetopt.report.rows import boundary_rows, chain, contents, plan_rows, stage_rows
+from hetopt.report.rows import (
+    boundary_rows,
+    chain,
+    contents,
+    plan_rows,
+    stage_rows,
+    strategies,
+)
 from hetopt.report.summary import gap_text, headline, summary
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.times import PipelineTimes
@@ -92,7 +100,7 @@ def result(**changes: object) -> Result:
 def test_stage_rows_hold_numbers() -> None:
     first, last = stage_rows(MODEL, PLAN, PRICE)
     assert first == (
-        *(0, "h20", 0, 4, "embedding + 3 layer", 1, 2, 4, "full", 8),
+        *(0, "h20", 0, 4, "embedding + 3 layer", 1, 2, 4, "full", "", 8),
         *(10_000_000_000, 75_200_000_000, 1.5, 3.0, 3, 0.25),
     )
     assert last.contents == "layer + head"
@@ -112,6 +120,22 @@ def test_contents_keep_pipeline_order() -> None:
     assert contents(("mlp-down", "attention", "mlp-up", "mlp-down")) == (
         "2 mlp-down + attention + mlp-up"
     )
+
+
+def test_strategies_of_units_that_are_alike_are_counted() -> None:
+    wide = Strategy(dp=2, cp=1, tp=2, zero=0)
+    sharded = replace(wide, zero=3, recompute="full")
+    assert strategies(()) == ""
+    assert strategies((wide, wide, sharded, wide)) == (
+        "dp2-tp2 x2, fsdp2-tp2-full, dp2-tp2"
+    )
+
+
+def test_summary_says_what_uniap_minimises() -> None:
+    best = replace(PRICED, objective_s=1.5)
+    lines = dict(summary(result(objective="uniap", best=best), best))
+    assert "proven optimal in UniAP's objective" in lines["status"]
+    assert lines["iteration time"].startswith("1.5000 s as UniAP counts (what is min")
 
 
 def test_summary_says_all_that_matters() -> None:

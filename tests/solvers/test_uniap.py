@@ -22,13 +22,13 @@ from hetopt.formulations.uniap_choice import (
     price,
 )
 from hetopt.solvers.highs import HighsRun
+from hetopt.solvers.uniap_engine import UniapEngine
 from hetopt.solvers.uniap_search import (
     UniapParams,
     UniapResult,
     UniapSettlement,
     solve_programs,
 )
-from hetopt.solvers.uniap_engine import UniapEngine
 from hetopt.solvers.uniap_start import start
 from hetopt.solvers.uniap_stopping import NO_STOPPING, PUBLISHED_STOPPING, EarlyStopping
 from tests.solvers.graphs import SHAPES, brute_force, generated
