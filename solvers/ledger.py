@@ -100,11 +100,13 @@ class Ledger:
 
         return sorted(self.plans.values(), key=rank)[: self.top]
 
-    def find(self, found: Found) -> None:
-        """Take in a plan, if it is the best of its shape."""
+    def find(self, found: Found) -> bool:
+        """Take in a plan, if it is the best of its shape; say whether it is."""
         known = self.plans.get(found.decision.shape)
-        if found.value <= self.limit and (known is None or found.value < known.value):
-            self.plans[found.decision.shape] = found
+        if found.value > self.limit or (known and found.value >= known.value):
+            return False
+        self.plans[found.decision.shape] = found
+        return True
 
     def best_of(self, program: Program) -> Decision | None:
         """Return the best plan known of one program."""

@@ -28,9 +28,12 @@ class RaceParams:
         Called now and then from the thread that called ``solve``.
     principles
         What a plan has to keep; a solver refuses to relax what it cannot.
+    journal
+        A file that remembers what is settled and found, to go on from.
     """
 
     jobs: int | None = None
     top: int = 1
     on_progress: Callable[[Progress], None] | None = None
     principles: Principles = PRUNED
+    journal: str | None = None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import PRUNED
+from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.pool import Died, Done, Failed, InlinePool, Note, Pool
@@ -68,6 +69,7 @@ def race(
     cutoff: float | None,
     on_progress: Callable[[Progress], None] | None,
     principles: Principles = PRUNED,
+    journal: str | None = None,
 ) -> Result:
     """Find the best plan over all (p, q) and settle every one of them.
 
@@ -81,31 +83,44 @@ def race(
         Seconds; plans above it are of no interest.
     principles
         What a plan has to keep; the engine must know a program for them.
+    journal
+        A file to go on from, and to remember everything in.
+
+    Raises
+    ------
+    InputError
+        The journal cannot be used.
     """
     limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
     ledger = Ledger(problem, table, top=top, limit=limit)
     began = time.monotonic()
-    if ledger.open():
-        payload = Payload(
-            problem=problem,
-            table=table,
-            engine=engine,
-            seed=seed,
-            top=top,
-            principles=principles,
-        )
-        if jobs is None:
-            jobs = _cores()
-        pool = Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
-        course = _Course(
-            ledger, pool, began=began, limit_s=time_limit_s, on_progress=on_progress
-        )
-        # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
-        try:
-            with suppress(_Stopped, KeyboardInterrupt):
-                course.run()
-        finally:
-            pool.close()
+    with _open(journal, ledger, table, principles) as memory:
+        if ledger.open() or memory is not None:
+            payload = Payload(
+                problem=problem,
+                table=table,
+                engine=engine,
+                seed=seed,
+                top=top,
+                principles=principles,
+            )
+            if jobs is None:
+                jobs = _cores()
+            pool = Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
+            course = _Course(
+                ledger,
+                pool,
+                began=began,
+                limit_s=time_limit_s,
+                on_progress=on_progress,
+                journal=memory,
+            )
+            # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
+            try:
+                with suppress(_Stopped, KeyboardInterrupt):
+                    course.run()
+            finally:
+                pool.close()
     return result_of(
         ledger,
         problem,
@@ -114,6 +129,21 @@ def race(
         principles=principles,
         search_time_s=time.monotonic() - began,
     )
+
+
+@contextmanager
+def _open(
+    path: str | None, ledger: Ledger, table: CostTable, principles: Principles
+) -> Iterator[Journal | None]:
+    """Open the journal, if there is to be one."""
+    if path is None:
+        yield None
+        return
+    journal = Journal(path, ledger, table, principles)
+    try:
+        yield journal
+    finally:
+        journal.close()
 
 
 class _Stopped(Exception):
@@ -131,8 +161,10 @@ class _Course:
         began: float,
         limit_s: float | None,
         on_progress: Callable[[Progress], None] | None,
+        journal: Journal | None,
     ) -> None:
         self.ledger = ledger
+        self.journal = journal
         self.pool = pool
         self.began = began
         self.limit_s = limit_s
@@ -211,6 +243,8 @@ class _Course:
         def take(task: SettleTask, found: Verdict) -> None:
             program = self.ledger.programs[task.stages, task.microbatches]
             self.ledger.settle(program, found)
+            if self.journal is not None:
+                self.journal.settled(program)
 
         self._perform(tasks(), take)
 
@@ -299,7 +333,8 @@ class _Course:
             program.how = "unsettled"
 
     def _find(self, found: Found) -> None:
-        self.ledger.find(found)
+        if self.ledger.find(found) and self.journal is not None:
+            self.journal.found(found)
         self.pool.shared.value = self.ledger.cutoff
 
     def _left(self) -> float | None:

@@ -87,6 +87,7 @@ def racing(
             cutoff=cutoff,
             on_progress=params.on_progress,
             principles=params.principles,
+            journal=params.journal,
         )
 
     return solve

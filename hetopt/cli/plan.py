@@ -86,6 +86,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="write what is claimed of every (p, q), for `hetopt verify`",
     )
     command.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="remember everything settled, line by line, and go on from there if the "
+        "file exists",
+    )
+    command.add_argument(
         "--json", action="store_true", help="print the result as JSON, nothing else"
     )
 
@@ -159,6 +165,7 @@ def _search(
                 top=options.top,
                 on_progress=bar.update,
                 principles=principles,
+                journal=options.journal,
             ),
             time_limit_s=options.time_limit,
             seed=options.seed,
