@@ -16,18 +16,23 @@ from hetopt.formulations.linear_program import LinearProgram
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.pricing import pipeline_times
 from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.solvers import search
 from hetopt.solvers.assembly import plan_of
+from hetopt.solvers.exact import exact_value
 from hetopt.solvers.highs import HighsRun
 from hetopt.solvers.milp import MilpEngine, solve
 from hetopt.solvers.mip_status import HIGHS, verdict_of
 from hetopt.solvers.params import RaceParams
-from tests.formulations.programs import data_of, table
+from tests.formulations.programs import data_of, hosting, table
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.training import ScheduleName
     from hetopt.solvers.engine import Answer
 
 #: Every fifth has the same schedule.
@@ -139,6 +144,33 @@ def test_an_exception_of_a_callback_comes_out() -> None:
     run = HighsRun(IntervalProgram(data_of(table(), 4, 8)).program)
     with pytest.raises(KeyboardInterrupt):
         run.solve(stop=interrupted)
+
+
+def test_writing_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """HiGHS itself would crash."""
+    run = HighsRun(IntervalProgram(data_of(table(), 2, 4)).program)
+    with pytest.raises(OSError, match="nowhere"):
+        run.write(str(tmp_path / "nowhere" / "program.lp"))
+    run.write(str(tmp_path / "program.mps"))
+    assert (tmp_path / "program.mps").read_text().startswith("NAME")
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "h-1f1b"])
+def test_what_does_not_fit_is_ruled_out(
+    monkeypatch: pytest.MonkeyPatch, schedule: ScheduleName
+) -> None:
+    data = data_of(table(schedule=schedule), 2, 4, hosting(1, 1, order=("a", "b")))
+    best = settle(data)
+    assert best.decision is not None
+
+    def value(decision: Decision, data: ProgramData) -> int | None:
+        return None if decision == best.decision else exact_value(decision, data)
+
+    monkeypatch.setattr(search, "exact_value", value)
+    next_best = settle(data)
+    assert next_best.verdict == "optimal"
+    assert next_best.decision != best.decision
+    assert next_best.bound > best.bound
 
 
 def test_standard_output_stays_clean(capfd: pytest.CaptureFixture[str]) -> None:
