@@ -9,6 +9,7 @@ import numpy as np
 
 from hetopt.cost.build import build_table
 from hetopt.formulations.chain import Chain
+from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import Pins
 from hetopt.solvers.relaxation import Relaxation
 
@@ -18,13 +19,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 
 #: Times the memory a device has, to see what a strategy needs when memory is ample.
 _AMPLE = 10**6
 
 
-def why_infeasible(problem: Problem, table: CostTable) -> str:
+def why_infeasible(
+    problem: Problem, table: CostTable, principles: Principles = PRUNED
+) -> str:
     """Name the constraint that leaves no plan, and what would have to give."""
     if not problem.microbatch_counts:
         return (
@@ -39,7 +43,7 @@ def why_infeasible(problem: Problem, table: CostTable) -> str:
     if not table.slices:
         return "; ".join(_unusable(problem))
     chain = Chain.of(table)
-    held = _most_units(table, chain)
+    held = _most_units(table, chain, principles)
     if sum(held) < chain.length:
         shares = ", ".join(
             f"{name} {units}"
@@ -49,7 +53,7 @@ def why_infeasible(problem: Problem, table: CostTable) -> str:
             f"memory: all clusters together hold at most {sum(held)} of the model's "
             f"{chain.length} body units ({shares})"
         )
-    culprit = _pin_in_the_way(problem, table, chain)
+    culprit = _pin_in_the_way(problem, table, chain, principles)
     if culprit is not None:
         return f"pin.{culprit}: leaves no plan; without it the bounds allow one"
     return (
@@ -111,11 +115,11 @@ def _body_name(table: CostTable) -> str:
     )
 
 
-def _most_units(table: CostTable, chain: Chain) -> list[int]:
+def _most_units(table: CostTable, chain: Chain, principles: Principles) -> list[int]:
     """Most body units each cluster can hold at any q, by memory alone."""
     most = [0] * len(table.cluster_names)
     for part in table.slices:
-        relaxation = _relaxation(table, part, chain, Pins())
+        relaxation = _relaxation(table, part, chain, Pins(), principles)
         for j, cluster in enumerate(relaxation.clusters):
             for costs in cluster.costs(np.inf).values():
                 units = np.flatnonzero(np.isfinite(costs).any(axis=0))
@@ -123,29 +127,44 @@ def _most_units(table: CostTable, chain: Chain) -> list[int]:
     return most
 
 
-def _pin_in_the_way(problem: Problem, table: CostTable, chain: Chain) -> str | None:
+def _pin_in_the_way(
+    problem: Problem, table: CostTable, chain: Chain, principles: Principles
+) -> str | None:
     """Name a pin without which the relaxation is feasible."""
-    if _bounds_allow(problem, table, chain, problem.pins):
+    if _bounds_allow(problem, table, chain, problem.pins, principles):
         return None
     free = Pins()
     for pin in fields(Pins):
         loosened = replace(problem.pins, **{pin.name: getattr(free, pin.name)})
-        if loosened != problem.pins and _bounds_allow(problem, table, chain, loosened):
+        if loosened != problem.pins and _bounds_allow(
+            problem, table, chain, loosened, principles
+        ):
             return pin.name
     return None
 
 
-def _bounds_allow(problem: Problem, table: CostTable, chain: Chain, pins: Pins) -> bool:
+def _bounds_allow(
+    problem: Problem,
+    table: CostTable,
+    chain: Chain,
+    pins: Pins,
+    principles: Principles,
+) -> bool:
     counts = [p for p in replace(problem, pins=pins).stage_counts if p <= chain.length]
     for part in table.slices:
-        fill = _relaxation(table, part, chain, pins).fill(np.inf, roles=True)
+        relaxation = _relaxation(table, part, chain, pins, principles)
+        fill = relaxation.fill(np.inf, roles=True)
         if np.isfinite(fill[counts]).any():
             return True
     return False
 
 
 def _relaxation(
-    table: CostTable, part: TableSlice, chain: Chain, pins: Pins
+    table: CostTable,
+    part: TableSlice,
+    chain: Chain,
+    pins: Pins,
+    principles: Principles,
 ) -> Relaxation:
     return Relaxation(
         table=table,
@@ -153,4 +172,5 @@ def _relaxation(
         chain=chain,
         pins=pins,
         most_stages=min(chain.length, sum(table.cluster_devices)),
+        principles=principles,
     )

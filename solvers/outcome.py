@@ -65,7 +65,7 @@ def result_of(
         mfu=mfu(table, best, table.cluster_devices) if best else None,
         mfu_used=mfu(table, best, _devices_used(table, best)) if best else None,
         table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
-        reason=_reason(ledger, problem, table, status),
+        reason=_reason(ledger, problem, table, status, principles),
     )
 
 
@@ -78,10 +78,14 @@ def _status(ledger: Ledger, gap: float | None) -> Status:
 
 
 def _reason(
-    ledger: Ledger, problem: Problem, table: CostTable, status: Status
+    ledger: Ledger,
+    problem: Problem,
+    table: CostTable,
+    status: Status,
+    principles: Principles,
 ) -> str | None:
     if status == "infeasible":
-        return why_infeasible(problem, table)
+        return why_infeasible(problem, table, principles)
     if status != "unknown":
         return None
     if ledger.limit != NO_CUTOFF and not ledger.open():

@@ -1,0 +1,58 @@
+"""``hetopt plan --relax`` and what reads the plan again."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import RunHetopt
+
+
+def test_a_relaxed_plan_says_so_and_holds(small: Path, run_hetopt: RunHetopt) -> None:
+    done = run_hetopt(
+        *("plan", "problem.yaml", "--relax", "p4,p3", "--solver", "miqp-highs"),
+        *("--jobs", "1", "--out", "relaxed.json"),
+        cwd=small,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "with p3 and p4 relaxed" in done.stdout
+    data = json.loads((small / "relaxed.json").read_text())
+    assert data["relaxed"] == ["p3", "p4"]
+    assert data["status"] == "optimal"
+    pruned = run_hetopt("plan", "problem.yaml", "--json", cwd=small)
+    assert data["closed_form_s"] <= json.loads(pruned.stdout)["closed_form_s"]
+    assert "relaxed" not in json.loads(pruned.stdout)
+    done = run_hetopt("check", "problem.yaml", "relaxed.json", cwd=small)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_plan_alone_must_keep_all_principles(
+    small: Path, planned: Path, run_hetopt: RunHetopt
+) -> None:
+    plan = json.loads((planned / "plan.json").read_text())["plan"]
+    stages = plan["pipelines"][0]["stages"]
+    (small / "alone.json").write_text(json.dumps(plan))
+    assert run_hetopt("check", "problem.yaml", "alone.json", cwd=small).returncode == 0
+    # The same stage over and over again, with another mesh: P4 among what is wrong.
+    stages.append({**stages[-1], "dp": stages[-1]["dp"] * 3})
+    (small / "alone.json").write_text(json.dumps(plan))
+    done = run_hetopt("check", "problem.yaml", "alone.json", cwd=small)
+    assert done.returncode == 1
+    assert "expected one (P4)" in done.stderr
+
+
+def test_a_solver_of_the_pruned_space_refuses_in_one_line(
+    small: Path, run_hetopt: RunHetopt
+) -> None:
+    for relax, message in (
+        ("p3", "--relax: solver cp-sat cannot relax p3: use miqp-highs, miqp-scip"),
+        ("p4,p4-falling-tp", "--relax: p4 and p4-falling-tp exclude each other"),
+        ("p2", "--relax: there is no 'p2', expected some of p3, p4, p4-falling-tp"),
+    ):
+        done = run_hetopt("plan", "problem.yaml", "--relax", relax, cwd=small)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(message)
+        assert done.stderr.count("\n") == 1
