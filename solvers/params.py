@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from hetopt.problem.principles import PRUNED
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from hetopt.problem.principles import Principles
     from hetopt.solvers.progress import Progress
+
+Executor = Literal["process", "ray"]
+EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,9 @@ class RaceParams:
         What a plan has to keep; a solver refuses to relax what it cannot.
     journal
         A file that remembers what is settled and found, to go on from.
+    executor
+        Where workers run: processes of this machine, or actors of a Ray cluster,
+        of which ``jobs`` (None for one per core) are started.
     """
 
     jobs: int | None = None
@@ -37,3 +43,4 @@ class RaceParams:
     on_progress: Callable[[Progress], None] | None = None
     principles: Principles = PRUNED
     journal: str | None = None
+    executor: Executor = "process"

@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.bounds import Survey
+    from hetopt.solvers.params import Executor
+    from hetopt.solvers.ray_pool import RayPool
+
+    AnyPool = Pool | InlinePool | RayPool
 
 #: Relaxed optima that are turned into plans, and how many of one q.
 _SKETCHES, _SKETCHES_PER_Q = 8, 3
@@ -70,6 +74,7 @@ def race(
     on_progress: Callable[[Progress], None] | None,
     principles: Principles = PRUNED,
     journal: str | None = None,
+    executor: Executor = "process",
 ) -> Result:
     """Find the best plan over all (p, q) and settle every one of them.
 
@@ -85,6 +90,8 @@ def race(
         What a plan has to keep; the engine must know a program for them.
     journal
         A file to go on from, and to remember everything in.
+    executor
+        Where the workers run.
 
     Raises
     ------
@@ -104,9 +111,7 @@ def race(
                 top=top,
                 principles=principles,
             )
-            if jobs is None:
-                jobs = _cores()
-            pool = Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
+            pool = _pool(executor, jobs, payload)
             course = _Course(
                 ledger,
                 pool,
@@ -129,6 +134,16 @@ def race(
         principles=principles,
         search_time_s=time.monotonic() - began,
     )
+
+
+def _pool(executor: Executor, jobs: int | None, payload: Payload) -> AnyPool:
+    if executor == "ray":
+        from hetopt.solvers.ray_pool import RayPool
+
+        return RayPool(jobs, make, payload)
+    if jobs is None:
+        jobs = _cores()
+    return Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
 
 
 @contextmanager
@@ -156,7 +171,7 @@ class _Course:
     def __init__(
         self,
         ledger: Ledger,
-        pool: Pool | InlinePool,
+        pool: AnyPool,
         *,
         began: float,
         limit_s: float | None,

@@ -88,6 +88,7 @@ def racing(
             on_progress=params.on_progress,
             principles=params.principles,
             journal=params.journal,
+            executor=params.executor,
         )
 
     return solve

@@ -18,6 +18,7 @@ from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULES
+from hetopt.solvers.params import EXECUTORS
 from hetopt.solvers.registry import SOLVERS, WIDE, ensure_can
 
 if TYPE_CHECKING:
@@ -56,7 +57,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--jobs",
         type=whole(1),
         metavar="N",
-        help="worker processes (default: one per core)",
+        help="workers (default: one per core)",
+    )
+    command.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        default="process",
+        help="where the workers run: processes here (default), or a Ray cluster "
+        "(address from RAY_ADDRESS)",
     )
     command.add_argument(
         "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
@@ -166,6 +174,7 @@ def _search(
                 on_progress=bar.update,
                 principles=principles,
                 journal=options.journal,
+                executor=options.executor,
             ),
             time_limit_s=options.time_limit,
             seed=options.seed,
