@@ -35,7 +35,8 @@ def load_checked(
 ) -> tuple[CostTable, Plan]:
     """Read a plan and check every claim of its file.
 
-    A file that holds a plan alone, without times, is checked for feasibility. The
+    A file that holds a plan alone, without times, is checked for feasibility; having
+    no result to say what was relaxed, it must keep all principles. The
     schedule is the plan's, since ``hetopt plan --schedule`` may have changed it.
 
     Raises
