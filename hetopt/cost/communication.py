@@ -4,6 +4,8 @@ Tensor parallelism with sequence parallelism gathers and scatters around attenti
 and around the MLP: per layer two all-gathers and two reduce-scatters forward, and
 the same backward. None of it is hidden. Backward gathers the input once more, for
 the weight's gradient, while the input's gradient is computed.
+Attention to a context does the same to its own tokens, and to the context once each;
+so does what merges tokens.
 
 Context parallelism passes keys and values around a ring: forward once, backward
 twice the bytes (their gradients travel too). A ring hides behind the attention

@@ -13,6 +13,8 @@ Where the program is coarser than MODEL.md:
 - A device keeps its largest receive buffers and short-lived tensors free, over all
   strategies, because the program's memory adds up layers only. Never optimistic.
 - Gradients of tied embeddings are not exchanged.
+- The context of a decoder crosses a boundary once, with the decoder's own tensor;
+  layers behind it that have other layouts take it over for nothing.
 """
 
 from __future__ import annotations

@@ -15,6 +15,9 @@ token); flash attention keeps no scores, so it is little more than ``selective``
 temporary. With granularity ``block`` the units are the blocks, so ``full`` keeps
 more than with ``layer``: a stage may begin at any block.
 
+A layer with a context keeps it as well, in every layer: a stage that has many of them
+keeps it once, so this is more than it needs. What merges tokens keeps them twice.
+
 Whatever passes through an intermediate rank when a boundary is resharded is taken
 to be cut into pieces no larger than that rank's own share of the boundary tensor,
 which ``fixed_bytes`` holds twice per direction.

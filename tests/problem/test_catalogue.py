@@ -29,6 +29,8 @@ PROBLEMS = [
     "h2-exp-b-1", "h2-exp-b-2", "h2-exp-c-1", "h2-exp-c-2", "h2-exp-d", "hapt-gpt39b",
     "hetu-32b-16h800-16h20", "hetu-32b-16h800-24h20", "hetu-32b-16h800-32h20",
     "hetu-70b-16h800-16h20", "hetu-70b-16h800-24h20", "hetu-70b-16h800-32h20",
+    "uniap-bert-huge", "uniap-t5-large", "uniap-vit-huge", "uniap-swin-huge",
+    "uniap-llama-7b", "uniap-llama-13b",
 ]  # fmt: skip
 
 
