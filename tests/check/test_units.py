@@ -173,7 +173,8 @@ def test_a_table_without_costs_per_unit() -> None:
 
 
 def encoder_decoder() -> Model:
-    sizes = {"layers": 3, "hidden": 64, "heads": 8, "kv_heads": 8, "head_dim": 8}
+    sizes: dict[str, Any] = {"layers": 3, "hidden": 64, "heads": 8, "kv_heads": 8}
+    sizes["head_dim"] = 8
     encoder = Block(name="encoder", ffn=256, attention="bidirectional", **sizes)
     decoder = Block(name="decoder", ffn=256, context="encoder", **sizes)
     return Model(
