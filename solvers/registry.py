@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SOLVERS: Mapping[str, str] = MappingProxyType(
     {
         "cp-sat": "hetopt.solvers.cp_sat:solve",
+        "dp": "hetopt.solvers.dp:solve",
         "milp": "hetopt.solvers.milp:solve",
         "miqp-highs": "hetopt.solvers.miqp:solve_highs",
         "miqp-scip": "hetopt.solvers.miqp:solve_scip",

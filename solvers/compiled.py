@@ -1,0 +1,57 @@
+"""Functions compiled with numba, and where their machine code is kept.
+
+Compiling takes seconds, so what is compiled is kept on disk. The package may lie
+where nobody can write, so the folder is the user's cache, unless ``NUMBA_CACHE_DIR``
+names another one. Numba looks only at the file of a function to see whether it has
+changed, not at those of the functions it calls: the folder's name is a digest of all
+of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numba
+from numba.core import config
+from platformdirs import user_cache_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a function when it is first called, or take it from the disk."""
+    kept = config.CACHE_DIR
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        config.CACHE_DIR = _folder()
+    try:
+        made: _Function = numba.njit(cache=True)(function)
+    except RuntimeError:  # nowhere to write: every process compiles for itself
+        made = numba.njit(function)
+    finally:
+        config.CACHE_DIR = kept
+    return made
+
+
+def part(function: _Function) -> _Function:
+    """Compile a function that compiled ones call; it is kept with its callers."""
+    made: _Function = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+        function
+    )
+    return made
+
+
+@cache
+def _folder() -> str:
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("dp_*.py")):
+        digest.update(path.read_bytes())
+    folder = user_cache_path("hetopt") / "numba" / digest.hexdigest()[:16]
+    return str(folder)

@@ -1,0 +1,99 @@
+"""The ``dp`` solver: an exact dynamic program per (p, q), in the race."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.solvers.engine import Answer
+from hetopt.solvers.race import race
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.params import RaceParams
+
+
+def solve(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Find a plan of least closed form and prove that there is no better one.
+
+    Parameters
+    ----------
+    time_limit_s
+        Wall-clock limit; the best plan so far is returned with its true gap.
+    cutoff
+        Seconds; plans above it are of no interest.
+    """
+    return race(
+        problem,
+        table,
+        solver="dp",
+        engine="hetopt.solvers.dp:DpEngine",
+        jobs=params.jobs,
+        top=params.top,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        cutoff=cutoff,
+        on_progress=params.on_progress,
+    )
+
+
+class DpEngine:
+    """Settles programs by label setting; nothing in it is left to chance."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def settle(
+        self,
+        data: ProgramData,
+        *,
+        excluded: Sequence[Decision],
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+        start: Decision | None = None,
+    ) -> Answer:
+        """Find the least objective within the cutoff; see ``Engine``."""
+        from hetopt.solvers.dp_search import Interrupted, Search
+
+        search = Search(
+            data,
+            excluded=excluded,
+            found=found,
+            stop=stop,
+            time_limit_s=time_limit_s,
+        )
+        try:
+            search.run()
+        except Interrupted:
+            return Answer(verdict="stopped", bound=search.bound, decision=search.best)
+        verdict = "infeasible" if search.best is None else "optimal"
+        return Answer(verdict=verdict, bound=search.bound, decision=search.best)
+
+    def settle_tie(
+        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+    ) -> Decision | None:
+        """Set labels that the tie rule tells apart; see ``Engine``."""
+        from hetopt.solvers.dp_search import Search
+
+        search = Search(
+            data,
+            excluded=excluded,
+            found=lambda decision: None,
+            stop=lambda: False,
+            time_limit_s=None,
+        )
+        return search.first(value)
