@@ -107,7 +107,7 @@ def _refuse_other_architectures(config: Mapping[str, Any]) -> None:
             )
             raise FieldError((key,), msg)
     if config.get("is_encoder_decoder"):
-        msg = "is true, expected a decoder-only model"
+        msg = "is true, expected a decoder-only model; others are given as blocks"
         raise FieldError(("is_encoder_decoder",), msg)
     if config.get("num_nextn_predict_layers"):
         msg = "is given: layers that predict further tokens are not supported yet"
