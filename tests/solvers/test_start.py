@@ -15,6 +15,8 @@ from hetopt.solvers.exact import exact_value
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.milp import MilpEngine
 from hetopt.solvers.miqp import MiqpHighsEngine, MiqpScipEngine
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import load
 from hetopt.solvers.worker import NO_CUTOFF, Found
 from tests.formulations.programs import ONE, TWO, data_of, hosting, table
 from tests.formulations.programs import best as best_of
@@ -23,6 +25,7 @@ from tests.oracle.instances import make_instance
 if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
+    from hetopt.result import Result
     from hetopt.solvers.engine import Answer, Engine
 
 needs_scip = pytest.mark.skipif(
@@ -106,6 +109,27 @@ def test_units_and_cuts_of_generated_instances(engine: Any) -> None:
             answer, told = settled(engine, data, start=expected.decision)
             assert answer.decision == expected.decision
             assert told in ([], [expected.decision])
+
+
+@pytest.mark.parametrize("name", ["cp-sat", "milp"])
+def test_the_reported_plan_does_not_depend_on_starts(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def solved(seed: int) -> Result:
+        instance = make_instance(seed)
+        params = RaceParams(jobs=0, top=2)
+        return load(name)(
+            instance.problem, instance.table, params, time_limit_s=60, seed=0
+        )
+
+    seeds = range(60, 63)
+    started = [solved(seed) for seed in seeds]
+    monkeypatch.setattr(Ledger, "best_of", lambda ledger, program: None)
+    for seed, result in zip(seeds, started, strict=True):
+        plain = solved(seed)
+        assert plain.status == result.status
+        assert plain.best == result.best
+        assert plain.alternatives == result.alternatives
 
 
 def test_the_ledger_knows_the_best_plan_of_a_program() -> None:
