@@ -25,7 +25,9 @@ takes (for miqp-scip to the Pyomo model; handing that over belongs to its solvin
 after linearisation; ``nonzeros`` are those of linear programs. ``root`` is the bound
 of the linear relaxation before any cut, for solvers of linear programs; ``inf`` says
 that the relaxation is infeasible. Times of plans are closed forms in seconds. Every
-solver has one thread and the same seed; nothing else should run meanwhile.
+solver has one thread and the same seed, and none is told a plan to start from, as the
+race would tell it the best one known of its program; nothing else should run
+meanwhile.
 """
 
 from __future__ import annotations
