@@ -333,6 +333,9 @@ class _Search:
 
     def result(self) -> UniapResult:
         """Sum up."""
+        for at in self._open():
+            if self._refuted(at):
+                self.settled[at] = replace(self.settled[at], how="refuted-by-bound")
         gap = self._gap()
         status: Status
         if gap is None:
