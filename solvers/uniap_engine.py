@@ -14,7 +14,7 @@ from hetopt.formulations.uniap_choice import price
 from hetopt.solvers.highs import HighsRun
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import highspy
 
@@ -122,8 +122,6 @@ class UniapEngine:
         unit, begin = self._form.time_unit_ns, time.monotonic()
         best = math.inf if best_ns is None else float(best_ns)
         run = _WatchedRun(self._form.linear, seed=self._seed)
-        if start is not None:
-            run.start_from(self._form.columns_of(start))
 
         def stop() -> bool:
             elapsed = time.monotonic() - begin
@@ -137,7 +135,12 @@ class UniapEngine:
             if not self._exceeding(choice):
                 found(choice, price(self._program, choice).total_ns)
 
-        verdict = run.solve(time_limit_s=time_limit_s, found=improved, stop=stop)
+        verdict = run.solve(
+            time_limit_s=time_limit_s,
+            found=improved,
+            stop=stop,
+            start=None if start is None else self._form.columns_of(start),
+        )
         if verdict == "infeasible":
             return UniapAnswer(
                 verdict=verdict, choice=None, value_ns=None, bound_ns=None
@@ -179,7 +182,7 @@ class UniapEngine:
 
 
 class _WatchedRun(HighsRun):
-    """A run that starts from a choice and whose bounds can be seen on the way.
+    """A run whose bounds can be seen on the way.
 
     Attributes
     ----------
@@ -193,14 +196,6 @@ class _WatchedRun(HighsRun):
         self._highs.setOptionValue("mip_rel_gap", RELATIVE_GAP / 10)
         # Subscribed before ``solve`` asks whether to stop, so heard before it.
         self._highs.cbMipInterrupt.subscribe(self._look)
-
-    def start_from(self, columns: Mapping[int, float]) -> None:
-        """Complete a choice of these columns and start from it."""
-        self._highs.setSolution(
-            len(columns),
-            np.array(list(columns), dtype=np.int32),
-            np.array(list(columns.values())),
-        )
 
     def _look(self, event: highspy.highs.HighsCallbackEvent) -> None:
         self.dual = event.data_out.mip_dual_bound
