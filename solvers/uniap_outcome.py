@@ -194,6 +194,11 @@ def _reason(
         ),
         key=lambda pair: pair[0] / pair[1],
     )
+    if need <= left:
+        return (
+            "memory: layers that fit together do not fit stage by stage, on any "
+            "number of stages; smaller micro-batches or recomputation would help"
+        )
     return (
         f"memory: the layers need at least {need / 1e9:.1f} GB on every device, "
         f"{left / 1e9:.1f} GB of {table.usable_bytes[0] / 1e9:.1f} GB usable are left "

@@ -291,6 +291,18 @@ def test_start_fits_and_is_never_better_than_the_optimum() -> None:
             assert cost.total_ns >= best
 
 
+def test_start_divides_uneven_layers_evenly() -> None:
+    graph = chain(12).graph
+    layers = tuple(
+        replace(layer, cost_ns=(900, 1200) if u < 2 else (100, 130))
+        for u, layer in enumerate(graph.layers)
+    )
+    graph = replace(graph, layers=layers, memory_bytes=10**6)
+    choice = start(UniapProgram(stages=3, microbatches=8, graph=graph))
+    assert choice is not None
+    assert choice.stage == (0, 1, *(2,) * 10)
+
+
 def test_engine_starts_from_a_choice() -> None:
     program = chain(6)
     engine = UniapEngine(UniapLinear(program), stopping=NO_STOPPING, seed=1)
