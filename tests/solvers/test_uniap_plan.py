@@ -230,3 +230,24 @@ def test_a_stage_may_hold_the_embedding_alone() -> None:
 def test_params_survive_pickling() -> None:
     params = UniapParams(stopping=EarlyStopping(gap=0.04))
     assert pickle.loads(pickle.dumps(params)) == params
+
+
+@pytest.mark.parametrize("better", ["memory", "network", "recomputation"])
+def test_better_hardware_or_more_freedom_never_costs(better: str) -> None:
+    before = solved().best
+    cluster = problem().clusters[0]
+    of = problem()
+    if better == "memory":
+        cluster = replace(cluster, memory_bytes=cluster.memory_bytes * 11 // 10)
+    if better == "network":
+        link = cluster.inter_node
+        faster = replace(link, bandwidth_bytes_per_s=2 * link.bandwidth_bytes_per_s)
+        cluster = replace(cluster, inter_node=faster)
+    if better == "recomputation":
+        of = replace(of, training=replace(of.training, recompute={}))
+    after = solved(replace(of, clusters=(cluster,))).best
+    assert before is not None
+    assert after is not None
+    assert before.objective_s is not None
+    assert after.objective_s is not None
+    assert after.objective_s <= before.objective_s * (1 + 1e-9)
