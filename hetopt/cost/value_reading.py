@@ -1,0 +1,118 @@
+"""Read single values of JSON data, naming the field of whatever is wrong."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NoReturn, TypeVar
+
+from hetopt.errors import InputError
+
+#: Largest number a table may hold (nearly four months, or ten petabytes): sums over
+#: a pipeline still fit 64 bits.
+LARGEST = 10**16
+
+_T = TypeVar("_T", bound=str)
+
+
+class DocumentReader:
+    """Reads values of one document; every method takes the dotted field it reads.
+
+    Parameters
+    ----------
+    file
+        Named in errors.
+    """
+
+    def __init__(self, file: str | None) -> None:
+        self.file = file
+
+    def _names(self, top: dict[str, Any], key: str) -> tuple[str, ...]:
+        where, _, last = key.rpartition(".")
+        names = self._list(top, where, last)
+        for place, name in enumerate(names):
+            if not isinstance(name, str) or not name:
+                self._wrong(f"{key}.{place}", name, "a name")
+        if not names or len(set(names)) < len(names):
+            self._wrong(key, names, "different names")
+        return tuple(names)
+
+    def _indices(
+        self, top: dict[str, Any], key: str, names: tuple[str, ...]
+    ) -> tuple[int, ...]:
+        return tuple(
+            names.index(self._choice(name, f"{key}.{place}", names))
+            for place, name in enumerate(self._list(top, "", key))
+        )
+
+    def _get(self, entry: dict[str, Any], where: str, key: str) -> Any:
+        if key not in entry:
+            self._fail(_join(where, key), "is missing")
+        return entry[key]
+
+    def _object(self, value: Any, field: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self._wrong(field or "document", value, "an object")
+        return value
+
+    def _list(
+        self, entry: dict[str, Any], where: str, key: str, length: int | None = None
+    ) -> list[Any]:
+        value = self._get(entry, where, key)
+        if not isinstance(value, list):
+            self._wrong(_join(where, key), value, "a list")
+        if length is not None and len(value) != length:
+            self._wrong(_join(where, key), f"a list of {len(value)}", f"{length}")
+        return value
+
+    def _text(self, entry: dict[str, Any], where: str, key: str) -> str:
+        value = self._get(entry, where, key)
+        if not isinstance(value, str) or not value:
+            self._wrong(_join(where, key), value, "text")
+        return value
+
+    def _integer(
+        self, entry: dict[str, Any], where: str, key: str, least: int = 0
+    ) -> int:
+        return self._whole(self._get(entry, where, key), _join(where, key), least=least)
+
+    def _whole(
+        self, value: Any, field: str, *, least: int, place: int | None = None
+    ) -> int:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not least <= value <= LARGEST
+        ):
+            where = field if place is None else f"{field} (entry {place})"
+            self._wrong(where, value, f"a whole number of at least {least}")
+        return value
+
+    def _float(self, entry: dict[str, Any], where: str, key: str) -> float:
+        value = self._get(entry, where, key)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or value <= 0
+        ):
+            self._wrong(_join(where, key), value, "a number above 0")
+        return float(value)
+
+    def _choice(self, value: Any, field: str, choices: tuple[_T, ...]) -> _T:
+        found = next((choice for choice in choices if value == choice), None)
+        if found is None:
+            self._wrong(field, value, f"one of {', '.join(choices)}")
+        return found
+
+    def _wrong(self, field: str, found: Any, expected: str) -> NoReturn:
+        shown = repr(found) if not isinstance(found, str) else found
+        if len(shown) > 60:
+            shown = f"{shown[:57]}..."
+        self._fail(field, f"is {shown}, expected {expected}")
+
+    def _fail(self, field: str, message: str) -> NoReturn:
+        raise InputError(message, file=self.file, field=field)
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key
