@@ -100,12 +100,15 @@ class Chain:
         Parameters
         ----------
         cost
-            Cost of one unit of each kind; shape (N,).
+            Cost of one unit of each kind; shape (N,) or (K, N).
+
+        Returns
+        -------
+        Shape (L + 1,) or (K, L + 1).
         """
-        total = self.prefix @ cost
-        return np.array(
-            [
-                (total[length:] - total[: len(total) - length]).min()
-                for length in range(self.length + 1)
-            ]
-        )
+        total = self.prefix @ cost.T
+        runs = [
+            (total[length:] - total[: len(total) - length]).min(axis=0)
+            for length in range(self.length + 1)
+        ]
+        return np.ascontiguousarray(np.stack(runs, axis=-1))

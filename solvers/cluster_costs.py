@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.space import MAX_DELTA
+from hetopt.solvers.sums import cheapest, cheapest_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,8 +71,7 @@ class ClusterCosts:
         tau = cluster.forward_ns + cluster.backward_ns
         self.lead = tau @ np.array(chain.lead)
         self.trail = tau @ np.array(chain.trail)
-        self.run = np.array([chain.shortest(row) for row in tau], dtype=np.float64)
-        self.run = self.run.reshape(self.count, chain.length + 1)
+        self.run = chain.shortest(tau).astype(np.float64)
         body = tau[:, list(chain.kinds)]
         self.shortest_unit = float(body.min(initial=2**62))
         devices = table.cluster_devices[j]
@@ -83,6 +83,7 @@ class ClusterCosts:
         sync = cluster.sync_unit_ns[:, list(chain.kinds)].min(axis=1, initial=2**62)
         self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
         self._boundaries(part, j)
+        self._inner = np.asarray(self.inner, dtype=np.float64)
         self._memory = self._fitting_units()
         self._memory_first = self._fitting_by_position(most_stages)
         self._pinned = {role: self._permitted(role) for role in roles}
@@ -179,7 +180,7 @@ class ClusterCosts:
             unit = np.maximum(bytes_[:, kinds[0]], 1)
             units: NDArray[np.int64] = np.clip(room // unit, 0, chain.length)
             return units
-        need = np.array([chain.shortest(row) for row in bytes_])
+        need = chain.shortest(bytes_)
         fitting: NDArray[np.int64] = (need <= room[:, None]).sum(axis=1) - 1
         return fitting
 
@@ -295,19 +296,7 @@ class ClusterCosts:
         shape = (self.most_stages + 1, self.chain.length + 1)
         least = np.full(shape, np.inf)
         best = np.zeros(shape, dtype=np.int64)
-        units = np.arange(self.chain.length + 1)
-        for m in range(1, self.most_stages + 1):
-            live = np.flatnonzero(caps[:, m] >= m)
-            if not len(live):
-                continue
-            cost = (
-                self.run[live] + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
-            )
-            cost[units > caps[live, m][:, None]] = np.inf
-            cost[:, :m] = np.inf
-            row = cost.argmin(axis=0)
-            least[m] = cost[row, units]
-            best[m] = live[row]
+        cheapest(self.run, base, self._inner, caps, least, best)
         return least, best
 
     def option_fill(
@@ -339,19 +328,17 @@ class ClusterCosts:
         self, role: int, caps: NDArray[np.int64], rest: Costs, stages: int
     ) -> Costs:
         bounds = np.full(self.count, np.inf)
-        base, permitted = self._base(role), self._pinned[role]
-        units = np.arange(self.chain.length + 1)
-        for m in range(1, min(self.most_stages, stages) + 1):
-            live = np.flatnonzero(caps[:, m] >= m)
-            if not len(live):
-                continue
-            cost = (
-                self.run[live] + (base[live] + 2 * (m - 1) * self.inner[live])[:, None]
-            )
-            cost[(units > caps[live, m][:, None]) | ~permitted[m]] = np.inf
-            cost[:, :m] = np.inf
-            whole = (cost + rest[stages - m, ::-1]).min(axis=1)
-            bounds[live] = np.minimum(bounds[live], whole)
+        most = min(self.most_stages, stages)
+        others = np.ascontiguousarray(rest[stages - most : stages + 1][::-1])
+        cheapest_with(
+            self.run,
+            self._base(role),
+            self._inner,
+            caps,
+            self._pinned[role],
+            others,
+            bounds,
+        )
         return bounds
 
 

@@ -51,7 +51,9 @@ def part(function: _Function) -> _Function:
 @cache
 def _folder() -> str:
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("dp_*.py")):
-        digest.update(path.read_bytes())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        content = path.read_bytes()
+        if b"hetopt.solvers.compiled" in content:
+            digest.update(content)
     folder = user_cache_path("hetopt") / "numba" / digest.hexdigest()[:16]
     return str(folder)

@@ -21,6 +21,7 @@ import numpy as np
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.cluster_costs import ALONE, ClusterCosts, roles_under
 from hetopt.solvers.mixed_costs import MixedCosts
+from hetopt.solvers.sums import complete, min_plus
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -249,11 +250,7 @@ class Relaxation:
             for role, costs in tables[-1].items():
                 if taken & role or taken | role != goal or self._fills_all(role):
                     continue
-                for m in range(1, len(costs)):
-                    row = costs[m]
-                    stop = self.most_stages + 1 - m
-                    reach = (before[:stop, ::-1] + row).min(axis=1)
-                    total[m:] = np.minimum(total[m:], reach)
+                complete(before, costs, total)
         return total
 
     def _join(
@@ -268,7 +265,7 @@ class Relaxation:
                 if taken & role or self._fills_all(role):
                     continue
                 after = joined.setdefault(taken | role, self._empty())
-                _min_plus(before, costs, after)
+                min_plus(before, costs, after)
         return joined
 
     def _merge(
@@ -279,25 +276,8 @@ class Relaxation:
             for role, others in right.items():
                 if not taken & role:
                     after = merged.setdefault(taken | role, self._empty())
-                    _min_plus(costs, others, after)
+                    min_plus(costs, others, after)
         return merged
-
-
-def _min_plus(before: Costs, costs: Costs, after: Costs) -> None:
-    """after[s + m, u + l] = min(itself, before[s, u] + costs[m, l])."""
-    stages, units = after.shape
-    reach = np.isfinite(before)
-    rows, columns = np.flatnonzero(reach.any(axis=1)), np.flatnonzero(reach.any(axis=0))
-    if not len(rows):
-        return
-    top, bottom = rows[0], rows[-1] + 1
-    left, right = columns[0], columns[-1] + 1
-    for m, n in zip(*np.nonzero(np.isfinite(costs)), strict=True):
-        high, wide = min(bottom, stages - m), min(right, units - n)
-        if high <= top or wide <= left:
-            continue
-        target = after[top + m : high + m, left + n : wide + n]
-        np.minimum(target, before[top:high, left:wide] + costs[m, n], out=target)
 
 
 def _find(
