@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from contextlib import contextmanager, suppress
@@ -19,14 +18,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.cost.table import TICK_S
-from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import PRUNED
+from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
-from hetopt.solvers.pool import Died, Done, Failed, InlinePool, Note, Pool
-from hetopt.solvers.progress import Progress
 from hetopt.solvers.worker import (
     NO_CUTOFF,
     Found,
@@ -48,16 +45,10 @@ if TYPE_CHECKING:
     from hetopt.result import Result
     from hetopt.solvers.bounds import Survey
     from hetopt.solvers.params import Executor
-    from hetopt.solvers.ray_pool import RayPool
-
-    AnyPool = Pool | InlinePool | RayPool
+    from hetopt.solvers.progress import Progress
 
 #: Relaxed optima that are turned into plans, and how many of one q.
 _SKETCHES, _SKETCHES_PER_Q = 8, 3
-#: A task is given up after killing this many workers.
-_MOST_DEATHS = 3
-#: Seconds between two looks at the clock.
-_TURN_S = 0.1
 
 
 def race(
@@ -111,7 +102,7 @@ def race(
                 top=top,
                 principles=principles,
             )
-            pool = _pool(executor, jobs, payload)
+            pool = open_pool(executor, jobs, make, payload)
             course = _Course(
                 ledger,
                 pool,
@@ -122,7 +113,7 @@ def race(
             )
             # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
             try:
-                with suppress(_Stopped, KeyboardInterrupt):
+                with suppress(Stopped, KeyboardInterrupt):
                     course.run()
             finally:
                 pool.close()
@@ -134,16 +125,6 @@ def race(
         principles=principles,
         search_time_s=time.monotonic() - began,
     )
-
-
-def _pool(executor: Executor, jobs: int | None, payload: Payload) -> AnyPool:
-    if executor == "ray":
-        from hetopt.solvers.ray_pool import RayPool
-
-        return RayPool(jobs, make, payload)
-    if jobs is None:
-        jobs = _cores()
-    return Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
 
 
 @contextmanager
@@ -161,31 +142,8 @@ def _open(
         journal.close()
 
 
-class _Stopped(Exception):
-    """The clock ran out."""
-
-
-class _Course:
+class _Course(Course):
     """One run of the race: its phases, and the tasks they are made of."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        pool: AnyPool,
-        *,
-        began: float,
-        limit_s: float | None,
-        on_progress: Callable[[Progress], None] | None,
-        journal: Journal | None,
-    ) -> None:
-        self.ledger = ledger
-        self.journal = journal
-        self.pool = pool
-        self.began = began
-        self.limit_s = limit_s
-        self.on_progress = on_progress
-        self.deaths: Counter[Any] = Counter()
-        pool.shared.value = ledger.cutoff
 
     def run(self) -> None:
         self._survey(None)
@@ -214,7 +172,7 @@ class _Course:
 
         counts = sorted({program.microbatches for program in self.ledger.open()})
         tasks = [SurveyTask(microbatches=q, cutoff=cutoff) for q in counts]
-        self._perform(iter(tasks), take)
+        self.perform(iter(tasks), take)
 
     def _sketch(self) -> None:
         """Turn the most promising relaxed optima into plans."""
@@ -230,7 +188,7 @@ class _Course:
                         period=program.period,
                     )
                 )
-        self._perform(iter(tasks[:_SKETCHES]), lambda task, found: None)
+        self.perform(iter(tasks[:_SKETCHES]), lambda task, found: None)
         self.ledger.refute()
 
     def _settle(self) -> None:
@@ -251,7 +209,7 @@ class _Course:
                 yield SettleTask(
                     microbatches=program.microbatches,
                     stages=program.stages,
-                    time_limit_s=self._left(),
+                    time_limit_s=self.left(),
                     start=self.ledger.best_of(program),
                 )
 
@@ -261,7 +219,7 @@ class _Course:
             if self.journal is not None:
                 self.journal.settled(program)
 
-        self._perform(tasks(), take)
+        self.perform(tasks(), take)
 
     def _break_ties(self) -> None:
         """Let every program that ties with the last plan wanted name its first ones.
@@ -292,98 +250,15 @@ class _Course:
                     )
                 )
         named: list[Found] = []
-        self._perform(iter(tasks), lambda task, found: named.extend(found), timed=False)
+        self.perform(iter(tasks), lambda task, found: named.extend(found), timed=False)
         if named:
             ledger.plans = {found.decision.shape: found for found in named}
 
-    # ----------------------------------------------------------------- tasks
-
-    def _perform(
-        self,
-        tasks: Iterator[Any],
-        take: Callable[[Any, Any], None],
-        *,
-        timed: bool = True,
-    ) -> None:
-        """Keep all workers busy until the tasks are done or the clock runs out."""
-        running: dict[int, Any] = {}
-        again: list[Any] = []
-        number = 0
-        while True:
-            while self.pool.idle:
-                task = again.pop() if again else next(tasks, None)
-                if task is None:
-                    break
-                number += 1
-                running[number] = task
-                self.pool.submit(number, task)
-            if not running:
-                return
-            for event in self.pool.collect(_TURN_S):
-                task = running[event.task]
-                match event:
-                    case Note():
-                        self._find(event.content)
-                        continue
-                    case Done():
-                        take(task, event.value)
-                    case Failed():
-                        msg = f"{task} failed:\n{event.trace}"
-                        raise SolverError(msg)
-                    case Died():
-                        self._mourn(task, again)
-                del running[event.task]
-            self._tell()
-            left = self._left()
-            if timed and left is not None and left <= 0:
-                raise _Stopped
-
-    def _mourn(self, task: Any, again: list[Any]) -> None:
-        """Run the task of a dead worker again, a few times; never take it for no."""
-        self.deaths[task] += 1
-        if self.deaths[task] < _MOST_DEATHS:
-            again.append(task)
-        elif isinstance(task, SettleTask):
+    def give_up(self, task: Any) -> None:
+        """Leave a program open that kills its workers; never take it for no."""
+        if isinstance(task, SettleTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"
-
-    def _find(self, found: Found) -> None:
-        if self.ledger.find(found) and self.journal is not None:
-            self.journal.found(found)
-        self.pool.shared.value = self.ledger.cutoff
-
-    def _left(self) -> float | None:
-        if self.limit_s is None:
-            return None
-        return self.limit_s - (time.monotonic() - self.began)
-
-    def _tell(self) -> None:
-        if self.on_progress is None:
-            return
-        ledger = self.ledger
-        ranked = ledger.ranked()
-        incumbent = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None
-        bound, gap = ledger.bound_s(), None
-        if incumbent is not None and bound is not None:
-            bound = min(bound, incumbent)
-            gap = (incumbent - bound) / incumbent
-        self.on_progress(
-            Progress(
-                elapsed_s=time.monotonic() - self.began,
-                incumbent_s=incumbent,
-                bound_s=bound,
-                gap=gap,
-                settled=len(ledger.programs) - len(ledger.open()),
-                programs=len(ledger.programs),
-            )
-        )
-
-
-def _cores() -> int:
-    """Return the cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _ticks_below(time_ns: float) -> int:

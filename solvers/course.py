@@ -1,0 +1,164 @@
+"""Carry out tasks on a pool until they are done or the clock runs out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cost.table import TICK_S
+from hetopt.errors import SolverError
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.pool import Died, Done, Failed, InlinePool, Note, Pool
+from hetopt.solvers.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.solvers.journal import Journal
+    from hetopt.solvers.ledger import Ledger
+    from hetopt.solvers.params import Executor
+    from hetopt.solvers.ray_pool import RayPool
+    from hetopt.solvers.worker import Found
+
+    AnyPool = Pool | InlinePool | RayPool
+
+#: A task is given up after killing this many workers.
+_MOST_DEATHS = 3
+#: Seconds between two looks at the clock.
+_TURN_S = 0.1
+
+
+class Stopped(Exception):
+    """The clock ran out."""
+
+
+class Course:
+    """Something that takes many tasks, and what is known on the way."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pool: AnyPool,
+        *,
+        began: float,
+        limit_s: float | None,
+        on_progress: Callable[[Progress], None] | None,
+        journal: Journal | None,
+    ) -> None:
+        self.ledger = ledger
+        self.journal = journal
+        self.pool = pool
+        self.began = began
+        self.limit_s = limit_s
+        self.on_progress = on_progress
+        self.deaths: Counter[Any] = Counter()
+        pool.shared.value = ledger.cutoff
+
+    def perform(
+        self,
+        tasks: Iterator[Any],
+        take: Callable[[Any, Any], None],
+        *,
+        timed: bool = True,
+    ) -> None:
+        """Keep all workers busy until the tasks are done or the clock runs out."""
+        running: dict[int, Any] = {}
+        again: list[Any] = []
+        number = 0
+        while True:
+            while self.pool.idle:
+                task = again.pop() if again else next(tasks, None)
+                if task is None:
+                    break
+                number += 1
+                running[number] = task
+                self.pool.submit(number, task)
+            if not running:
+                return
+            for event in self.pool.collect(_TURN_S):
+                task = running[event.task]
+                match event:
+                    case Note():
+                        self.find(event.content)
+                        continue
+                    case Done():
+                        take(task, event.value)
+                    case Failed():
+                        msg = f"{task} failed:\n{event.trace}"
+                        raise SolverError(msg)
+                    case Died():
+                        self._mourn(task, again)
+                del running[event.task]
+            self._tell()
+            left = self.left()
+            if timed and left is not None and left <= 0:
+                raise Stopped
+
+    def _mourn(self, task: Any, again: list[Any]) -> None:
+        """Run the task of a dead worker again, a few times; never take it for no."""
+        self.deaths[task] += 1
+        if self.deaths[task] < _MOST_DEATHS:
+            again.append(task)
+        else:
+            self.give_up(task)
+
+    def give_up(self, task: Any) -> None:
+        """Take note of a task that kills its workers."""
+
+    def find(self, found: Found) -> None:
+        """Take in a plan that a task says it found."""
+        if self.ledger.find(found) and self.journal is not None:
+            self.journal.found(found)
+        self.pool.shared.value = self.ledger.cutoff
+
+    def left(self) -> float | None:
+        """Return the seconds left; None without a limit."""
+        if self.limit_s is None:
+            return None
+        return self.limit_s - (time.monotonic() - self.began)
+
+    def _tell(self) -> None:
+        if self.on_progress is None:
+            return
+        ledger = self.ledger
+        ranked = ledger.ranked()
+        incumbent = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None
+        bound, gap = ledger.bound_s(), None
+        if incumbent is not None and bound is not None:
+            bound = min(bound, incumbent)
+            gap = (incumbent - bound) / incumbent
+        self.on_progress(
+            Progress(
+                elapsed_s=time.monotonic() - self.began,
+                incumbent_s=incumbent,
+                bound_s=bound,
+                gap=gap,
+                settled=len(ledger.programs) - len(ledger.open()),
+                programs=len(ledger.programs),
+            )
+        )
+
+
+def open_pool(
+    executor: Executor,
+    jobs: int | None,
+    make: Callable[..., Callable[[Any], Any]],
+    payload: Any,
+) -> AnyPool:
+    """Start the workers; with no ``jobs`` at all, this process is the only one."""
+    if executor == "ray":
+        from hetopt.solvers.ray_pool import RayPool
+
+        return RayPool(jobs, make, payload)
+    if jobs is None:
+        jobs = _cores()
+    return Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
+
+
+def _cores() -> int:
+    """Return the cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
