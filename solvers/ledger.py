@@ -143,8 +143,12 @@ class Ledger:
     def bound_s(self) -> float | None:
         """Return the lower bound over all programs in seconds; None if all fail."""
         bounds = [
-            bound_seconds(program.bound, program.microbatches)
+            self.seconds(program)
             for program in self.programs.values()
             if program.how != "infeasible"
         ]
-        return max(0.0, min(bounds)) if bounds else None
+        return min(bounds) if bounds else None
+
+    def seconds(self, program: Program) -> float:
+        """Return the lower bound on what is minimised that a program's bound gives."""
+        return max(0.0, bound_seconds(program.bound, program.microbatches))

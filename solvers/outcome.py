@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.check import check_plan
 from hetopt.cost.table_file import table_digest
 from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
-from hetopt.solvers.assembly import bound_seconds, plan_of
+from hetopt.solvers.assembly import plan_of
 from hetopt.solvers.diagnosis import why_infeasible
 from hetopt.solvers.worker import NO_CUTOFF
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
-    from hetopt.result import Status
+    from hetopt.result import Objective, Status
     from hetopt.solvers.ledger import Ledger
 
 
@@ -31,8 +31,14 @@ def result_of(
     solver: str,
     principles: Principles,
     search_time_s: float,
+    objective: Objective = "closed",
 ) -> Result:
     """Check, price and sum up what a race found.
+
+    Parameters
+    ----------
+    objective
+        Which of a plan's times the ledger is about.
 
     Raises
     ------
@@ -48,11 +54,15 @@ def result_of(
     bound = ledger.bound_s()
     gap = None
     if best is not None and bound is not None:
-        bound = min(bound, best.closed_form_s)
-        gap = (best.closed_form_s - bound) / best.closed_form_s
+        value = best.closed_form_s
+        if objective == "simulated":
+            value = best.iteration_time_s
+        bound = min(bound, value)
+        gap = (value - bound) / value
     status = _status(ledger, gap)
     return Result(
         status=status,
+        objective=objective,
         solver=solver,
         relaxed=principles.relaxed,
         best=best,
@@ -112,12 +122,11 @@ def _priced(
 def _settlements(ledger: Ledger) -> Iterator[Settlement]:
     for program in ledger.programs.values():
         how = program.how or "unsettled"
-        bound = max(0.0, bound_seconds(program.bound, program.microbatches))
         yield Settlement(
             stages=program.stages,
             microbatches=program.microbatches,
             how=how,
-            bound_s=None if how == "infeasible" else bound,
+            bound_s=None if how == "infeasible" else ledger.seconds(program),
         )
 
 

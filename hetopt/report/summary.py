@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hetopt.plan import Plan
-    from hetopt.result import PricedPlan, Result
+    from hetopt.result import Objective, PricedPlan, Result
 
 #: How a (p, q) was settled, as people say it.
 SETTLED = {
@@ -16,12 +18,18 @@ SETTLED = {
     "infeasible": "infeasible",
     "unsettled": "unsettled",
 }
+#: What is minimised, as people say it.
+FORMS: Mapping[Objective, str] = {
+    "closed": "closed form",
+    "simulated": "simulated time",
+    "uniap": "UniAP's objective",
+}
 
 
 def headline(result: Result) -> str:
     """Return what was found, in one line."""
     if result.status == "optimal":
-        form = "UniAP's objective" if result.objective == "uniap" else "closed form"
+        form = FORMS[result.objective]
         return f"proven optimal in {form} over all (p, q){_without(result)}"
     if result.status == "feasible":
         return (
@@ -38,7 +46,7 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
     return (
         ("status", f"{result.status}: {headline(result)}"),
         ("plan", shape(best.plan)),
-        ("iteration time", times(best)),
+        ("iteration time", times(best, result.objective)),
         ("throughput", throughput(result)),
         ("lower bound", bound(result)),
         ("programs (p, q)", settled(result)),
@@ -66,14 +74,20 @@ def _count(number: int, noun: str, ending: str = "s") -> str:
     return f"{number} {noun}{'' if number == 1 else ending}"
 
 
-def times(best: PricedPlan) -> str:
-    """Return both times, and how far they are apart."""
+def times(best: PricedPlan, objective: Objective = "closed") -> str:
+    """Return both times, how far they are apart, and which is minimised."""
     difference = best.iteration_time_s / best.closed_form_s - 1
     if best.objective_s is not None:
         return (
             f"{best.objective_s:.4f} s as UniAP counts (what is minimised), "
             f"{best.closed_form_s:.4f} s in closed form, "
             f"{best.iteration_time_s:.4f} s simulated ({difference:+.1%})"
+        )
+    if objective == "simulated":
+        return (
+            f"{best.iteration_time_s:.4f} s simulated (what is minimised), "
+            f"{best.closed_form_s:.4f} s in closed form "
+            f"({best.closed_form_s / best.iteration_time_s - 1:+.1%})"
         )
     return (
         f"{best.closed_form_s:.4f} s in closed form (what is minimised), "
