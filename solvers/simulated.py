@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.plan import Plan
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.dp_data import Ints
@@ -58,20 +59,21 @@ _UNABLE = ("uniap",)
 
 
 def ensure_can_simulate(
-    solver: str, params: RaceParams, certificate: str | None
+    solver: str, principles: Principles, *, journal: bool, certificate: bool
 ) -> None:
     """Raise InputError for what does not go with ``--objective simulated``."""
-    refused = {
-        "--solver": solver in _UNABLE and f"solver {solver} minimises its own",
-        "--relax": bool(params.principles.relaxed) and "all principles are kept",
-        "--journal": params.journal is not None and "nothing is remembered",
-        "--certificate": certificate is not None
-        and "certificates cover the closed form only",
-    }
-    for field, why in refused.items():
-        if why:
-            msg = f"not with --objective simulated: {why}"
-            raise InputError(msg, field=field)
+    why = None
+    if solver in _UNABLE:
+        field, why = "--solver", f"{solver} has an objective of its own"
+    elif principles.relaxed:
+        field, why = "--relax", "all principles are kept"
+    elif journal:
+        field, why = "--journal", "only races for the closed form can go on from one"
+    elif certificate:
+        field, why = "--certificate", "certificates cover the closed form only"
+    if why is not None:
+        msg = f"does not go with --objective simulated: {why}"
+        raise InputError(msg, field=field)
 
 
 def solve_simulated(
@@ -98,7 +100,9 @@ def solve_simulated(
     InputError
         If the parameters ask for what only the closed form has.
     """
-    ensure_can_simulate(solver, params, None)
+    ensure_can_simulate(
+        solver, params.principles, journal=params.journal is not None, certificate=False
+    )
     began = time.monotonic()
     start_s = None if time_limit_s is None else time_limit_s * _START_SHARE
     started = load(solver)(

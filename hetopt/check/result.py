@@ -223,7 +223,7 @@ class _Claims:
         if None in bounds:
             yield "lower_bound_s: given, but some (p, q) has no bound"
         lowest = min((b for b in bounds if b is not None), default=None)
-        if self.objective != "simulated" and lowest is not None:
+        if lowest is not None:
             # the bound may not be above the least of its parts
             if bound > lowest * (1 + TOLERANCE):
                 yield f"lower_bound_s: {bound}, the settlements prove only {lowest!r}"
@@ -239,36 +239,38 @@ class _Claims:
             yield f"settlements: {what} is of {key}, which is missing"
         elif how == "infeasible":
             yield f"settlements: {key} is infeasible, but {what} is of it"
-        elif self.objective != "simulated" and bound is not None and bound > limit:
+        elif bound is not None and bound > limit:
             yield f"settlements: {key} is bounded by {bound}, {what} takes {value!r}"
 
     def _alternative_findings(self, plan: Plan, best: CheckedPlan) -> Iterator[str]:
         seen = [_shape(plan)]
-        before = best.closed_form_s
+        simulated = self.objective == "simulated"
+        before = best.iteration_time_s if simulated else best.closed_form_s
         for place, entry, other in self.alternatives:
             try:
                 checked = self._check(other)
             except CheckError as error:
                 yield from (f"{place}: {finding}" for finding in error.findings)
                 continue
-            for key, value in (
+            for key, expected in (
                 ("closed_form_s", checked.closed_form_s),
                 ("iteration_time_s", checked.iteration_time_s),
             ):
                 claimed = number(entry, key, place)
-                if claimed is None or not _close(claimed, value):
-                    yield f"{place}.{key}: {claimed}, expected {value!r}"
+                if claimed is None or not _close(claimed, expected):
+                    yield f"{place}.{key}: {claimed}, expected {expected!r}"
             # plans are ranked with the period rounded up to a whole tick
             q = max(other.pipelines[0].microbatches, plan.pipelines[0].microbatches)
             slack = q * TICK_S + TOLERANCE * before
-            if self.objective == "closed" and checked.closed_form_s < before - slack:
+            value = checked.iteration_time_s if simulated else checked.closed_form_s
+            if self.objective != "uniap" and value < before - slack:
                 yield f"{place}: better than the plan before it"
-            before = checked.closed_form_s
+            before = value
             if _shape(other) in seen:
                 yield f"{place}: differs from another plan in its units only"
             seen.append(_shape(other))
-            if self.objective == "closed":
-                yield from self._program_findings(place, other, checked.closed_form_s)
+            if self.objective != "uniap":
+                yield from self._program_findings(place, other, value)
 
 
 def _principles(data: Mapping[str, Any]) -> Principles:

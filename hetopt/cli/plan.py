@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import (
@@ -40,6 +41,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         default="cp-sat",
         help=f"{', '.join(SOLVERS)} (default: cp-sat)",
+    )
+    command.add_argument(
+        "--objective",
+        choices=("closed", "simulated"),
+        default="closed",
+        help="which iteration time to minimise: in closed form (default), or as "
+        "simulated, event by event; then --solver finds the plan to start from",
     )
     command.add_argument(
         "--schedule",
@@ -114,6 +122,15 @@ def run(options: argparse.Namespace) -> int:
     _known_solver(options.solver)
     principles = _principles(options.relax)
     ensure_can(options.solver, principles)
+    if options.objective == "simulated":
+        from hetopt.solvers.simulated import ensure_can_simulate
+
+        ensure_can_simulate(
+            options.solver,
+            principles,
+            journal=options.journal is not None,
+            certificate=options.certificate is not None,
+        )
     problem = load_problem(options.problem, options.schedule)
     table = load_table(problem, options.table)
     result = _search(problem, table, options, principles)
@@ -164,6 +181,10 @@ def _search(
     from hetopt.solvers.registry import load
 
     solve = load(options.solver)
+    if options.objective == "simulated":
+        from hetopt.solvers.simulated import solve_simulated
+
+        solve = partial(solve_simulated, solver=options.solver)
     with ProgressBar(sys.stderr) as bar:
         return solve(
             problem,
