@@ -60,6 +60,8 @@ class Found:
         The exact closed form.
     warmups
         Per stage.
+    simulated_ns
+        The simulated time; None where nobody asked for it.
     """
 
     shape: Shape
@@ -68,11 +70,15 @@ class Found:
     value_ns: int
     closed_form_ns: Fraction
     warmups: tuple[int, ...]
+    simulated_ns: int | None = None
 
     @property
-    def rank(self) -> tuple[int, int, Shape, tuple[int, ...]]:
+    def rank(self) -> tuple[object, ...]:
         """What plans are ordered by, best first."""
-        return (self.value_ns, self.devices, self.shape, self.units)
+        key = (self.devices, self.shape, self.units)
+        if self.simulated_ns is not None:
+            return (self.simulated_ns, self.closed_form_ns, *key)
+        return (self.value_ns, *key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +111,13 @@ class Answer:
 
 
 def solve(
-    problem: Problem, table: CostTable, principles: Principles = PRUNED
+    problem: Problem,
+    table: CostTable,
+    principles: Principles = PRUNED,
+    *,
+    simulated: bool = False,
 ) -> Answer:
-    """Try every plan."""
+    """Try every plan, and rank them by simulated time if asked to."""
     best: dict[Shape, Found] = {}
     plans = 0
     for part in table.slices:
@@ -121,7 +131,7 @@ def solve(
         )
         for order, strategies, stages in skeletons:
             shape = (sum(stages), part.microbatches, order, strategies, stages)
-            for found in _splits(problem, table, pieces, shape):
+            for found in _splits(problem, table, pieces, shape, simulated=simulated):
                 plans += 1
                 known = best.get(shape)
                 if known is None or found.rank < known.rank:
@@ -216,7 +226,12 @@ def _skeletons(
 
 
 def _splits(
-    problem: Problem, table: CostTable, pieces: _Pieces, shape: Shape
+    problem: Problem,
+    table: CostTable,
+    pieces: _Pieces,
+    shape: Shape,
+    *,
+    simulated: bool,
 ) -> Iterator[Found]:
     """Yield every feasible plan of one shape."""
     p, q, order, strategies, stages = shape
@@ -284,6 +299,11 @@ def _splits(
             value_ns=value,
             closed_form_ns=exact,
             warmups=tuple(warmups),
+            simulated_ns=(
+                _simulated(q, forward, backward, kappa, omega, sync, warmups)
+                if simulated
+                else None
+            ),
         )
 
 
@@ -415,3 +435,54 @@ def _closed_form(
             period = max(period, window)
     rounded_up = -(-period.numerator // period.denominator)
     return fill + (q - 1) * rounded_up, fill + (q - 1) * period
+
+
+def _simulated(
+    q: int,
+    forward: Sequence[int],
+    backward: Sequence[int],
+    kappa: Sequence[int],
+    omega: Sequence[int],
+    sync: Sequence[int],
+    warmups: Sequence[int],
+) -> int:
+    """Let every stage do the next thing on its list as soon as its input is there."""
+    p = len(forward)
+    # What stages have received: micro-batch -> time, forwards and gradients apart.
+    inputs: list[dict[int, int]] = [
+        dict.fromkeys(range(q), 0) if not i else {} for i in range(p)
+    ]
+    gradients: list[dict[int, int]] = [
+        dict.fromkeys(range(q), 0) if i == p - 1 else {} for i in range(p)
+    ]
+    lists = []
+    for warmup in warmups:
+        first = min(warmup, q)
+        todo = [(True, n) for n in range(first)]
+        for n in range(q):
+            todo.append((False, n))
+            if first + n < q:
+                todo.append((True, first + n))
+        lists.append(todo[::-1])
+    clock = [0] * p
+    down, up = [0] * p, [0] * p
+    moved = True
+    while moved:
+        moved = False
+        for i, todo in enumerate(lists):
+            while todo and todo[-1][1] in (inputs if todo[-1][0] else gradients)[i]:
+                moved = True
+                ahead, n = todo.pop()
+                arrived = (inputs if ahead else gradients)[i][n]
+                took = forward[i] if ahead else backward[i]
+                clock[i] = max(clock[i], arrived) + took
+                if ahead and i + 1 < p:
+                    leaves = max(clock[i], down[i])
+                    down[i] = leaves + omega[i]
+                    inputs[i + 1][n] = leaves + kappa[i]
+                if not ahead and i:
+                    leaves = max(clock[i], up[i])
+                    up[i] = leaves + omega[i - 1]
+                    gradients[i - 1][n] = leaves + kappa[i - 1]
+    assert not any(lists)
+    return max(end + g for end, g in zip(clock, sync, strict=True))
