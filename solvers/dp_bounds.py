@@ -89,10 +89,9 @@ class Limits(NamedTuple):
 
 
 @compiled
-def shortest(sums: Ints) -> Ints:
-    """Return the least of any run of l body units; shaped as ``Costs.sums``."""
+def shortest(sums: Ints, least: Ints) -> None:
+    """Write down the least of any run of l body units, shaped as ``Costs.sums``."""
     kinds, count, size = sums.shape
-    least = np.zeros((kinds, count, size), dtype=np.int64)
     for c in range(kinds):
         for o in range(count):
             prefix = sums[c, o]
@@ -101,7 +100,6 @@ def shortest(sums: Ints) -> Ints:
                 for start in range(1, size - length):
                     best = min(best, prefix[start + length] - prefix[start])
                 least[c, o, length] = best
-    return least
 
 
 @part
@@ -117,29 +115,45 @@ def _fitting(least: Ints, more: Ints, times: int, room: int) -> int:
     return low - 1
 
 
+def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
+    """Return limits that ``limit`` is to fill in."""
+    options, layouts = len(costs.option), len(costs.home)
+    classes, p, length = costs.edge.shape[1], int(costs.facts[P]), int(costs.facts[L])
+    masks = 1 << len(costs.host)
+    return Limits(
+        knobs=knobs,
+        delta=delta,
+        calm=np.full((classes, layouts), INFINITE, dtype=np.int64),
+        caps=np.zeros((3, options, p + 1), dtype=np.int64),
+        out=np.full((classes + 1, options), INFINITE, dtype=np.int64),
+        rest=np.full((masks, p + 1, length + 1), INFINITE, dtype=np.int64),
+    )
+
+
 @compiled
-def limit(
-    costs: Costs, short: Ints, knobs: Ints, delta: Ints, most: int
-) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return ``calm``, ``caps``, ``out`` and ``rest`` of ``Limits``.
+def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -> None:
+    """Fill in ``calm``, ``caps``, ``out`` and ``rest``.
 
     Parameters
     ----------
+    short
+        What ``shortest`` wrote.
+    scratch
+        Shape (2, L + 1).
     most
         What costs more ns is infinite in ``rest``.
     """
+    knobs, delta = limits.knobs, limits.delta
+    calm, caps, out = limits.calm, limits.caps, limits.out
     p, length, q = costs.facts[P], costs.facts[L], costs.facts[Q]
     count, layouts, classes = len(costs.option), len(costs.home), costs.edge.shape[1]
     period = knobs[PERIOD]
-    seen = np.zeros(classes, dtype=np.int64)
-    for cut in range(1, length):
-        seen[costs.cut[cut]] = 1
-    calm = np.full((classes, layouts), INFINITE, dtype=np.int64)
-    out = np.full((classes + 1, count), INFINITE, dtype=np.int64)
-    gain = np.full(count, -INFINITE, dtype=np.int64)
     least, across = 3, 3
     for x in range(classes):
-        if not seen[x]:
+        seen = False
+        for cut in range(1, length):
+            seen = seen or costs.cut[cut] == x
+        if not seen:
             continue
         kappa = costs.edge[KAPPA, x]
         for a in range(layouts):
@@ -155,17 +169,15 @@ def limit(
         for o in range(count):
             a = costs.option[o, LAYOUT]
             out[classes, o] = min(out[classes, o], 2 * kappa[a, a])
-            if period < INFINITE:
-                hidden = delta[HEAVY, x, a, a] * period
-                hidden -= 2 * PERIOD_SCALE * kappa[a, a]
-                gain[o] = max(gain[o], hidden)
             for b in range(layouts):
                 if costs.home[b] != costs.option[o, CLUSTER]:
                     out[x, o] = min(out[x, o], 2 * kappa[a, b])
     least = min(least, across)
-    caps = np.zeros((3, count, p + 1), dtype=np.int64)
     for o in range(count):
-        room = costs.option[o, FREE] - costs.temporary[o].min()
+        peak = costs.temporary[o, 0]
+        for u in range(1, length):
+            peak = min(peak, costs.temporary[o, u])
+        room = costs.option[o, FREE] - peak
         tau = short[TAU, o]
         within = _fitting(tau, tau, 0, knobs[STAGE])
         for ended in range(2):
@@ -180,22 +192,29 @@ def limit(
                     before = warmup
                     fits = _fitting(short[STATE, o], short[ACTIVE, o], warmup, room)
                 caps[ended, o, i] = min(within, fits)
+        gain = -INFINITE
+        a = costs.option[o, LAYOUT]
+        for x in range(classes):
+            # That is, for the classes seen above.
+            if calm[x, a] < INFINITE:
+                hidden = delta[HEAVY, x, a, a] * period
+                gain = max(gain, hidden - 2 * PERIOD_SCALE * costs.edge[KAPPA, x, a, a])
         for m in range(1, p + 1):
             caps[WINDOW, o, m] = length
             if period < INFINITE:
-                span = (period + (m - 1) * gain[o]) // PERIOD_SCALE
+                span = (period + (m - 1) * gain) // PERIOD_SCALE
                 caps[WINDOW, o, m] = _fitting(tau, tau, 0, span)
-    return calm, caps, out, _look_ahead(costs, caps, out, most)
+    _look_ahead(costs, caps, out, limits.rest, scratch, most)
 
 
 @part
-def _look_ahead(costs: Costs, caps: Ints, out: Ints, most: int) -> Ints:
+def _look_ahead(
+    costs: Costs, caps: Ints, out: Ints, rest: Ints, scratch: Ints, most: int
+) -> None:
     p, length = costs.facts[P], costs.facts[L]
     classes = len(out) - 1
     full = (1 << len(costs.host)) - 1
-    rest = np.full((full + 1, p + 1, length + 1), INFINITE, dtype=np.int64)
-    queue = np.empty(length + 1, dtype=np.int64)
-    worth = np.empty(length + 1, dtype=np.int64)
+    queue, worth = scratch[0], scratch[1]
     for mask in range(full + 1):
         rest[mask, 0, 0] = 0
         low = p if mask == full else 1
@@ -258,4 +277,3 @@ def _look_ahead(costs: Costs, caps: Ints, out: Ints, most: int) -> Ints:
                             cost += out[costs.cut[end], o]
                         if cost <= most and cost < after[end]:
                             after[end] = cost
-    return rest

@@ -53,63 +53,73 @@ class Configs(NamedTuple):
     size: Ints
 
 
+def new_configs(clusters: int, rows: int = 256) -> Configs:
+    """Return an empty table with room for so many."""
+    return Configs(
+        np.zeros((rows, clusters + 1), dtype=np.int64),
+        np.full(4 * rows, -1, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+
+
+@part
+def begin_configs(configs: Configs) -> None:
+    """Make number 0 the only configuration: nothing used."""
+    for place in range(len(configs.slot)):
+        configs.slot[place] = -1
+    configs.size[0] = 0
+    for column in range(configs.status.shape[1]):
+        configs.status[0, column] = 0
+    _number(configs)
+
+
 @compiled
-def new_configs(clusters: int) -> Configs:
-    """Return the table with number 0: nothing used."""
-    configs = Configs(
-        np.zeros((256, clusters + 1), dtype=np.int64),
-        np.full(1024, -1, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
-    _number(configs, np.zeros(clusters, dtype=np.int64))
-    return configs
+def copy_configs(configs: Configs, larger: Configs) -> None:
+    """Copy a table into a larger one that is empty."""
+    for row in range(configs.size[0]):
+        for column in range(configs.status.shape[1]):
+            larger.status[row, column] = configs.status[row, column]
+        _number(larger)
 
 
 @part
-def roomy(configs: Configs, more: int) -> Configs:
-    """Return the table with room for so many more."""
-    count, size = configs.size[0], len(configs.status)
-    if count + more <= size:
-        return configs
-    size = max(2 * size, count + more)
-    grown = Configs(
-        np.zeros((size, configs.status.shape[1]), dtype=np.int64),
-        np.full(4 * size, -1, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
-    for row in range(count):
-        _number(grown, configs.status[row, :-1].copy())
-    return grown
-
-
-@part
-def _number(configs: Configs, row: Ints) -> int:
-    """Return the number of a configuration; there must be room for one more."""
+def _number(configs: Configs) -> int:
+    """Return the number of what stands in the row after the last one."""
+    made = configs.size[0]
+    row = configs.status[made]
+    clusters = len(row) - 1
     mixed = np.uint64(1469598103934665603)
-    for j in range(len(row)):
+    untouched = 0
+    for j in range(clusters):
         mixed = (mixed ^ np.uint64(row[j])) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
+        if row[j] == 0:
+            untouched |= 1 << j
+    row[clusters] = untouched
     place = np.int64(mixed % np.uint64(len(configs.slot)))
     while configs.slot[place] >= 0:
         found = configs.slot[place]
         same = True
-        for j in range(len(row)):
+        for j in range(clusters):
             if configs.status[found, j] != row[j]:
                 same = False
                 break
         if same:
             return found
         place = (place + 1) % len(configs.slot)
-    made = configs.size[0]
-    untouched = 0
-    for j in range(len(row)):
-        configs.status[made, j] = row[j]
-        if row[j] == 0:
-            untouched |= 1 << j
-    configs.status[made, len(row)] = untouched
     configs.slot[place] = made
     configs.size[0] = made + 1
     return made
+
+
+@part
+def _changed(configs: Configs, config: int, j: int, status: int) -> int:
+    """Return the number of a configuration with another status of cluster j."""
+    row = configs.status[configs.size[0]]
+    for column in range(len(row)):
+        row[column] = configs.status[config, column]
+    row[j] = status
+    return _number(configs)
 
 
 @part
@@ -166,9 +176,8 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
         held += units
         if held >= costs.units_ok.shape[1]:
             return -1
-    row = configs.status[config, :-1].copy()
-    row[j] = (((held << _STAGES | stages) << _DEVICES | devices) << _LOCK) | lock
-    return _number(configs, row)
+    status = (((held << _STAGES | stages) << _DEVICES | devices) << _LOCK) | lock
+    return _changed(configs, config, j, status)
 
 
 @part
@@ -197,15 +206,13 @@ def left_behind(costs: Costs, configs: Configs, config: int, j: int) -> int:
         return config
     if not _is_permitted(costs, configs, config, j):
         return -1
-    row = configs.status[config, :-1].copy()
-    row[j] = CLOSED
-    return _number(configs, row)
+    return _changed(configs, config, j, CLOSED)
 
 
 @part
 def is_complete(costs: Costs, configs: Configs, config: int) -> bool:
     """Whether the pins on stages and units permit this as all there is."""
+    permitted = True
     for j in range(len(costs.host)):
-        if not _is_permitted(costs, configs, config, j):
-            return False
-    return True
+        permitted = permitted and _is_permitted(costs, configs, config, j)
+    return permitted

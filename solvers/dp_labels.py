@@ -40,6 +40,7 @@ from hetopt.solvers.compiled import compiled, part
 from hetopt.solvers.dp_bounds import (
     ALONE,
     BOUNDARY,
+    ENDED,
     FLOOR,
     HEAVY,
     INFINITE,
@@ -51,9 +52,9 @@ from hetopt.solvers.dp_bounds import (
     WINDOW,
 )
 from hetopt.solvers.dp_configs import (
+    begin_configs,
     is_complete,
     left_behind,
-    roomy,
     stages_used,
     taken,
     untouched,
@@ -61,6 +62,7 @@ from hetopt.solvers.dp_configs import (
 from hetopt.solvers.dp_data import (
     ACTIVE,
     CLUSTER,
+    COUNTS_STAGES,
     COUNTS_UNITS,
     FORWARD,
     FREE,
@@ -117,8 +119,6 @@ from hetopt.solvers.dp_pool import (
     empty_pool,
     keep,
     ranked,
-    roomy_buckets,
-    roomy_pool,
     spare,
 )
 
@@ -129,7 +129,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.dp_pool import Buckets, Pool
 
 #: Positions in the array of progress.
-PHASE, BUCKET, BUDGET, WORK = range(4)
+PHASE, BUCKET, ROW, BUDGET, WORK, MORE = range(6)
 #: Phases: to clear the next layer, to take labels on, to open doors, done.
 CLEAR, TAKE_ON, OPEN, DONE = range(4)
 #: Columns that a boundary passes on: what is compared, and the devices.
@@ -148,11 +148,12 @@ def walk(
     porch: Pool,
     configs: Configs,
     progress: Ints,
-) -> tuple[Buckets, Buckets, Pool, Pool, Configs]:
+) -> None:
     """Place one more stage before every label of ``now``, into ``after``.
 
-    Returns after about ``progress[WORK]`` steps, to be called again until
-    ``progress[PHASE]`` is ``DONE``: first all labels go on with their option and come
+    Returns after about ``progress[WORK]`` steps, or when there is no room left for
+    what one label may lead to, and is then to be called again until
+    ``progress[PHASE]`` is ``DONE``. First all labels go on with their option and come
     to doors, then those at doors pass them.
 
     Parameters
@@ -160,80 +161,47 @@ def walk(
     placed
         Stages placed by the labels of ``now``; none to begin with.
     progress
-        Phase, bucket, budget in ns (of fill and g; under gpipe of everything), work
-        left.
+        Phase; bucket and its row, where it goes on (row 0: with the first); budget
+        in ns (of fill and g; under gpipe of everything); work left; ``most_new``.
     """
-    length, layouts = costs.facts[L], len(costs.home)
     if progress[PHASE] == CLEAR:
         progress[PHASE] = TAKE_ON
-        progress[BUCKET] = 0
+        progress[BUCKET] = progress[ROW] = 0
         empty_buckets(after)
         empty_buckets(doors)
         empty_pool(porch)
         if placed == 0:
             empty_pool(pool)
             empty_buckets(now)
-            doors = roomy_buckets(doors, layouts)
-            porch = roomy_pool(porch, layouts)
+            begin_configs(configs)
             _begin(costs, limits, doors, porch)
-    while progress[PHASE] == TAKE_ON:
-        if progress[BUCKET] == now.size[0]:
-            progress[PHASE] = OPEN
+    while progress[PHASE] != DONE:
+        passing = progress[PHASE] == OPEN
+        source = doors if passing else now
+        if progress[BUCKET] == source.size[0]:
+            progress[PHASE] += 1
             progress[BUCKET] = 0
-            break
-        if progress[WORK] <= 0:
-            return after, doors, pool, porch, configs
-        here = now.state[progress[BUCKET]]
-        progress[BUCKET] += 1
-        porch = roomy_pool(porch, layouts + 1)
-        configs = roomy(configs, 1)
-        o = here[AT_OPTION]
-        j = costs.option[o, CLUSTER]
-        closed = left_behind(costs, configs, here[AT_CONFIG], j)
-        row = here[HEAD]
-        while row >= 0:
-            porch = roomy_pool(porch, layouts + 1)
-            for other in range(len(costs.option)):
-                if other != o and (
-                    costs.facts[SHARED] == 0 or costs.option[other, CLUSTER] != j
-                ):
-                    continue
-                after = roomy_buckets(after, length)
-                pool = roomy_pool(pool, length + 1)
-                configs = roomy(configs, length + 1)
-                # The row past the porch's last one is scratch.
-                target = porch.label[porch.size[0]]
-                if not _cross(costs, limits, here, pool.label[row], other, target):
-                    continue
-                if other == o:
-                    target[IN_RUN] = pool.label[row, IN_RUN] + 1
-                    target[RUNS] = pool.label[row, RUNS]
-                    target[RUN_PARENT] = pool.label[row, RUN_PARENT]
-                else:
-                    target[IN_RUN] = 1
-                    target[RUNS] = pool.label[row, RUNS] + 1
-                    target[RUN_PARENT] = row
-                target[PARENT] = row
-                _stages(
-                    costs,
-                    limits,
-                    placed,
-                    here,
-                    other,
-                    target,
-                    after,
-                    pool,
-                    configs,
-                    progress,
-                )
-            if closed >= 0:
-                doors = roomy_buckets(doors, layouts)
+            continue
+        here = source.state[progress[BUCKET]]
+        if progress[ROW] == 0:
+            progress[ROW] = here[HEAD]
+        while progress[ROW] > 0:
+            if progress[WORK] <= 0 or not _has_room(
+                progress[MORE], doors, after, pool, porch, configs
+            ):
+                return
+            row = progress[ROW]
+            if passing:
+                label = porch.label[row]
+                progress[ROW] = label[NEXT]
+            else:
+                label = pool.label[row]
+                progress[ROW] = label[NEXT]
                 _knock(
                     costs,
                     limits,
                     placed,
                     here,
-                    closed,
                     row,
                     doors,
                     pool,
@@ -241,35 +209,44 @@ def walk(
                     configs,
                     progress,
                 )
-            row = pool.label[row, NEXT]
-    while progress[BUCKET] < doors.size[0]:
-        if progress[WORK] <= 0:
-            return after, doors, pool, porch, configs
-        here = doors.state[progress[BUCKET]]
-        progress[BUCKET] += 1
-        row = here[HEAD]
-        while row >= 0:
             for o in range(len(costs.option)):
-                if costs.option[o, LAYOUT] != here[AT_OPTION]:
-                    continue
-                after = roomy_buckets(after, length)
-                pool = roomy_pool(pool, length + 1)
-                configs = roomy(configs, length + 1)
+                if passing:
+                    if costs.option[o, LAYOUT] != here[AT_OPTION]:
+                        continue
+                    base = label
+                else:
+                    # The row past the porch's last one is scratch.
+                    base = porch.label[porch.size[0]]
+                    if not _go_on(costs, limits, here, row, o, pool, base):
+                        continue
                 _stages(
                     costs,
                     limits,
                     placed,
                     here,
                     o,
-                    porch.label[row],
+                    base,
                     after,
                     pool,
                     configs,
                     progress,
                 )
-            row = porch.label[row, NEXT]
-    progress[PHASE] = DONE
-    return after, doors, pool, porch, configs
+        progress[BUCKET] += 1
+        progress[ROW] = 0
+
+
+@part
+def _has_room(
+    more: int, doors: Buckets, after: Buckets, pool: Pool, porch: Pool, configs: Configs
+) -> bool:
+    """Whether so many more of everything can be written down."""
+    return (
+        len(doors.state) - doors.size[0] >= more
+        and len(porch.label) - porch.size[0] >= more
+        and len(after.state) - after.size[0] >= more
+        and len(pool.label) - pool.size[0] >= more
+        and len(configs.status) - configs.size[0] >= more
+    )
 
 
 @part
@@ -282,13 +259,40 @@ def _begin(costs: Costs, limits: Limits, doors: Buckets, porch: Pool) -> None:
         row = porch.size[0]
         porch.size[0] += 1
         label = porch.label[row]
-        label[:] = 0
+        for column in range(len(label)):
+            label[column] = 0
         label[FLAG] = 1 if limits.knobs[FLOOR] > 0 else 0
         label[WARMUP] = costs.facts[Q] if costs.facts[GPIPE] else 1
         label[SHAPES] = (1 << len(costs.shapes)) - 1
         label[PARENT] = label[RUN_PARENT] = label[NEXT] = -1
         label[RUNS] = label[IN_RUN] = 1
         doors.state[number, HEAD] = row
+
+
+@part
+def _go_on(
+    costs: Costs, limits: Limits, here: Ints, row: int, o: int, pool: Pool, target: Ints
+) -> bool:
+    """Take a label to the stage before it on the same cluster; False if it cannot."""
+    own = here[AT_OPTION]
+    if o != own and (
+        costs.facts[SHARED] == 0
+        or costs.option[o, CLUSTER] != costs.option[own, CLUSTER]
+    ):
+        return False
+    label = pool.label[row]
+    if not _cross(costs, limits, here, label, o, target):
+        return False
+    target[PARENT] = row
+    if o == own:
+        target[IN_RUN] = label[IN_RUN] + 1
+        target[RUNS] = label[RUNS]
+        target[RUN_PARENT] = label[RUN_PARENT]
+    else:
+        target[IN_RUN] = 1
+        target[RUNS] = label[RUNS] + 1
+        target[RUN_PARENT] = row
+    return True
 
 
 @part
@@ -353,7 +357,6 @@ def _knock(
     limits: Limits,
     placed: int,
     here: Ints,
-    closed: int,
     row: int,
     doors: Buckets,
     pool: Pool,
@@ -363,6 +366,9 @@ def _knock(
 ) -> None:
     """Take a label to the doors of all other clusters."""
     j = costs.option[here[AT_OPTION], CLUSTER]
+    closed = left_behind(costs, configs, here[AT_CONFIG], j)
+    if closed < 0:
+        return
     free = untouched(configs, closed)
     left = costs.facts[L] - here[AT_UNITS]
     bound = limits.rest[free, costs.facts[P] - placed, left]
@@ -408,6 +414,34 @@ def _is_worth(
 
 
 @part
+def _may_go(
+    costs: Costs,
+    limits: Limits,
+    configs: Configs,
+    label: Ints,
+    placed: int,
+    left: int,
+    progress: Ints,
+) -> bool:
+    """Whether a label is worth the closer look of ``_to_go``; False is for sure.
+
+    If its cluster were untouched, what is left would cost no more, but for the
+    boundary inside the run: to go on could begin with one to another cluster.
+    """
+    o = label[OPTION]
+    j = costs.option[o, CLUSTER]
+    open_to = untouched(configs, label[CONFIG]) | 1 << j
+    if open_to == len(limits.rest) - 1 or costs.host[j, COUNTS_STAGES]:
+        return True
+    inside = limits.out[len(limits.out) - 1, o]
+    known = max(0, limits.out[costs.cut[left], o] - inside)
+    bound = limits.rest[open_to, costs.facts[P] - placed, left]
+    return label[FILL] < known or _is_worth(
+        costs, limits, label, bound - known, progress
+    )
+
+
+@part
 def _to_go(
     costs: Costs, limits: Limits, configs: Configs, placed: int, state: Ints
 ) -> int:
@@ -417,10 +451,13 @@ def _to_go(
     rest = limits.rest[untouched(configs, state[AT_CONFIG])]
     best = rest[stages, left]
     tau, inner = costs.sums[TAU, o], limits.out[len(limits.out) - 1, o]
-    used = stages_used(configs, state[AT_CONFIG], costs.option[o, CLUSTER])
+    j = costs.option[o, CLUSTER]
+    used = stages_used(configs, state[AT_CONFIG], j)
+    others = untouched(configs, state[AT_CONFIG]) | 1 << j
+    ended = ALONE if others == len(limits.rest) - 1 else ENDED
     total = 0
     for m in range(1, min(costs.option[o, ROOM] - used, stages) + 1):
-        each = limits.caps[ALONE, o, placed + m]
+        each = limits.caps[ended, o, placed + m]
         if each < 1:
             break
         total += each
@@ -548,6 +585,8 @@ def _stages(
         label[OPTION], label[LENGTH], label[CONFIG] = o, units, config
         if is_first:
             _finish(costs, limits, pool, new, configs, progress)
+            continue
+        if not _may_go(costs, limits, configs, label, placed + 1, left, progress):
             continue
         number = bucket(after, config, o, here[AT_UNITS] + units, here[AT_LAST])
         if after.state[number, BOUND] < 0:

@@ -55,16 +55,9 @@ class Buckets(NamedTuple):
     size: Ints
 
 
-@compiled
 def new_pool(rows: int) -> Pool:
-    """Return a pool whose row 0 holds no label."""
-    pool = Pool(
-        np.zeros((rows, _COLUMNS), dtype=np.int64), np.zeros(2, dtype=np.int64)
-    )
-    pool.label[0, OPTION] = -1
-    pool.size[0] = 1
-    pool.size[1] = -1
-    return pool
+    """Return a pool with room for so many labels."""
+    return Pool(np.zeros((rows, _COLUMNS), dtype=np.int64), np.zeros(2, dtype=np.int64))
 
 
 @part
@@ -76,17 +69,6 @@ def empty_pool(pool: Pool) -> None:
 
 
 @part
-def roomy_pool(pool: Pool, more: int) -> Pool:
-    """Return the pool with room for so many more labels."""
-    count, size = pool.size[0], len(pool.label)
-    if count + more <= size:
-        return pool
-    label = np.empty((max(2 * size, count + more), _COLUMNS), dtype=np.int64)
-    label[:count] = pool.label[:count]
-    return Pool(label, pool.size)
-
-
-@part
 def spare(pool: Pool) -> int:
     """Return a row to write a label to; it is taken by ``keep`` only."""
     if pool.size[1] >= 0:
@@ -94,9 +76,8 @@ def spare(pool: Pool) -> int:
     return pool.size[0]
 
 
-@compiled
 def new_buckets(rows: int) -> Buckets:
-    """Return no buckets."""
+    """Return no buckets, with room for so many."""
     return Buckets(
         np.zeros((rows, 6), dtype=np.int64),
         np.full(4 * rows, -1, dtype=np.int64),
@@ -107,27 +88,26 @@ def new_buckets(rows: int) -> Buckets:
 @part
 def empty_buckets(buckets: Buckets) -> None:
     """Forget all buckets."""
-    buckets.slot[:] = -1
+    if buckets.size[0]:
+        for place in range(len(buckets.slot)):
+            buckets.slot[place] = -1
     buckets.size[0] = 0
 
 
-@part
-def roomy_buckets(buckets: Buckets, more: int) -> Buckets:
-    """Return the buckets with room for so many more."""
-    count, size = buckets.size[0], len(buckets.state)
-    if count + more <= size:
-        return buckets
-    size = max(2 * size, count + more)
-    grown = Buckets(
-        np.zeros((size, 6), dtype=np.int64),
-        np.full(4 * size, -1, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
-    for row in range(count):
+@compiled
+def copy_buckets(buckets: Buckets, larger: Buckets) -> None:
+    """Copy buckets to where more have room."""
+    for row in range(buckets.size[0]):
         state = buckets.state[row]
-        number = bucket(grown, state[0], state[1], state[2], state[3])
-        grown.state[number] = state
-    return grown
+        number = bucket(
+            larger,
+            state[AT_CONFIG],
+            state[AT_OPTION],
+            state[AT_UNITS],
+            state[AT_LAST],
+        )
+        larger.state[number, BOUND] = state[BOUND]
+        larger.state[number, HEAD] = state[HEAD]
 
 
 @part

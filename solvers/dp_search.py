@@ -34,11 +34,16 @@ import numpy as np
 from hetopt.errors import SolverError
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.dp_bounds import INFINITE, ORDERED, Limits, shortest
-from hetopt.solvers.dp_bounds import limit as solve_limits
-from hetopt.solvers.dp_configs import new_configs
+from hetopt.solvers.dp_bounds import (
+    INFINITE,
+    ORDERED,
+    Limits,
+    empty_limits,
+    limit,
+    shortest,
+)
 from hetopt.solvers.dp_data import KAPPA, Offer
-from hetopt.solvers.dp_labels import BUDGET, CLEAR, DONE, PHASE, WORK, walk
+from hetopt.solvers.dp_labels import CLEAR, DONE, PHASE, WORK, walk
 from hetopt.solvers.dp_pool import (
     DELAY,
     FILL,
@@ -49,9 +54,8 @@ from hetopt.solvers.dp_pool import (
     OPTION,
     PARENT,
     SYNC,
-    new_buckets,
-    new_pool,
 )
+from hetopt.solvers.dp_room import most_new
 from hetopt.solvers.exact import exact_value
 
 if TYPE_CHECKING:
@@ -59,13 +63,12 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.dp_data import Ints
+    from hetopt.solvers.dp_room import Room
 
 #: Ranges of lambda are cut until (q - 1) times their width is this share of the cutoff.
 _WIDTH = 1 / 128
 #: Steps of the label setting between two looks at the clock.
 _STEPS = 300_000
-#: Labels there may be; more would not fit into memory.
-_MOST_LABELS = 12_000_000
 
 
 class Interrupted(Exception):
@@ -118,8 +121,10 @@ class Search:
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
+        room: Room,
     ) -> None:
         self.data = data
+        self._room = room
         self.best: Decision | None = None
         self.value: int | None = None
         self.bound = data.objective_min
@@ -132,12 +137,11 @@ class Search:
         self._steady = self._more > 0 and not self._gpipe
         if not self._offer.possible:
             return
-        self._short = shortest(self._offer.costs.sums)
+        self._short = np.zeros_like(self._offer.costs.sums)
+        shortest(self._offer.costs.sums, self._short)
+        self._scratch = np.zeros((2, data.chain.length + 1), dtype=np.int64)
         self._thresholds = self._offer.thresholds() if self._steady else []
-        self._pool = new_pool(1 << 12)
-        self._porch = new_pool(1 << 10)
-        self._layers = [new_buckets(1 << 8) for _ in range(3)]
-        self._configs = new_configs(len(self._offer.costs.host))
+        room.begin(len(self._offer.costs.host))
 
     # ------------------------------------------------------------------ search
 
@@ -287,7 +291,7 @@ class Search:
 
     # ------------------------------------------------------------------ labels
 
-    def _limits(self, node: Node, limit: int) -> Limits:
+    def _limits(self, node: Node, most_ticks: int) -> Limits:
         costs = self._offer.costs
         period = node.high if self._steady else INFINITE
         stage = INFINITE
@@ -301,40 +305,38 @@ class Search:
         delta = np.stack(
             self._offer.deltas(node.floor, min(node.ceiling, longest)), axis=0
         )
-        most = (limit - self._more * node.low) // PERIOD_SCALE
-        calm, caps, out, rest = solve_limits(costs, self._short, knobs, delta, most)
-        return Limits(
-            knobs=knobs, delta=delta, calm=calm, caps=caps, out=out, rest=rest
-        )
+        limits = empty_limits(costs, knobs, delta)
+        most = (most_ticks - self._more * node.low) // PERIOD_SCALE
+        limit(costs, self._short, limits, self._scratch, most)
+        return limits
 
     def _set_labels(self, limits: Limits, budget: int) -> Plan | None:
         """Return the best plan within the budget, None if there is none."""
         costs = self._offer.costs
-        pool, porch, configs = self._pool, self._porch, self._configs
-        now, doors, after = self._layers
-        progress = np.array([CLEAR, 0, budget, 0], dtype=np.int64)
+        room, more = self._room, most_new(costs, limits)
+        progress = np.array([CLEAR, 0, 0, budget, 0, more], dtype=np.int64)
         for placed in range(self.data.stages):
             progress[PHASE] = CLEAR
             while progress[PHASE] != DONE:
                 self._check()
+                if not room.widen(more):
+                    raise Interrupted
                 progress[WORK] = _STEPS
-                after, doors, pool, porch, configs = walk(
+                now, doors, after = room.layers
+                walk(
                     costs,
                     limits,
                     placed,
                     now,
                     doors,
                     after,
-                    pool,
-                    porch,
-                    configs,
+                    room.pool,
+                    room.porch,
+                    room.configs,
                     progress,
                 )
-                if max(len(pool.label), len(porch.label)) > _MOST_LABELS:
-                    raise Interrupted
-            now, after = after, now
-        self._pool, self._porch, self._configs = pool, porch, configs
-        self._layers = [now, doors, after]
+            room.next_layer()
+        pool = room.pool
         best = pool.label[0]
         if best[OPTION] < 0:
             return None
@@ -378,9 +380,7 @@ class Search:
             decision.order,
             tuple(
                 clusters[j].strategies.index(strategy)
-                for j, strategy in zip(
-                    decision.order, decision.strategies, strict=True
-                )
+                for j, strategy in zip(decision.order, decision.strategies, strict=True)
             ),
             decision.hosted,
             decision.units,

@@ -1,0 +1,82 @@
+"""Memory for the label setting, kept from one program to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.solvers.dp_bounds import ALONE, ENDED
+from hetopt.solvers.dp_configs import copy_configs, new_configs
+from hetopt.solvers.dp_data import CLUSTER, LAYOUT, SHARED
+from hetopt.solvers.dp_pool import copy_buckets, new_buckets, new_pool
+
+if TYPE_CHECKING:
+    from hetopt.solvers.dp_bounds import Limits
+    from hetopt.solvers.dp_data import Costs
+    from hetopt.solvers.dp_pool import Pool
+
+#: Labels there may be: 128 bytes each, twice while they move.
+MOST_LABELS = 10_000_000
+
+
+class Room:
+    """Pools and tables, which only grow.
+
+    Attributes
+    ----------
+    pool, porch
+        Labels of all layers, and those at the doors of one.
+    layers
+        Buckets of the layer that is known, of the doors, and of the next layer.
+    """
+
+    def __init__(self) -> None:
+        self.pool = new_pool(1 << 12)
+        self.porch = new_pool(1 << 10)
+        self.layers = [new_buckets(1 << 10) for _ in range(3)]
+        self.configs = new_configs(1)
+
+    def begin(self, clusters: int) -> None:
+        """Make ready for a program with so many clusters."""
+        if self.configs.status.shape[1] != clusters + 1:
+            self.configs = new_configs(clusters)
+
+    def next_layer(self) -> None:
+        """Make the layer that was written the one that is known."""
+        now, doors, after = self.layers
+        self.layers = [after, doors, now]
+
+    def widen(self, more: int) -> bool:
+        """Make room for so many more of everything; False if memory runs out."""
+        self.pool = _larger(self.pool, more)
+        self.porch = _larger(self.porch, more)
+        for i, buckets in enumerate(self.layers):
+            size = int(buckets.size[0]) + more
+            if size > len(buckets.state):
+                self.layers[i] = new_buckets(2 * size)
+                copy_buckets(buckets, self.layers[i])
+        size = int(self.configs.size[0]) + more
+        if size > len(self.configs.status):
+            larger = new_configs(self.configs.status.shape[1] - 1, 2 * size)
+            copy_configs(self.configs, larger)
+            self.configs = larger
+        return max(len(self.pool.label), len(self.porch.label)) <= MOST_LABELS
+
+
+def most_new(costs: Costs, limits: Limits) -> int:
+    """Return how many labels, doors or configurations one label may lead to."""
+    units = limits.caps[[ALONE, ENDED]].max(axis=(0, 2))
+    shared = CLUSTER if costs.facts[SHARED] else LAYOUT
+    together = np.bincount(costs.option[:, shared], weights=units)
+    return int(together.max()) + len(costs.home) + 4
+
+
+def _larger(pool: Pool, more: int) -> Pool:
+    size = int(pool.size[0]) + more
+    if size <= len(pool.label):
+        return pool
+    larger = new_pool(2 * size)
+    larger.label[: pool.size[0]] = pool.label[: pool.size[0]]
+    larger.size[:] = pool.size
+    return larger
