@@ -45,8 +45,8 @@ KERNEL_GAP_S = 3e-6
 #: Share of the memory bandwidth that multiplications and attention stream at.
 STREAM_SHARE = 0.85
 
-#: Without tensor-core support for 32 bits a device reaches at most its TF32 rate,
-#: half of the 16-bit one on the devices of the catalogue.
+#: A device whose own FP32 rate is not given reaches at most its TF32 rate, half of
+#: the 16-bit one on the devices of the catalogue that have one.
 FP32_SHARE_OF_PEAK = 0.5
 
 #: Of families without a published iteration: what A100, the best documented, has.
@@ -99,6 +99,9 @@ EFFICIENCIES = {
     # The same profiles: 105-120 of 150 TFLOP/s.
     "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
     "V100": Efficiency(multiplication=0.70, attention=0.35),
+    # Sustained: the MFU of UniAP's BERT-Huge (appendix G, EnvB: 23.6%), at 4
+    # micro-batches, where its plan is fastest.
+    "TITAN-Xp": Efficiency(multiplication=0.70, attention=0.45, sustained=0.71),
     # 550-700 of 1307 TFLOP/s reported for large multiplications.
     "MI300X": Efficiency(multiplication=0.50, attention=0.30, ramp_s=8e-6),
     # Sustained: one iteration of HetAuto.
@@ -186,8 +189,9 @@ class _Device:
         self, accelerator: Accelerator, training: Training, efficiency: Efficiency
     ) -> None:
         self.efficiency = efficiency
-        share = FP32_SHARE_OF_PEAK if training.precision == "fp32" else 1.0
-        self.peak = accelerator.peak_flops * share
+        self.peak = accelerator.peak_flops
+        if training.precision == "fp32":
+            self.peak = accelerator.fp32_flops or self.peak * FP32_SHARE_OF_PEAK
         self.stream = accelerator.memory_bandwidth_bytes_per_s * STREAM_SHARE
         self.bandwidth = (
             accelerator.memory_bandwidth_bytes_per_s * self.efficiency.elementwise

@@ -147,6 +147,7 @@ def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
         host_device=_link(
             spec.host_device, base.host_device if base else None, (*path, "host_device")
         ),
+        fp32_flops=spec.fp32_flops or (base.fp32_flops if base else None),
         sources=_kept_sources(base, spec),
     )
 

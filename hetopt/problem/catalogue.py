@@ -80,6 +80,9 @@ def _accelerator(data: dict[str, Any]) -> Accelerator:
         memory_bandwidth_bytes_per_s=parse_bandwidth(data["memory_bandwidth"]["value"]),
         intra_node=_link(data["intra_node"]),
         host_device=_link(data["host_device"]),
+        fp32_flops=parse_flops(data["fp32_flops"]["value"])
+        if "fp32_flops" in data
+        else None,
         sources=dict(_sources(data)),
     )
 

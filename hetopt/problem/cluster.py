@@ -38,7 +38,10 @@ class Accelerator:
     Attributes
     ----------
     peak_flops
-        Dense BF16/FP16 FLOP/s (without sparsity); FP16 where BF16 is missing.
+        Dense BF16/FP16 FLOP/s (without sparsity); FP16 where BF16 is missing, and
+        FP32 where neither has units of its own.
+    fp32_flops
+        Dense FP32 FLOP/s; None: half of ``peak_flops``.
     memory_bytes
         Device memory as the driver offers it, before hetopt's reserve.
     memory_bandwidth_bytes_per_s
@@ -57,6 +60,7 @@ class Accelerator:
     memory_bandwidth_bytes_per_s: float
     intra_node: Link
     host_device: Link
+    fp32_flops: float | None = None
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +68,9 @@ class Accelerator:
             if not getattr(self, name) > 0:
                 msg = f"{name} is {getattr(self, name)}, expected more than 0"
                 raise ValueError(msg)
+        if self.fp32_flops is not None and not self.fp32_flops > 0:
+            msg = f"fp32_flops is {self.fp32_flops}, expected more than 0"
+            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ _LABELS = frozenset(
 #: Fields that came later, and their defaults: left out at these, so that a problem
 #: without them keeps its digest.
 _LATER = {
+    ("Accelerator", "fp32_flops"): None,
     ("Model", "attention"): "causal",
     ("Model", "patch"): 0,
     ("Model", "classes"): 0,

@@ -96,6 +96,9 @@ class AcceleratorSpec(Strict):
     peak_flops: OptionalFlops = Field(
         None, description="Dense BF16 (or FP16) rate, without sparsity."
     )
+    fp32_flops: OptionalFlops = Field(
+        None, description="Dense FP32 rate. Default: half of peak_flops."
+    )
     memory: OptionalMemory = Field(None, description="Memory of one device.")
     memory_bandwidth: OptionalBandwidth = Field(
         None, description="Of the device's own memory."

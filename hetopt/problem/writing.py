@@ -118,6 +118,11 @@ def _accelerator(accelerator: Accelerator) -> dict[str, Any]:
     return {
         "name": accelerator.name,
         "peak_flops": f"{accelerator.peak_flops!r} FLOP/s",
+        **(
+            {}
+            if accelerator.fp32_flops is None
+            else {"fp32_flops": f"{accelerator.fp32_flops!r} FLOP/s"}
+        ),
         "memory": f"{accelerator.memory_bytes} B",
         "memory_bandwidth": _rate(accelerator.memory_bandwidth_bytes_per_s),
         "intra_node": _link(accelerator.intra_node),
