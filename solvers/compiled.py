@@ -23,28 +23,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+#: Functions that only compiled ones call need nothing that Python calls them by.
+_INSIDE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+#: Without arrays to make there are no references to count.
+_BARE = {"_nrt": False}
+
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
 def compiled(function: _Function) -> _Function:
     """Compile a function when it is first called, or take it from the disk."""
-    kept = config.CACHE_DIR
-    if "NUMBA_CACHE_DIR" not in os.environ:
-        config.CACHE_DIR = _folder()
-    try:
-        made: _Function = numba.njit(cache=True)(function)
-    except RuntimeError:  # nowhere to write: every process compiles for itself
-        made = numba.njit(function)
-    finally:
-        config.CACHE_DIR = kept
-    return made
+    return _kept(function, {})
 
 
 def part(function: _Function) -> _Function:
     """Compile a function that compiled ones call; it is kept with its callers."""
-    made: _Function = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)(
-        function
-    )
+    made: _Function = numba.njit(**_INSIDE)(function)
+    return made
+
+
+def kernel(function: _Function) -> _Function:
+    """Compile as ``compiled`` does a function that makes no array.
+
+    Numba counts the references to every array a call passes, atomically: where
+    small functions pass each other dozens of arrays that is nearly all they do.
+    """
+    return _kept(function, _BARE)
+
+
+def step(function: _Function) -> _Function:
+    """Compile as ``part`` does a function that makes and returns no array."""
+    made: _Function = numba.njit(**_INSIDE, **_BARE)(function)
+    return made
+
+
+def _kept(function: _Function, options: dict[str, bool]) -> _Function:
+    kept = config.CACHE_DIR
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        config.CACHE_DIR = _folder()
+    try:
+        made: _Function = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # nowhere to write: every process compiles for itself
+        made = numba.njit(**options)(function)
+    finally:
+        config.CACHE_DIR = kept
     return made
 
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.compiled import compiled, part
+from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
     CLUSTER,
@@ -88,7 +88,7 @@ class Limits(NamedTuple):
     rest: Ints
 
 
-@compiled
+@kernel
 def shortest(sums: Ints, least: Ints) -> None:
     """Write down the least of any run of l body units, shaped as ``Costs.sums``."""
     kinds, count, size = sums.shape
@@ -102,7 +102,7 @@ def shortest(sums: Ints, least: Ints) -> None:
                 least[c, o, length] = best
 
 
-@part
+@step
 def _fitting(least: Ints, more: Ints, times: int, room: int) -> int:
     """Return the largest length with least + times * more <= room; -1 if none has."""
     low, high = 0, len(least)
@@ -130,7 +130,7 @@ def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
     )
 
 
-@compiled
+@kernel
 def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -> None:
     """Fill in ``calm``, ``caps``, ``out`` and ``rest``.
 
@@ -207,7 +207,7 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
     _look_ahead(costs, caps, out, limits.rest, scratch, most)
 
 
-@part
+@step
 def _look_ahead(
     costs: Costs, caps: Ints, out: Ints, rest: Ints, scratch: Ints, most: int
 ) -> None:

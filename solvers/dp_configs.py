@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.solvers.compiled import compiled, part
+from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     CLUSTER,
     CONSECUTIVE,
@@ -62,7 +62,7 @@ def new_configs(clusters: int, rows: int = 256) -> Configs:
     )
 
 
-@part
+@step
 def begin_configs(configs: Configs) -> None:
     """Make number 0 the only configuration: nothing used."""
     for place in range(len(configs.slot)):
@@ -73,7 +73,7 @@ def begin_configs(configs: Configs) -> None:
     _number(configs)
 
 
-@compiled
+@kernel
 def copy_configs(configs: Configs, larger: Configs) -> None:
     """Copy a table into a larger one that is empty."""
     for row in range(configs.size[0]):
@@ -82,7 +82,7 @@ def copy_configs(configs: Configs, larger: Configs) -> None:
         _number(larger)
 
 
-@part
+@step
 def _number(configs: Configs) -> int:
     """Return the number of what stands in the row after the last one."""
     made = configs.size[0]
@@ -112,7 +112,7 @@ def _number(configs: Configs) -> int:
     return made
 
 
-@part
+@step
 def _changed(configs: Configs, config: int, j: int, status: int) -> int:
     """Return the number of a configuration with another status of cluster j."""
     row = configs.status[configs.size[0]]
@@ -122,25 +122,25 @@ def _changed(configs: Configs, config: int, j: int, status: int) -> int:
     return _number(configs)
 
 
-@part
+@step
 def untouched(configs: Configs, config: int) -> int:
     """Return the clusters that nothing is placed on, as bits."""
     return configs.status[config, configs.status.shape[1] - 1]
 
 
-@part
+@step
 def stages_used(configs: Configs, config: int, j: int) -> int:
     """Return how many stages cluster j hosts, where that is counted."""
     status = configs.status[config, j] >> (_LOCK + _DEVICES)
     return status & ((1 << _STAGES) - 1)
 
 
-@part
+@step
 def _units_used(configs: Configs, config: int, j: int) -> int:
     return configs.status[config, j] >> (_LOCK + _DEVICES + _STAGES)
 
 
-@part
+@step
 def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> int:
     """Return the configuration after one more stage of option o; -1 if not allowed.
 
@@ -180,7 +180,7 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
     return _changed(configs, config, j, status)
 
 
-@part
+@step
 def _is_permitted(costs: Costs, configs: Configs, config: int, j: int) -> bool:
     """Whether the pins on stages and units of cluster j permit what it hosts."""
     status = configs.status[config, j]
@@ -199,7 +199,7 @@ def _is_permitted(costs: Costs, configs: Configs, config: int, j: int) -> bool:
     )
 
 
-@part
+@step
 def left_behind(costs: Costs, configs: Configs, config: int, j: int) -> int:
     """Return the configuration after leaving cluster j; -1 if the pins forbid it."""
     if not costs.facts[CONSECUTIVE]:
@@ -209,7 +209,7 @@ def left_behind(costs: Costs, configs: Configs, config: int, j: int) -> int:
     return _changed(configs, config, j, CLOSED)
 
 
-@part
+@step
 def is_complete(costs: Costs, configs: Configs, config: int) -> bool:
     """Whether the pins on stages and units permit this as all there is."""
     permitted = True

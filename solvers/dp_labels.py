@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.compiled import compiled, part
+from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_bounds import (
     ALONE,
     BOUNDARY,
@@ -136,7 +136,7 @@ CLEAR, TAKE_ON, OPEN, DONE = range(4)
 _PASSED = 8
 
 
-@compiled
+@kernel
 def walk(
     costs: Costs,
     limits: Limits,
@@ -235,7 +235,7 @@ def walk(
         progress[ROW] = 0
 
 
-@part
+@step
 def _has_room(
     more: int, doors: Buckets, after: Buckets, pool: Pool, porch: Pool, configs: Configs
 ) -> bool:
@@ -249,7 +249,7 @@ def _has_room(
     )
 
 
-@part
+@step
 def _begin(costs: Costs, limits: Limits, doors: Buckets, porch: Pool) -> None:
     """Put a label that places nothing at the door of every layout."""
     for a in range(len(costs.home)):
@@ -269,7 +269,7 @@ def _begin(costs: Costs, limits: Limits, doors: Buckets, porch: Pool) -> None:
         doors.state[number, HEAD] = row
 
 
-@part
+@step
 def _go_on(
     costs: Costs, limits: Limits, here: Ints, row: int, o: int, pool: Pool, target: Ints
 ) -> bool:
@@ -295,7 +295,7 @@ def _go_on(
     return True
 
 
-@part
+@step
 def _cross(
     costs: Costs, limits: Limits, here: Ints, source: Ints, o: int, target: Ints
 ) -> bool:
@@ -340,7 +340,7 @@ def _cross(
     return True
 
 
-@part
+@step
 def _matching(costs: Costs, shapes: int, runs: int, hosted: int, ends: bool) -> int:
     """Return which excluded shapes still match when a run ends, or goes on."""
     left = 0
@@ -351,7 +351,7 @@ def _matching(costs: Costs, shapes: int, runs: int, hosted: int, ends: bool) -> 
     return left
 
 
-@part
+@step
 def _knock(
     costs: Costs,
     limits: Limits,
@@ -395,7 +395,7 @@ def _knock(
         keep(costs, doors, number, porch, pool, 2 if limits.knobs[ORDERED] else 0)
 
 
-@part
+@step
 def _total(costs: Costs, limits: Limits, label: Ints) -> int:
     """Return fill and g of a label; under gpipe with what its pace adds."""
     total = label[FILL] + max(label[SYNC], label[LAST_SYNC])
@@ -405,7 +405,7 @@ def _total(costs: Costs, limits: Limits, label: Ints) -> int:
     return total
 
 
-@part
+@step
 def _is_worth(
     costs: Costs, limits: Limits, label: Ints, bound: int, progress: Ints
 ) -> bool:
@@ -413,7 +413,7 @@ def _is_worth(
     return _total(costs, limits, label) + bound <= progress[BUDGET]
 
 
-@part
+@step
 def _may_go(
     costs: Costs,
     limits: Limits,
@@ -441,7 +441,7 @@ def _may_go(
     )
 
 
-@part
+@step
 def _to_go(
     costs: Costs, limits: Limits, configs: Configs, placed: int, state: Ints
 ) -> int:
@@ -474,7 +474,7 @@ def _to_go(
     return best
 
 
-@part
+@step
 def _stages(
     costs: Costs,
     limits: Limits,
@@ -603,7 +603,7 @@ def _stages(
             keep(costs, after, number, pool, pool, 1 if knobs[ORDERED] else 0)
 
 
-@part
+@step
 def _finish(
     costs: Costs,
     limits: Limits,

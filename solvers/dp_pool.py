@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.solvers.compiled import compiled, part
+from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import CLUSTER, GPIPE, Q
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def new_pool(rows: int) -> Pool:
     return Pool(np.zeros((rows, _COLUMNS), dtype=np.int64), np.zeros(2, dtype=np.int64))
 
 
-@part
+@step
 def empty_pool(pool: Pool) -> None:
     """Give all rows back."""
     pool.label[0, OPTION] = -1
@@ -68,7 +68,7 @@ def empty_pool(pool: Pool) -> None:
     pool.size[1] = -1
 
 
-@part
+@step
 def spare(pool: Pool) -> int:
     """Return a row to write a label to; it is taken by ``keep`` only."""
     if pool.size[1] >= 0:
@@ -85,7 +85,7 @@ def new_buckets(rows: int) -> Buckets:
     )
 
 
-@part
+@step
 def empty_buckets(buckets: Buckets) -> None:
     """Forget all buckets."""
     if buckets.size[0]:
@@ -94,7 +94,7 @@ def empty_buckets(buckets: Buckets) -> None:
     buckets.size[0] = 0
 
 
-@compiled
+@kernel
 def copy_buckets(buckets: Buckets, larger: Buckets) -> None:
     """Copy buckets to where more have room."""
     for row in range(buckets.size[0]):
@@ -110,7 +110,7 @@ def copy_buckets(buckets: Buckets, larger: Buckets) -> None:
         larger.state[number, HEAD] = state[HEAD]
 
 
-@part
+@step
 def bucket(buckets: Buckets, config: int, option: int, units: int, last: int) -> int:
     """Return the bucket of a state; a new one has the bound -1."""
     mixed = np.uint64(config) * np.uint64(0x9E3779B97F4A7C15)
@@ -141,7 +141,7 @@ def bucket(buckets: Buckets, config: int, option: int, units: int, last: int) ->
     return made
 
 
-@part
+@step
 def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
     """Whether label a is as good as b whatever both are completed with.
 
@@ -166,7 +166,7 @@ def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
     return value[a, FILL] + more <= value[b, FILL]
 
 
-@part
+@step
 def keep(
     costs: Costs, buckets: Buckets, number: int, pool: Pool, history: Pool, ordered: int
 ) -> bool:
@@ -212,7 +212,7 @@ def keep(
     return True
 
 
-@part
+@step
 def _comes_first(
     costs: Costs, pool: Pool, history: Pool, a: int, b: int, ordered: int
 ) -> bool:
@@ -221,7 +221,7 @@ def _comes_first(
     return ranked(costs, history, a, b) <= 0
 
 
-@part
+@step
 def ranked(costs: Costs, pool: Pool, a: int, b: int) -> int:
     """Compare two labels of one state by the tie rule: -1, 0 or 1.
 
