@@ -39,6 +39,13 @@ def ensure_can(name: str, principles: Principles) -> None:
         raise InputError(msg, field="--relax")
 
 
+def ensure_races(name: str, flag: str) -> None:
+    """Raise InputError if an option of the race is given to a solver without one."""
+    if name == "uniap":
+        msg = f"solver {name} does not race over (p, q): leave this out"
+        raise InputError(msg, field=flag)
+
+
 def load(name: str) -> Callable[..., Result]:
     """Return the ``solve`` function of a solver; KeyError if there is none."""
     module, _, function = SOLVERS[name].partition(":")

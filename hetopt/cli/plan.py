@@ -20,7 +20,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULES
 from hetopt.solvers.params import EXECUTORS
-from hetopt.solvers.registry import SOLVERS, WIDE, ensure_can
+from hetopt.solvers.registry import SOLVERS, WIDE, ensure_can, ensure_races
 
 if TYPE_CHECKING:
     import argparse
@@ -122,6 +122,7 @@ def run(options: argparse.Namespace) -> int:
     _known_solver(options.solver)
     principles = _principles(options.relax)
     ensure_can(options.solver, principles)
+    _fit(options, principles)
     if options.objective == "simulated":
         from hetopt.solvers.simulated import ensure_can_simulate
 
@@ -160,6 +161,20 @@ def _known_solver(name: str) -> None:
     if name not in SOLVERS:
         msg = f"there is no solver {name!r}, expected one of {', '.join(SOLVERS)}"
         raise InputError(msg, field="--solver")
+
+
+def _fit(options: argparse.Namespace, principles: Principles) -> None:
+    """Raise InputError, before the search, if options do not fit each other."""
+    for flag, given in (
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+        ("--executor", options.executor != "process"),
+    ):
+        if given:
+            ensure_races(options.solver, flag)
+    if options.certificate is not None and principles.relaxed:
+        msg = "certificates cover the pruned space only: leave out --relax"
+        raise InputError(msg, field="--certificate")
 
 
 def _principles(text: str) -> Principles:

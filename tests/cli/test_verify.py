@@ -289,3 +289,24 @@ def test_no_plan_at_all_is_certified_too(
     assert read(tmp_path / "cert.json")["status"] == "infeasible"
     done = run_hetopt("verify", *FILES, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("flag", "more"),
+    [
+        ("--certificate", ("cert.json", "--relax", "p4", "--solver", "dp")),
+        ("--certificate", ("cert.json", "--solver", "uniap")),
+        ("--journal", ("run.jsonl", "--solver", "uniap")),
+        ("--executor", ("ray", "--solver", "uniap")),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_the_search(
+    certified: Path,
+    capsys: pytest.CaptureFixture[str],
+    flag: str,
+    more: tuple[str, ...],
+) -> None:
+    code = main(["plan", str(certified / "problem.yaml"), flag, *more])
+    said = capsys.readouterr().err.splitlines()
+    assert (code, len(said)) == (2, 1)
+    assert said[0].startswith(f"{flag}: ")
