@@ -5,52 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.solvers.engine import Answer
-from hetopt.solvers.race import race
+from hetopt.solvers.racing import racing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.problem import Problem
-    from hetopt.result import Result
     from hetopt.solvers.dp_room import Room
     from hetopt.solvers.dp_search import Search
     from hetopt.solvers.engine import Verdict
-    from hetopt.solvers.params import RaceParams
-
-
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a plan of least closed form and prove that there is no better one.
-
-    Parameters
-    ----------
-    time_limit_s
-        Wall-clock limit; the best plan so far is returned with its true gap.
-    cutoff
-        Seconds; plans above it are of no interest.
-    """
-    return race(
-        problem,
-        table,
-        solver="dp",
-        engine="hetopt.solvers.dp:DpEngine",
-        jobs=params.jobs,
-        top=params.top,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-        on_progress=params.on_progress,
-    )
 
 
 class DpEngine:
@@ -111,3 +75,6 @@ class DpEngine:
             time_limit_s=time_limit_s,
             room=self._room,
         )
+
+
+solve = racing("dp", "hetopt.solvers.dp:DpEngine")

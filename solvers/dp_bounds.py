@@ -15,6 +15,8 @@ of its place), and no more than the window over all of it:
     sum of tau <= (1 + sum of delta) lambda - 2 sum of kappa.
 
 For fixed (j, k, m) the minimum over l is one over a window that slides with R.
+
+Where P3 or P4 is relaxed, ``dp_wide`` bounds what is left instead.
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
     CLUSTER,
+    CONSECUTIVE,
     FREE,
     GPIPE,
     KAPPA,
     LAYOUT,
     LEAD,
     ROOM,
+    SHARED,
     STATE,
     TAU,
     TRAIL,
@@ -74,10 +78,13 @@ class Limits(NamedTuple):
         Most body units on stage i from the end, and on a run of m stages by its
         window; shape (3, O, p + 1).
     out
-        Least 2 kappa to another cluster, by cut class and option, and in the last
-        row inside a run; shape (X + 1, O).
+        Least 2 kappa to another cluster (in a wide space to any stage), by cut class
+        and layout, and in the last row between stages of a run; shape (X + 1, A).
     rest
-        The recursion's table; shape (2 ** J, p + 1, L + 1), in ns.
+        The recursion's table; shape (2 ** J, p + 1, L + 1), in ns. In a wide space
+        that of ``dp_wide``; shape (2, p + 1, L + 1).
+    price
+        Of a device of each cluster in ns; read in a wide space.
     """
 
     knobs: Ints
@@ -86,6 +93,7 @@ class Limits(NamedTuple):
     caps: Ints
     out: Ints
     rest: Ints
+    price: Ints
 
 
 @kernel
@@ -119,20 +127,26 @@ def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
     """Return limits that ``limit`` is to fill in."""
     options, layouts = len(costs.option), len(costs.home)
     classes, p, length = costs.edge.shape[1], int(costs.facts[P]), int(costs.facts[L])
-    masks = 1 << len(costs.host)
+    tables = 2 if is_wide(costs) else 1 << len(costs.host)
     return Limits(
         knobs=knobs,
         delta=delta,
         calm=np.full((classes, layouts), INFINITE, dtype=np.int64),
         caps=np.zeros((3, options, p + 1), dtype=np.int64),
-        out=np.full((classes + 1, options), INFINITE, dtype=np.int64),
-        rest=np.full((masks, p + 1, length + 1), INFINITE, dtype=np.int64),
+        out=np.full((classes + 1, layouts), INFINITE, dtype=np.int64),
+        rest=np.full((tables, p + 1, length + 1), INFINITE, dtype=np.int64),
+        price=np.zeros(len(costs.host), dtype=np.int64),
     )
+
+
+def is_wide(costs: Costs) -> bool:
+    """Whether P3 or P4 is relaxed."""
+    return not costs.facts[CONSECUTIVE] or bool(costs.facts[SHARED])
 
 
 @kernel
 def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -> None:
-    """Fill in ``calm``, ``caps``, ``out`` and ``rest``.
+    """Fill in ``calm``, ``caps`` and ``out``, and ``rest`` but in a wide space.
 
     Parameters
     ----------
@@ -148,6 +162,7 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
     p, length, q = costs.facts[P], costs.facts[L], costs.facts[Q]
     count, layouts, classes = len(costs.option), len(costs.home), costs.edge.shape[1]
     period = knobs[PERIOD]
+    wide = costs.facts[CONSECUTIVE] == 0 or costs.facts[SHARED] != 0
     least, across = 3, 3
     for x in range(classes):
         seen = False
@@ -157,21 +172,19 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
             continue
         kappa = costs.edge[KAPPA, x]
         for a in range(layouts):
+            out[classes, a] = min(out[classes, a], 2 * kappa[a, a])
             for b in range(layouts):
-                if costs.home[a] == costs.home[b]:
+                same = costs.home[a] == costs.home[b]
+                if same:
                     least = min(least, delta[LIGHT, x, b, a])
                 else:
                     across = min(across, delta[LIGHT, x, b, a])
+                if wide or not same:
+                    out[x, a] = min(out[x, a], 2 * kappa[a, b])
                 if period < INFINITE:
                     hidden = delta[HEAVY, x, b, a] * period
                     hidden -= 2 * PERIOD_SCALE * kappa[b, a]
                     calm[x, a] = min(calm[x, a], hidden)
-        for o in range(count):
-            a = costs.option[o, LAYOUT]
-            out[classes, o] = min(out[classes, o], 2 * kappa[a, a])
-            for b in range(layouts):
-                if costs.home[b] != costs.option[o, CLUSTER]:
-                    out[x, o] = min(out[x, o], 2 * kappa[a, b])
     least = min(least, across)
     for o in range(count):
         peak = costs.temporary[o, 0]
@@ -204,7 +217,8 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
             if period < INFINITE:
                 span = (period + (m - 1) * gain) // PERIOD_SCALE
                 caps[WINDOW, o, m] = _fitting(tau, tau, 0, span)
-    _look_ahead(costs, caps, out, limits.rest, scratch, most)
+    if not wide:
+        _look_ahead(costs, caps, out, limits.rest, scratch, most)
 
 
 @step
@@ -220,7 +234,7 @@ def _look_ahead(
         low = p if mask == full else 1
         high = p if mask == full else p - 1
         for o in range(len(costs.option)):
-            j = costs.option[o, CLUSTER]
+            j, a = costs.option[o, CLUSTER], costs.option[o, LAYOUT]
             if not mask >> j & 1:
                 continue
             for stages in range(low, high + 1):
@@ -234,7 +248,7 @@ def _look_ahead(
                     longest = min(total, caps[WINDOW, o, m])
                     if longest < m or not costs.stages_ok[j, m]:
                         continue
-                    extra = (m - 1) * out[classes, o]
+                    extra = (m - 1) * out[classes, a]
                     if stages == p:
                         extra += costs.option[o, TRAIL + TAU]
                     if stages == m:
@@ -274,6 +288,6 @@ def _look_ahead(
                             continue
                         cost = tau[end] + worth[queue[head]] + extra
                         if stages < p:
-                            cost += out[costs.cut[end], o]
+                            cost += out[costs.cut[end], a]
                         if cost <= most and cost < after[end]:
                             after[end] = cost

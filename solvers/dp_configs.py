@@ -181,6 +181,18 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
 
 
 @step
+def free_worth(costs: Costs, configs: Configs, config: int, price: Ints) -> int:
+    """Return the price of all devices that are still to be had."""
+    worth = 0
+    for j in range(len(costs.host)):
+        status = configs.status[config, j]
+        if status != CLOSED:
+            devices = status >> _LOCK & ((1 << _DEVICES) - 1)
+            worth += price[j] * (costs.host[j, STOCK] - devices)
+    return worth
+
+
+@step
 def _is_permitted(costs: Costs, configs: Configs, config: int, j: int) -> bool:
     """Whether the pins on stages and units of cluster j permit what it hosts."""
     status = configs.status[config, j]

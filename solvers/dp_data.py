@@ -201,7 +201,8 @@ class Offer:
                     chain.length,
                     tied is not None and data.stages > 1,
                     data.schedule == "gpipe",
-                    data.principles.consecutive,
+                    # A pinned order names every cluster once.
+                    data.principles.consecutive or data.pins.order is not None,
                     SHARING[data.principles.sharing],
                     sum(chain.lead),
                     sum(chain.trail),

@@ -53,6 +53,7 @@ from hetopt.solvers.dp_bounds import (
 )
 from hetopt.solvers.dp_configs import (
     begin_configs,
+    free_worth,
     is_complete,
     left_behind,
     stages_used,
@@ -62,6 +63,7 @@ from hetopt.solvers.dp_configs import (
 from hetopt.solvers.dp_data import (
     ACTIVE,
     CLUSTER,
+    CONSECUTIVE,
     COUNTS_STAGES,
     COUNTS_UNITS,
     FORWARD,
@@ -281,7 +283,9 @@ def _go_on(
     ):
         return False
     label = pool.label[row]
-    if not _cross(costs, limits, here, label, o, target):
+    ends = 1 if o != own else 0
+    a = costs.option[o, LAYOUT]
+    if not _cross(costs, limits, here, label, a, ends, target):
         return False
     target[PARENT] = row
     if o == own:
@@ -297,7 +301,13 @@ def _go_on(
 
 @step
 def _cross(
-    costs: Costs, limits: Limits, here: Ints, source: Ints, o: int, target: Ints
+    costs: Costs,
+    limits: Limits,
+    here: Ints,
+    source: Ints,
+    a: int,
+    ends: int,
+    target: Ints,
 ) -> bool:
     """Take a label over the boundary before it; False if that is too slow.
 
@@ -305,13 +315,14 @@ def _cross(
     ----------
     here
         The label's state.
-    o
-        An option before the boundary; of it only cluster and layout count.
+    a
+        Layout of the stage before the boundary.
+    ends
+        Whether the label's run ends, or goes on.
     target
         What is written: the label as the stage before the boundary finds it.
     """
     x = costs.cut[costs.facts[L] - here[AT_UNITS]]
-    a = costs.option[o, LAYOUT]
     b = costs.option[here[AT_OPTION], LAYOUT]
     kappa, omega = costs.edge[KAPPA, x, a, b], costs.edge[OMEGA, x, a, b]
     knobs = limits.knobs
@@ -333,7 +344,6 @@ def _cross(
             hidden -= 2 * PERIOD_SCALE * kappa
             target[DELAY] = max(0, source[DELAY] - hidden)
     if source[SHAPES]:
-        ends = o != here[AT_OPTION]
         target[SHAPES] = _matching(
             costs, source[SHAPES], source[RUNS], source[IN_RUN], ends
         )
@@ -341,7 +351,7 @@ def _cross(
 
 
 @step
-def _matching(costs: Costs, shapes: int, runs: int, hosted: int, ends: bool) -> int:
+def _matching(costs: Costs, shapes: int, runs: int, hosted: int, ends: int) -> int:
     """Return which excluded shapes still match when a run ends, or goes on."""
     left = 0
     for i in range(len(costs.shapes)):
@@ -369,23 +379,24 @@ def _knock(
     closed = left_behind(costs, configs, here[AT_CONFIG], j)
     if closed < 0:
         return
-    free = untouched(configs, closed)
     left = costs.facts[L] - here[AT_UNITS]
-    bound = limits.rest[free, costs.facts[P] - placed, left]
+    bound = _left(costs, limits, configs, closed, costs.facts[P] - placed, left)
     if bound >= INFINITE:
         return
-    done = -1
-    for o in range(len(costs.option)):
-        a, i = costs.option[o, LAYOUT], costs.option[o, CLUSTER]
-        if a <= done or i == j or not costs.before[i, j] or not free >> i & 1:
+    again = not costs.facts[CONSECUTIVE]
+    open_to = untouched(configs, closed)
+    for a in range(len(costs.home)):
+        i = costs.home[a]
+        if i == j or not costs.before[i, j]:
             continue
-        done = a
+        if not again and not open_to >> i & 1:
+            continue
         progress[WORK] -= 1
         label = porch.label[spare(porch)]
-        if not _cross(costs, limits, here, pool.label[row], o, label):
+        if not _cross(costs, limits, here, pool.label[row], a, 1, label):
             continue
         # The boundary just crossed is in the bound as well, at its least.
-        known = limits.out[costs.cut[left], o]
+        known = limits.out[costs.cut[left], a]
         if not _is_worth(costs, limits, label, bound - known, progress):
             continue
         label[PARENT] = label[RUN_PARENT] = row
@@ -414,6 +425,27 @@ def _is_worth(
 
 
 @step
+def _is_wide(costs: Costs) -> bool:
+    return costs.facts[CONSECUTIVE] == 0 or costs.facts[SHARED] != 0
+
+
+@step
+def _left(
+    costs: Costs, limits: Limits, configs: Configs, config: int, stages: int, left: int
+) -> int:
+    """Return the least fill of so many stages and units, if a new run begins.
+
+    In a wide space the run may be of any option.
+    """
+    if not _is_wide(costs):
+        return limits.rest[untouched(configs, config), stages, left]
+    plain, priced = limits.rest[0, stages, left], limits.rest[1, stages, left]
+    if plain >= INFINITE:
+        return plain
+    return max(plain, priced - free_worth(costs, configs, config, limits.price))
+
+
+@step
 def _may_go(
     costs: Costs,
     limits: Limits,
@@ -428,13 +460,16 @@ def _may_go(
     If its cluster were untouched, what is left would cost no more, but for the
     boundary inside the run: to go on could begin with one to another cluster.
     """
+    if _is_wide(costs):
+        return True
     o = label[OPTION]
     j = costs.option[o, CLUSTER]
     open_to = untouched(configs, label[CONFIG]) | 1 << j
     if open_to == len(limits.rest) - 1 or costs.host[j, COUNTS_STAGES]:
         return True
-    inside = limits.out[len(limits.out) - 1, o]
-    known = max(0, limits.out[costs.cut[left], o] - inside)
+    a = costs.option[o, LAYOUT]
+    inside = limits.out[len(limits.out) - 1, a]
+    known = max(0, limits.out[costs.cut[left], a] - inside)
     bound = limits.rest[open_to, costs.facts[P] - placed, left]
     return label[FILL] < known or _is_worth(
         costs, limits, label, bound - known, progress
@@ -448,9 +483,12 @@ def _to_go(
     """Return the least fill of what is left, the last run going on or not."""
     o = state[AT_OPTION]
     left, stages = costs.facts[L] - state[AT_UNITS], costs.facts[P] - placed
+    if _is_wide(costs):
+        return _left(costs, limits, configs, state[AT_CONFIG], stages, left)
     rest = limits.rest[untouched(configs, state[AT_CONFIG])]
     best = rest[stages, left]
-    tau, inner = costs.sums[TAU, o], limits.out[len(limits.out) - 1, o]
+    tau = costs.sums[TAU, o]
+    inner = limits.out[len(limits.out) - 1, costs.option[o, LAYOUT]]
     j = costs.option[o, CLUSTER]
     used = stages_used(configs, state[AT_CONFIG], j)
     others = untouched(configs, state[AT_CONFIG]) | 1 << j

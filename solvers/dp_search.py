@@ -39,10 +39,11 @@ from hetopt.solvers.dp_bounds import (
     ORDERED,
     Limits,
     empty_limits,
+    is_wide,
     limit,
     shortest,
 )
-from hetopt.solvers.dp_data import KAPPA, Offer
+from hetopt.solvers.dp_data import KAPPA, STOCK, Offer
 from hetopt.solvers.dp_labels import CLEAR, DONE, PHASE, WORK, walk
 from hetopt.solvers.dp_pool import (
     DELAY,
@@ -56,6 +57,7 @@ from hetopt.solvers.dp_pool import (
     SYNC,
 )
 from hetopt.solvers.dp_room import most_new
+from hetopt.solvers.dp_wide import look_around
 from hetopt.solvers.exact import exact_value
 
 if TYPE_CHECKING:
@@ -142,6 +144,7 @@ class Search:
         self._scratch = np.zeros((2, data.chain.length + 1), dtype=np.int64)
         self._thresholds = self._offer.thresholds() if self._steady else []
         room.begin(len(self._offer.costs.host))
+        self._price = np.zeros(len(self._offer.costs.host), dtype=np.int64)
 
     # ------------------------------------------------------------------ search
 
@@ -253,7 +256,11 @@ class Search:
         """Return a cheap bound on the objective within a node."""
         if node.high < node.low or node.ceiling < node.floor:
             return INFINITE * PERIOD_SCALE
-        fill = int(limits.rest[-1, self.data.stages, self.data.chain.length])
+        stages, length = self.data.stages, self.data.chain.length
+        fill = int(limits.rest[-1, stages, length])
+        if is_wide(self._offer.costs):
+            fill -= int(limits.price @ self._offer.costs.host[:, STOCK])
+            fill = max(fill, int(limits.rest[0, stages, length]))
         return self._spent(fill, node.low)
 
     def _go_on(self, node: Node, plan: Plan, limit: int) -> list[Node]:
@@ -291,6 +298,19 @@ class Search:
 
     # ------------------------------------------------------------------ labels
 
+    def _look_around(self, limits: Limits, most: int) -> None:
+        shape = limits.rest.shape
+        limits.price[:] = self._price
+        look_around(
+            self._offer.costs,
+            limits,
+            self._scratch,
+            np.zeros(shape, dtype=np.int64),
+            np.zeros((2, len(self._price)), dtype=np.int64),
+            most,
+        )
+        self._price[:] = limits.price
+
     def _limits(self, node: Node, most_ticks: int) -> Limits:
         costs = self._offer.costs
         period = node.high if self._steady else INFINITE
@@ -308,6 +328,8 @@ class Search:
         limits = empty_limits(costs, knobs, delta)
         most = (most_ticks - self._more * node.low) // PERIOD_SCALE
         limit(costs, self._short, limits, self._scratch, most)
+        if is_wide(costs):
+            self._look_around(limits, most)
         return limits
 
     def _set_labels(self, limits: Limits, budget: int) -> Plan | None:
