@@ -12,16 +12,8 @@ import numpy as np
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.space import MAX_DELTA, restrict
 from hetopt.solvers.dp_data import KAPPA, LEAD, SYNC, SYNC_FIXED, Offer
-from hetopt.solvers.simulated_bounds import (
-    BOTH,
-    INFINITE,
-    Limits,
-    limits,
-    prefixes,
-    promising,
-    shortest,
-    suffixes,
-)
+from hetopt.solvers.simulated_bounds import BOTH, INFINITE, Limits, limits, shortest
+from hetopt.solvers.simulated_fills import prefixes, promising, suffixes
 from hetopt.solvers.simulated_walk import (
     DONE,
     FOUND,
@@ -96,8 +88,7 @@ class View:
     def level(self, limit: int, excess: int) -> Limits:
         """Return what stages hold with at most this excess, within the limit."""
         longest = min(self.within.ceiling, limit // self.data.part.microbatches)
-        caps, inner = limits(self.costs, self.short, self.steps, longest, excess)
-        return Limits(excess, caps, inner)
+        return limits(self.costs, self.short, self.steps, longest, excess)
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Limits, Ints]:
         """Return ``suffixes`` of an interval of the excess."""
@@ -198,7 +189,7 @@ class Search:
         if not view.possible:
             return None
         limit, p = self._limit(), self.data.stages
-        keep = np.zeros(len(view.offer.options), dtype=bool)
+        keep = np.zeros(len(view.offer.options), dtype=np.int64)
         intervals = []
         waiting = [(0, limit)]
         while waiting:
@@ -214,9 +205,9 @@ class Search:
                 continue
             most = limit - low - view.least_sync
             rest = prefixes(view.costs, view.short, view.steps, level, most)
-            keep |= promising(
-                view.costs, view.short, view.steps, level, table, rest, most
-            ).astype(bool)
+            promising(
+                view.costs, view.short, view.steps, level, table, rest, most, keep
+            )
             intervals.append((low, high))
         if not intervals or not keep.any():
             return None

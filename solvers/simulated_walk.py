@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.solvers.compiled import compiled, part
+from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
     CLUSTER,
@@ -142,7 +142,7 @@ def new_walk(stages: int, microbatches: int, limit: int) -> Walk:
     return walk
 
 
-@part
+@step
 def _run(times: Ints, depth: int, q: int, arrive: Ints, clock: Ints) -> int:
     """Simulate the last ``depth`` stages; return when the first of them is free.
 
@@ -179,16 +179,16 @@ def _run(times: Ints, depth: int, q: int, arrive: Ints, clock: Ints) -> int:
     return int(clock[depth, 0])
 
 
-@compiled
-def simulate_end(times: Ints, depth: int, q: int) -> Ints:
-    """Return when each of the last ``depth`` stages ends its last backward."""
-    arrive = np.zeros((depth + 1, q), dtype=np.int64)
-    clock = np.zeros((depth + 2, 4), dtype=np.int64)
-    _run(times, depth, q, arrive, clock)
-    return clock[1 : depth + 1, 0].copy()
+@kernel
+def simulate_end(times: Ints, depth: int, q: int, arrive: Ints, clock: Ints) -> int:
+    """Return when the first of the last ``depth`` stages ends its last backward.
+
+    In the first column of ``clock`` is when each of them does, counted from 1.
+    """
+    return int(_run(times, depth, q, arrive, clock))
 
 
-@part
+@step
 def _within(
     costs: Costs, levels: Levels, limit: int, fill: int, end: int, excess: int,
     mask: int, stages: int, begin: int,
@@ -216,7 +216,7 @@ def _within(
     return False
 
 
-@part
+@step
 def _ended(costs: Costs, mask: int) -> int:
     ended = 0
     for j in range(len(costs.host)):
@@ -225,7 +225,7 @@ def _ended(costs: Costs, mask: int) -> int:
     return ended
 
 
-@part
+@step
 def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     """Whether the run chosen at this depth may be part of a plan within the limit."""
     stage, p = walk.stage, costs.facts[P]
@@ -275,7 +275,7 @@ def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     return False
 
 
-@part
+@step
 def _begins(
     costs: Costs,
     levels: Levels,
@@ -311,7 +311,7 @@ def _begins(
     return e - m, max(left, least)
 
 
-@part
+@step
 def _next_run(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     """Choose the next run that begins at this depth; False if there is none left."""
     stage, row, p = walk.stage, walk.stage[depth], costs.facts[P]
@@ -337,7 +337,7 @@ def _next_run(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
                 return False
 
 
-@part
+@step
 def _stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     """Price, bound and simulate the stage at this depth; whether to go on from it."""
     facts, row, times = costs.facts, walk.stage[depth], walk.times[depth]
@@ -404,7 +404,7 @@ def _stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     )
 
 
-@part
+@step
 def _whole(costs: Costs, levels: Levels, walk: Walk) -> bool:
     """Whether the pipeline that is placed is a plan within the limit; set its value."""
     p = costs.facts[P]
@@ -426,7 +426,7 @@ def _whole(costs: Costs, levels: Levels, walk: Walk) -> bool:
     return bool(longest >= levels.knobs[1] and value <= walk.state[LIMIT])
 
 
-@compiled
+@kernel
 def walk_on(costs: Costs, levels: Levels, walk: Walk) -> int:
     """Go on until a plan is found, the steps are used up, or all is done."""
     state, stage = walk.state, walk.stage
@@ -479,7 +479,7 @@ def walk_on(costs: Costs, levels: Levels, walk: Walk) -> int:
     return PAUSED
 
 
-@part
+@step
 def _share(
     costs: Costs, levels: Levels, walk: Walk, depth: int, units: int, widest: int
 ) -> None:
