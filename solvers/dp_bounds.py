@@ -16,7 +16,7 @@ of its place), and no more than the window over all of it:
 
 For fixed (j, k, m) the minimum over l is one over a window that slides with R.
 
-Where P3 or P4 is relaxed, ``dp_wide`` bounds what is left instead.
+Where P3 or P4 is relaxed, or clusters are many, ``dp_prices`` bounds what is left.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
     CLUSTER,
-    CONSECUTIVE,
     FREE,
     GPIPE,
     KAPPA,
     LAYOUT,
     LEAD,
+    PRICED,
     ROOM,
-    SHARED,
     STATE,
     TAU,
     TRAIL,
@@ -78,13 +77,14 @@ class Limits(NamedTuple):
         Most body units on stage i from the end, and on a run of m stages by its
         window; shape (3, O, p + 1).
     out
-        Least 2 kappa to another cluster (in a wide space to any stage), by cut class
-        and layout, and in the last row between stages of a run; shape (X + 1, A).
+        Least 2 kappa to another cluster (where devices have prices, to any stage), by
+        cut class and layout, and in the last row between stages of a run; shape
+        (X + 1, A).
     rest
-        The recursion's table; shape (2 ** J, p + 1, L + 1), in ns. In a wide space
-        that of ``dp_wide``; shape (2, p + 1, L + 1).
+        The recursion's table; shape (2 ** J, p + 1, L + 1), in ns. Where devices have
+        prices that of ``dp_prices``; shape (2, p + 1, L + 1).
     price
-        Of a device of each cluster in ns; read in a wide space.
+        Of a device of each cluster in ns.
     """
 
     knobs: Ints
@@ -127,7 +127,7 @@ def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
     """Return limits that ``limit`` is to fill in."""
     options, layouts = len(costs.option), len(costs.home)
     classes, p, length = costs.edge.shape[1], int(costs.facts[P]), int(costs.facts[L])
-    tables = 2 if is_wide(costs) else 1 << len(costs.host)
+    tables = 2 if costs.facts[PRICED] else 1 << len(costs.host)
     return Limits(
         knobs=knobs,
         delta=delta,
@@ -139,14 +139,9 @@ def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
     )
 
 
-def is_wide(costs: Costs) -> bool:
-    """Whether P3 or P4 is relaxed."""
-    return not costs.facts[CONSECUTIVE] or bool(costs.facts[SHARED])
-
-
 @kernel
 def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -> None:
-    """Fill in ``calm``, ``caps`` and ``out``, and ``rest`` but in a wide space.
+    """Fill in ``calm``, ``caps`` and ``out``, and ``rest`` unless devices have prices.
 
     Parameters
     ----------
@@ -162,7 +157,7 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
     p, length, q = costs.facts[P], costs.facts[L], costs.facts[Q]
     count, layouts, classes = len(costs.option), len(costs.home), costs.edge.shape[1]
     period = knobs[PERIOD]
-    wide = costs.facts[CONSECUTIVE] == 0 or costs.facts[SHARED] != 0
+    priced = costs.facts[PRICED] != 0
     least, across = 3, 3
     for x in range(classes):
         seen = False
@@ -179,7 +174,7 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
                     least = min(least, delta[LIGHT, x, b, a])
                 else:
                     across = min(across, delta[LIGHT, x, b, a])
-                if wide or not same:
+                if priced or not same:
                     out[x, a] = min(out[x, a], 2 * kappa[a, b])
                 if period < INFINITE:
                     hidden = delta[HEAVY, x, b, a] * period
@@ -217,7 +212,7 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
             if period < INFINITE:
                 span = (period + (m - 1) * gain) // PERIOD_SCALE
                 caps[WINDOW, o, m] = _fitting(tau, tau, 0, span)
-    if not wide:
+    if not priced:
         _look_ahead(costs, caps, out, limits.rest, scratch, most)
 
 

@@ -43,7 +43,9 @@ STOCK, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES = range(5)
 #: Columns of ``Costs.shapes``.
 SHAPE_OPTION, SHAPE_HOSTED = range(2)
 #: Positions in ``Costs.facts``.
-P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS = range(9)
+P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED = range(10)
+#: With more clusters than this a table over their subsets is too large.
+_MOST_SUBSETS = 7
 
 
 class Costs(NamedTuple):
@@ -83,7 +85,8 @@ class Costs(NamedTuple):
         -1 after the last one; shape (shapes, p + 1, 2).
     facts
         p, q, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
-        is kept, units at the front, units at the end.
+        is kept, units at the front, units at the end, whether what is left is bounded
+        by prices of devices rather than by subsets of clusters.
     """
 
     option: Ints
@@ -206,6 +209,7 @@ class Offer:
                     SHARING[data.principles.sharing],
                     sum(chain.lead),
                     sum(chain.trail),
+                    bool(data.principles.relaxed) or len(self.guests) > _MOST_SUBSETS,
                 ],
                 dtype=np.int64,
             ),

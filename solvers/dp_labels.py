@@ -77,6 +77,7 @@ from hetopt.solvers.dp_data import (
     MAY_OPEN,
     OMEGA,
     PEAK,
+    PRICED,
     ROOM,
     SHAPE_HOSTED,
     SHAPE_OPTION,
@@ -425,19 +426,14 @@ def _is_worth(
 
 
 @step
-def _is_wide(costs: Costs) -> bool:
-    return costs.facts[CONSECUTIVE] == 0 or costs.facts[SHARED] != 0
-
-
-@step
 def _left(
     costs: Costs, limits: Limits, configs: Configs, config: int, stages: int, left: int
 ) -> int:
     """Return the least fill of so many stages and units, if a new run begins.
 
-    In a wide space the run may be of any option.
+    Where devices have prices the run may be of any option.
     """
-    if not _is_wide(costs):
+    if not costs.facts[PRICED]:
         return limits.rest[untouched(configs, config), stages, left]
     plain, priced = limits.rest[0, stages, left], limits.rest[1, stages, left]
     if plain >= INFINITE:
@@ -460,7 +456,7 @@ def _may_go(
     If its cluster were untouched, what is left would cost no more, but for the
     boundary inside the run: to go on could begin with one to another cluster.
     """
-    if _is_wide(costs):
+    if costs.facts[PRICED]:
         return True
     o = label[OPTION]
     j = costs.option[o, CLUSTER]
@@ -483,7 +479,7 @@ def _to_go(
     """Return the least fill of what is left, the last run going on or not."""
     o = state[AT_OPTION]
     left, stages = costs.facts[L] - state[AT_UNITS], costs.facts[P] - placed
-    if _is_wide(costs):
+    if costs.facts[PRICED]:
         return _left(costs, limits, configs, state[AT_CONFIG], stages, left)
     rest = limits.rest[untouched(configs, state[AT_CONFIG])]
     best = rest[stages, left]

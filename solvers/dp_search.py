@@ -39,11 +39,10 @@ from hetopt.solvers.dp_bounds import (
     ORDERED,
     Limits,
     empty_limits,
-    is_wide,
     limit,
     shortest,
 )
-from hetopt.solvers.dp_data import KAPPA, STOCK, Offer
+from hetopt.solvers.dp_data import KAPPA, PRICED, STOCK, Offer
 from hetopt.solvers.dp_labels import CLEAR, DONE, PHASE, WORK, walk
 from hetopt.solvers.dp_pool import (
     DELAY,
@@ -56,8 +55,8 @@ from hetopt.solvers.dp_pool import (
     PARENT,
     SYNC,
 )
+from hetopt.solvers.dp_prices import look_around
 from hetopt.solvers.dp_room import most_new
-from hetopt.solvers.dp_wide import look_around
 from hetopt.solvers.exact import exact_value
 
 if TYPE_CHECKING:
@@ -258,7 +257,7 @@ class Search:
             return INFINITE * PERIOD_SCALE
         stages, length = self.data.stages, self.data.chain.length
         fill = int(limits.rest[-1, stages, length])
-        if is_wide(self._offer.costs):
+        if self._offer.costs.facts[PRICED]:
             fill -= int(limits.price @ self._offer.costs.host[:, STOCK])
             fill = max(fill, int(limits.rest[0, stages, length]))
         return self._spent(fill, node.low)
@@ -328,7 +327,7 @@ class Search:
         limits = empty_limits(costs, knobs, delta)
         most = (most_ticks - self._more * node.low) // PERIOD_SCALE
         limit(costs, self._short, limits, self._scratch, most)
-        if is_wide(costs):
+        if costs.facts[PRICED]:
             self._look_around(limits, most)
         return limits
 

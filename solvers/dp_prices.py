@@ -1,7 +1,8 @@
-"""Least fill of what is still to be placed, where P3 or P4 is relaxed.
+"""Least fill of what is still to be placed, by prices of devices.
 
-Which clusters may come next then depends on how many of their devices are taken,
-which are too many numbers for a table. So devices have a price: with pi_j ns per
+Where P3 or P4 is relaxed, which clusters may come next depends on how many of their
+devices are taken, and where clusters are many, on too large a subset of them: both are
+too many numbers for a table. So devices have a price: with pi_j ns per
 device of cluster j,
 
     rest[M, R] = min over j, k, l of
