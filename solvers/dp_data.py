@@ -44,8 +44,8 @@ STOCK, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES = range(5)
 SHAPE_OPTION, SHAPE_HOSTED = range(2)
 #: Positions in ``Costs.facts``.
 P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED = range(10)
-#: With more clusters than this a table over their subsets is too large.
-_MOST_SUBSETS = 7
+#: Steps that a table over subsets of clusters may take; with more it is too slow.
+_MOST_STEPS = 50_000_000
 
 
 class Costs(NamedTuple):
@@ -209,11 +209,17 @@ class Offer:
                     SHARING[data.principles.sharing],
                     sum(chain.lead),
                     sum(chain.trail),
-                    bool(data.principles.relaxed) or len(self.guests) > _MOST_SUBSETS,
+                    bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS,
                 ],
                 dtype=np.int64,
             ),
         )
+
+    def _steps(self, option: Ints) -> int:
+        """Return about how many steps a table over subsets of clusters takes."""
+        stages, length = self.data.stages, self.data.chain.length
+        rows = int(np.minimum(option[:, ROOM], stages).sum()) * stages
+        return (rows * length << len(self.guests)) // 2
 
     def _layouts(self) -> tuple[list[int], Ints]:
         """Return the layouts that occur, and each option's as an index into them."""
