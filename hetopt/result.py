@@ -93,6 +93,8 @@ class Result:
     relaxed
         Principles that plans need not keep; status, bound and gap are about the
         space that is left.
+    choice
+        Why this solver, where ``auto`` chose it.
     reason
         Why there is no plan, in one line; None when there is one.
     """
@@ -111,6 +113,7 @@ class Result:
     mfu_used: float | None
     table_kinds: Mapping[str, SourceKind]
     relaxed: tuple[Relaxable, ...] = ()
+    choice: str | None = None
     reason: str | None = None
 
     @property
@@ -150,6 +153,7 @@ class Result:
                 for settlement in self.settlements
             ],
             "solver": self.solver,
+            **({} if self.choice is None else {"solver_choice": self.choice}),
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,

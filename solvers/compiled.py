@@ -70,6 +70,12 @@ def _kept(function: _Function, options: dict[str, bool]) -> _Function:
     return made
 
 
+def are_kept(prefix: str) -> bool:
+    """Whether functions of files that begin like this were compiled before."""
+    folder = os.environ.get("NUMBA_CACHE_DIR") or _folder()
+    return any(Path(folder).rglob(f"{prefix}*.nbi"))
+
+
 @cache
 def _folder() -> str:
     digest = hashlib.sha256()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 #: Name -> ``module:function``; a solver's libraries load with its module.
 SOLVERS: Mapping[str, str] = MappingProxyType(
     {
+        "auto": "hetopt.solvers.auto:solve",
         "cp-sat": "hetopt.solvers.cp_sat:solve",
         "dp": "hetopt.solvers.dp:solve",
         "milp": "hetopt.solvers.milp:solve",
@@ -28,7 +29,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
 )
 
 #: Solvers that can also search the space without P3 or P4.
-WIDE = ("miqp-highs", "miqp-scip", "miqp-gurobi", "dp")
+WIDE = ("auto", "miqp-highs", "miqp-scip", "miqp-gurobi", "dp")
 
 
 def ensure_can(name: str, principles: Principles) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Engines, best first; the one that made the certificate is passed over.
 _ENGINES = (
     ("cp-sat", "hetopt.solvers.cp_sat:CpSatEngine"),
-    ("milp", "hetopt.solvers.milp:MilpEngine"),
+    ("dp", "hetopt.solvers.dp:DpEngine"),
 )
 
 

@@ -39,8 +39,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--solver",
         metavar="NAME",
-        default="cp-sat",
-        help=f"{', '.join(SOLVERS)} (default: cp-sat)",
+        default="auto",
+        help=f"{', '.join(SOLVERS)} (default: auto)",
     )
     command.add_argument(
         "--objective",

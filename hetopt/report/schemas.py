@@ -160,6 +160,10 @@ RESULT: Schema = {
         },
         {
             "objective_s": _OBJECTIVE,
+            "solver_choice": {
+                **_TEXT,
+                "description": "Why `auto` chose this solver.",
+            },
             "relaxed": {
                 **_list(_one_of(RELAXABLE)),
                 "description": "Principles that plans need not keep (--relax).",

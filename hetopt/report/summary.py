@@ -50,6 +50,7 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
         ("throughput", throughput(result)),
         ("lower bound", bound(result)),
         ("programs (p, q)", settled(result)),
+        ("solver", solver(result)),
         ("latencies", latencies(result)),
     )
 
@@ -129,6 +130,13 @@ def settled(result: Result) -> str:
     parts = [f"{count} {SETTLED[how]}" for how, count in counts.items()]
     total = sum(counts.values())
     return f"{total}: {', '.join(parts)}, in {result.search_time_s:.1f} s"
+
+
+def solver(result: Result) -> str:
+    """Return who settled the programs, and why."""
+    if result.choice is None:
+        return result.solver
+    return f"{result.solver}, chosen by auto: {result.choice}"
 
 
 def latencies(result: Result) -> str:

@@ -43,7 +43,7 @@ def cluster() -> Iterator[Any]:
         made.add_node(num_cpus=1)
     os.environ["RAY_ADDRESS"] = made.address
     yield made
-    ray.shutdown()
+    ray.shutdown()  # type: ignore[no-untyped-call]
     made.shutdown()
     os.environ.clear()
     os.environ.update(before)
@@ -99,14 +99,8 @@ def test_a_death_is_charged_to_its_task_and_the_actor_replaced(pool: RayPool) ->
 def test_a_race_on_the_cluster_gives_the_same_plan(cluster: Any) -> None:
     instance = make_instance(12)
     answers = [
-        solve(
-            instance.problem,
-            instance.table,
-            RaceParams(jobs=jobs, executor=executor),
-            time_limit_s=None,
-            seed=0,
-        )
-        for jobs, executor in ((0, "process"), (None, "ray"))
+        solve(instance.problem, instance.table, params, time_limit_s=None, seed=0)
+        for params in (RaceParams(jobs=0), RaceParams(executor="ray"))
     ]
     assert answers[0].best == answers[1].best
     assert answers[0].status == answers[1].status == "optimal"
