@@ -43,8 +43,8 @@ def cluster() -> Iterator[Any]:
         made.add_node(num_cpus=1)
     os.environ["RAY_ADDRESS"] = made.address
     yield made
-    ray.shutdown()  # type: ignore[no-untyped-call]
-    made.shutdown()
+    ray.shutdown()
+    made.shutdown()  # type: ignore[no-untyped-call]
     os.environ.clear()
     os.environ.update(before)
 
