@@ -1,11 +1,13 @@
 """``--objective simulated``: the plan of least simulated time, and its proof.
 
 The solver that is asked for finds the plan of least closed form first. Its simulated
-time is a limit that the plan wanted keeps to. Then, for every q,
+time is a limit that the plan wanted keeps to. Then
 
-1. every p is bounded (``simulated_bounds``),
-2. every plan within the limit of the (p, q) that are left is visited, best bound
-   first (``simulated_walk``); each better plan becomes the limit of all.
+1. every (p, q) is bounded, roughly (``simulated_bounds``);
+2. all plans within the limit of the most promising (p, q) are visited for a moment
+   (``simulated_walk``): what is found there is a better limit;
+3. what is left is bounded closely;
+4. and searched, best bound first; each better plan becomes the limit of all.
 
 Values and bounds of the ledger are simulated times, in 1 / PERIOD_SCALE ticks.
 """
@@ -54,6 +56,11 @@ _START_SHARE = 0.5
 #: Share by which the limit is raised when fewer plans than wanted keep to it; twice
 #: as much each time.
 _RAISE = 0.1
+#: How closely (p, q) are bounded at first, and then: width of an interval of the
+#: excess as a share of the limit.
+_ROUGH, _CLOSE = 1 / 8, 1 / 32
+#: How many (p, q) are searched early, and for how many seconds each.
+_EARLY, _EARLY_S = 2, 5.0
 #: Solvers of another space, or of another objective.
 _UNABLE = ("uniap",)
 
@@ -235,8 +242,10 @@ class _Course(Course):
         while feasible:
             ledger.limit = limit
             self.pool.shared.value = ledger.cutoff
-            self._bound(ledger.cutoff // PERIOD_SCALE)
-            self._search()
+            self._bound(_ROUGH)
+            self._search(_EARLY, _EARLY_S)
+            self._bound(_CLOSE)
+            self._search(None, None)
             if len(ledger.ranked()) >= ledger.top or limit >= ceiling:
                 return
             limit = min(ceiling, int(limit * (1 + share)) + PERIOD_SCALE)
@@ -244,8 +253,9 @@ class _Course(Course):
             for program in feasible:
                 program.how = None
 
-    def _bound(self, limit: int) -> None:
+    def _bound(self, share: float) -> None:
         """Bound every open program, q by q."""
+        limit = self.ledger.cutoff // PERIOD_SCALE
 
         def take(task: BoundTask, found: Ints) -> None:
             for program in self.ledger.open():
@@ -255,15 +265,22 @@ class _Course(Course):
             self.ledger.refute()
 
         counts = sorted({program.microbatches for program in self.ledger.open()})
-        tasks = [BoundTask(microbatches=q, limit=limit) for q in counts]
+        tasks = [BoundTask(microbatches=q, limit=limit, share=share) for q in counts]
         self.perform(iter(tasks), take)
 
-    def _search(self) -> None:
-        """Visit the plans of what the bounds leave, best bound first."""
+    def _search(self, count: int | None, seconds: float | None) -> None:
+        """Visit the plans of what the bounds leave, best bound first.
+
+        Parameters
+        ----------
+        count, seconds
+            How many programs, and how long each; None for all there is. What is not
+            finished is left open when there is more time later.
+        """
 
         def tasks() -> Iterator[SearchTask]:
-            started = set()
-            while True:
+            started: set[tuple[int, int]] = set()
+            while count is None or len(started) < count:
                 waiting = [
                     program
                     for program in self.ledger.open()
@@ -277,12 +294,16 @@ class _Course(Course):
                     microbatches=program.microbatches,
                     stages=program.stages,
                     bound=program.bound,
-                    time_limit_s=self.left(),
+                    time_limit_s=min(
+                        (s for s in (self.left(), seconds) if s is not None),
+                        default=None,
+                    ),
                 )
 
         def take(task: SearchTask, found: Verdict) -> None:
             program = self.ledger.programs[task.stages, task.microbatches]
-            self.ledger.settle(program, found)
+            if found.closed or seconds is None:
+                self.ledger.settle(program, found)
 
         self.perform(tasks(), take)
 

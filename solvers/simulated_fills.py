@@ -83,6 +83,7 @@ def _suffixes(
     least: Ints,
     queue: Ints,
     worth: Ints,
+    floor: Ints,
 ) -> None:
     p, length = costs.facts[P], costs.facts[L]
     clusters = len(costs.host)
@@ -147,7 +148,7 @@ def _suffixes(
                         cost = worth[queue[head]] - tau[y] + extra
                         if y == 0:
                             cost += costs.option[o, LEAD + TAU]
-                        if cost <= most and cost < after[y]:
+                        if cost + floor[y] <= most and cost < after[y]:
                             after[y] = cost
 
 
@@ -156,11 +157,20 @@ def suffixes(costs: Costs, short: Ints, steps: Ints, level: Limits, most: int) -
 
     By the clusters used, stages, and the body units *before* it; with none before,
     it is a whole pipeline of as many stages, lead included. p is the largest of
-    interest: one table serves all. Infinite above ``most`` ns.
+    interest: one table serves all. Infinite where more than ``most`` ns are certain.
     """
-    table, *scratch = _table(costs)
-    _suffixes(costs, short, steps, level, most, table, *scratch)
+    table, queue, worth = _table(costs)
+    floor = _floor(costs, level)
+    _suffixes(costs, short, steps, level, most, table, queue, worth, floor)
     return table
+
+
+def _floor(costs: Costs, level: Limits) -> Ints:
+    """Return what the first body units take at least, each on its quickest option."""
+    able = level.caps.any(axis=(0, 2))
+    unit = np.diff(costs.sums[TAU][able], axis=1).min(axis=0, initial=INFINITE >> 20)
+    floor: Ints = np.concatenate([[0], np.cumsum(unit)])
+    return floor
 
 
 def _table(costs: Costs) -> tuple[Ints, Ints, Ints]:
@@ -257,8 +267,8 @@ def prefixes(costs: Costs, short: Ints, steps: Ints, level: Limits, most: int) -
     By the clusters not used by the rest, stages, and body units, all of a pipeline
     of p stages; with the boundary to the rest. Infinite above ``most`` ns.
     """
-    table, *scratch = _table(costs)
-    _prefixes(costs, short, steps, level, most, table, *scratch)
+    table, queue, worth = _table(costs)
+    _prefixes(costs, short, steps, level, most, table, queue, worth)
     return table
 
 

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from hetopt.solvers.dp_data import Ints
 
 #: Intervals of the excess are at most this share of the limit wide.
-_SURVEYED, _SEARCHED = 1 / 64, 1 / 256
+_SEARCHED = 1 / 256
+#: How many intervals the excess is cut into to begin with.
+_FIRST = 8
 #: Stages tried between two looks at the clock.
 _STEPS = 200_000
 
@@ -98,7 +100,7 @@ class View:
         return level, table
 
 
-def survey(data: ProgramData, limit: int) -> Ints:
+def survey(data: ProgramData, limit: int, share: float) -> Ints:
     """Return a lower bound on the simulated time by p, in ns.
 
     At most ``limit + 1``, which stands for 'no plan within the limit'; INFINITE
@@ -108,13 +110,15 @@ def survey(data: ProgramData, limit: int) -> Ints:
     ----------
     data
         Of one q; ``stages`` is the largest p of interest.
+    share
+        Of the limit: how wide intervals of the excess may be.
     """
     bounds = np.full(data.stages + 1, INFINITE, dtype=np.int64)
     view = View(data, Range(0, INFINITE))
     if not view.possible:
         return bounds
     bounds[1:] = limit + 1
-    waiting = [(0, limit)]
+    waiting = _intervals(limit)
     while waiting:
         low, high = waiting.pop()
         _, table = view.fills(limit, low, high)
@@ -122,13 +126,19 @@ def survey(data: ProgramData, limit: int) -> Ints:
         value = fill + low + view.least_sync
         if (value > limit).all():
             continue
-        if (high - low) > _SURVEYED * limit:
+        if high - low > share * limit:
             middle = (low + high) // 2
             waiting += [(middle + 1, high), (low, middle)]
             continue
         bounds = np.minimum(bounds, np.where(value <= limit, value, limit + 1))
     bounds[0] = INFINITE
     return bounds
+
+
+def _intervals(limit: int) -> list[tuple[int, int]]:
+    """Cut 0..limit into intervals, the last one first."""
+    ends = [limit * n // _FIRST for n in range(_FIRST + 1)]
+    return [(low + (low > 0), high) for low, high in pairwise(ends)]
 
 
 class Search:
@@ -191,7 +201,7 @@ class Search:
         limit, p = self._limit(), self.data.stages
         keep = np.zeros(len(view.offer.options), dtype=np.int64)
         intervals = []
-        waiting = [(0, limit)]
+        waiting = _intervals(limit)
         while waiting:
             self._check()
             low, high = waiting.pop()

@@ -32,10 +32,19 @@ class Payload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundTask:
-    """Bound the simulated time of every p of one q; ``limit`` in ns."""
+    """Bound the simulated time of every p of one q.
+
+    Attributes
+    ----------
+    limit
+        In ns.
+    share
+        How closely: intervals of the excess are this share of the limit wide.
+    """
 
     microbatches: int
     limit: int
+    share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +103,8 @@ class SimulatedWorker:
 
     def _bound(self, task: BoundTask) -> Ints:
         most = max(p for p in self.problem.stage_counts if p <= self.chain.length)
-        return survey(self._data(task.microbatches, most), task.limit)
+        data = self._data(task.microbatches, most)
+        return survey(data, task.limit, task.share)
 
     def _search(self, task: SearchTask) -> Verdict:
         best: list[int] = []

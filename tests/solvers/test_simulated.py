@@ -128,8 +128,8 @@ def test_surveys_bound_every_program(seed: int) -> None:
             stages=most,
             cutoff=0,
         )
-        for limit in (10**6, 10**9, 10**14):
-            bounds = survey(data, limit)
+        for limit, share in ((10**6, 1 / 8), (10**8, 1 / 64), (10**14, 1 / 16)):
+            bounds = survey(data, limit, share)
             for p in range(1, most + 1):
                 found = answer.programs.get((p, part.microbatches))
                 if found is not None:
