@@ -136,9 +136,9 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
 
 
 def _intervals(limit: int) -> list[tuple[int, int]]:
-    """Cut 0..limit into intervals, the last one first."""
+    """Cut 0..limit into intervals; the first one is the last of the list."""
     ends = [limit * n // _FIRST for n in range(_FIRST + 1)]
-    return [(low + (low > 0), high) for low, high in pairwise(ends)]
+    return [(low + (low > 0), high) for low, high in pairwise(ends)][::-1]
 
 
 class Search:
@@ -218,6 +218,7 @@ class Search:
             promising(
                 view.costs, view.short, view.steps, level, table, rest, most, keep
             )
+            # Ascending: the last one is the widest.
             intervals.append((low, high))
         if not intervals or not keep.any():
             return None
