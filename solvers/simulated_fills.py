@@ -62,15 +62,32 @@ def _bits(mask: int) -> int:
     return count
 
 
-@step
-def _joint(costs: Costs, o: int, after: int, x: int) -> int:
-    """Return the least 2 kappa from option o to clusters in the mask ``after``."""
-    least = INFINITE
-    own = costs.option[o, LAYOUT]
-    for b in range(len(costs.home)):
-        if after >> costs.home[b] & 1:
-            least = min(least, 2 * costs.edge[KAPPA, x, own, b])
-    return least
+@kernel
+def _join(costs: Costs, joint: Ints) -> None:
+    layouts = len(costs.home)
+    for x in range(costs.edge.shape[1]):
+        for o in range(len(costs.option)):
+            own = costs.option[o, LAYOUT]
+            for j in range(len(costs.host)):
+                least = INFINITE
+                for b in range(layouts):
+                    if costs.home[b] == j:
+                        least = min(least, 2 * costs.edge[KAPPA, x, own, b])
+                joint[1 << j, x, o] = least
+            for mask in range(1, 1 << len(costs.host)):
+                low = mask & -mask
+                joint[mask, x, o] = min(joint[low, x, o], joint[mask ^ low, x, o])
+
+
+def joints(costs: Costs) -> Ints:
+    """Return the least 2 kappa from an option to any of some clusters.
+
+    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option.
+    """
+    shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
+    joint = np.full(shape, INFINITE, dtype=np.int64)
+    _join(costs, joint)
+    return joint
 
 
 @kernel
@@ -78,6 +95,7 @@ def _suffixes(
     costs: Costs,
     short: Ints,
     steps: Ints,
+    joint: Ints,
     level: Limits,
     most: int,
     least: Ints,
@@ -108,7 +126,7 @@ def _suffixes(
                     if now[e] < INFINITE:
                         worth[e] = now[e] + tau[e]
                         if s:
-                            worth[e] += _joint(costs, o, mask, costs.cut[e])
+                            worth[e] += joint[mask, costs.cut[e], o]
                         else:
                             worth[e] += costs.option[o, TRAIL + TAU]
                 total = 0
@@ -152,7 +170,9 @@ def _suffixes(
                             after[y] = cost
 
 
-def suffixes(costs: Costs, short: Ints, steps: Ints, level: Limits, most: int) -> Ints:
+def suffixes(
+    costs: Costs, short: Ints, steps: Ints, joint: Ints, level: Limits, most: int
+) -> Ints:
     """Return the least fill of the pipeline's end; shape (2 ** J, p + 1, L + 1).
 
     By the clusters used, stages, and the body units *before* it; with none before,
@@ -161,7 +181,7 @@ def suffixes(costs: Costs, short: Ints, steps: Ints, level: Limits, most: int) -
     """
     table, queue, worth = _table(costs)
     floor = _floor(costs, level)
-    _suffixes(costs, short, steps, level, most, table, queue, worth, floor)
+    _suffixes(costs, short, steps, joint, level, most, table, queue, worth, floor)
     return table
 
 
@@ -186,6 +206,7 @@ def _prefixes(
     costs: Costs,
     short: Ints,
     steps: Ints,
+    joint: Ints,
     level: Limits,
     most: int,
     rest: Ints,
@@ -256,19 +277,21 @@ def _prefixes(
                             continue
                         cost = tau[e] + worth[queue[head]] + extra
                         if ended:
-                            cost += _joint(costs, o, full ^ mask, costs.cut[e])
+                            cost += joint[full ^ mask, costs.cut[e], o]
                         if cost <= most and cost < after[e]:
                             after[e] = cost
 
 
-def prefixes(costs: Costs, short: Ints, steps: Ints, level: Limits, most: int) -> Ints:
+def prefixes(
+    costs: Costs, short: Ints, steps: Ints, joint: Ints, level: Limits, most: int
+) -> Ints:
     """Return the least fill of the pipeline's beginning; shape (2 ** J, p + 1, L + 1).
 
     By the clusters not used by the rest, stages, and body units, all of a pipeline
     of p stages; with the boundary to the rest. Infinite above ``most`` ns.
     """
     table, queue, worth = _table(costs)
-    _prefixes(costs, short, steps, level, most, table, queue, worth)
+    _prefixes(costs, short, steps, joint, level, most, table, queue, worth)
     return table
 
 
@@ -277,6 +300,7 @@ def promising(
     costs: Costs,
     short: Ints,
     steps: Ints,
+    joint: Ints,
     level: Limits,
     end: Ints,
     begin: Ints,
@@ -320,7 +344,7 @@ def promising(
                             continue
                         so_far = end[mask, s, e] + extra
                         if s:
-                            so_far += _joint(costs, o, mask, costs.cut[e])
+                            so_far += joint[mask, costs.cut[e], o]
                         else:
                             so_far += costs.option[o, TRAIL + TAU]
                         for y in range(max(0, e - longest), e - m + 1):

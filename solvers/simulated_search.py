@@ -13,7 +13,7 @@ from hetopt.formulations.decision import Decision
 from hetopt.formulations.space import MAX_DELTA, restrict
 from hetopt.solvers.dp_data import KAPPA, LEAD, SYNC, SYNC_FIXED, Offer
 from hetopt.solvers.simulated_bounds import BOTH, INFINITE, Limits, limits, shortest
-from hetopt.solvers.simulated_fills import prefixes, promising, suffixes
+from hetopt.solvers.simulated_fills import joints, prefixes, promising, suffixes
 from hetopt.solvers.simulated_walk import (
     DONE,
     FOUND,
@@ -69,6 +69,7 @@ class View:
             return
         costs = self.costs = self.offer.costs
         self.short = shortest(costs.sums)
+        self.joint = joints(costs)
         self.least_tau = int(self.short[BOTH, :, 1].min())
         self.least_sync = int(
             (
@@ -96,8 +97,12 @@ class View:
         """Return ``suffixes`` of an interval of the excess."""
         level = self.level(limit, high)
         most = limit - low - self.least_sync
-        table = suffixes(self.costs, self.short, self.steps, level, most)
+        table = suffixes(self.costs, self.short, self.steps, self.joint, level, most)
         return level, table
+
+    def rest(self, level: Limits, most: int) -> Ints:
+        """Return ``prefixes``."""
+        return prefixes(self.costs, self.short, self.steps, self.joint, level, most)
 
 
 def survey(data: ProgramData, limit: int, share: float) -> Ints:
@@ -214,9 +219,17 @@ class Search:
                 waiting += [(middle + 1, high), (low, middle)]
                 continue
             most = limit - low - view.least_sync
-            rest = prefixes(view.costs, view.short, view.steps, level, most)
+            rest = view.rest(level, most)
             promising(
-                view.costs, view.short, view.steps, level, table, rest, most, keep
+                view.costs,
+                view.short,
+                view.steps,
+                view.joint,
+                level,
+                table,
+                rest,
+                most,
+                keep,
             )
             # Ascending: the last one is the widest.
             intervals.append((low, high))
@@ -229,7 +242,7 @@ class Search:
         for low, high in intervals:
             level = view.level(limit, high)
             most = limit - low - view.least_sync
-            rest = prefixes(view.costs, view.short, view.steps, level, most)
+            rest = view.rest(level, most)
             tables.append((level, rest))
         caps = np.stack([level.caps for level, _ in tables])
         return Levels(
