@@ -9,6 +9,9 @@ time is a limit that the plan wanted keeps to. Then
 3. what is left is bounded closely;
 4. and searched, best bound first; each better plan becomes the limit of all.
 
+Where clusters are so many that no table tells them apart, bounds rest on the
+capacity of all devices alone and nothing is searched: the gap says so.
+
 Values and bounds of the ledger are simulated times, in 1 / PERIOD_SCALE ticks.
 """
 
@@ -52,7 +55,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.params import RaceParams
 
 #: Share of the time that may go into the plan of least closed form.
-_START_SHARE = 0.5
+_START_SHARE = 0.25
 #: Share by which the limit is raised when fewer plans than wanted keep to it; twice
 #: as much each time.
 _RAISE = 0.1

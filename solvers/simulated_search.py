@@ -11,7 +11,17 @@ import numpy as np
 
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.space import MAX_DELTA, restrict
-from hetopt.solvers.dp_data import KAPPA, LEAD, SYNC, SYNC_FIXED, Offer
+from hetopt.solvers.dp_data import (
+    CLUSTER,
+    KAPPA,
+    LEAD,
+    STAGE_DEVICES,
+    STOCK,
+    SYNC,
+    SYNC_FIXED,
+    TAU,
+    Offer,
+)
 from hetopt.solvers.simulated_bounds import BOTH, INFINITE, Limits, limits, shortest
 from hetopt.solvers.simulated_fills import joints, prefixes, promising, suffixes
 from hetopt.solvers.simulated_walk import (
@@ -41,12 +51,14 @@ if TYPE_CHECKING:
 _SEARCHED = 1 / 256
 #: How many intervals the excess is cut into to begin with.
 _FIRST = 8
+#: Entries of one table over clusters, stages and units, and of all that a search has.
+_MOST_ENTRIES, _MOST_IN_ALL = 2**24, 2**25
 #: Stages tried between two looks at the clock.
 _STEPS = 200_000
 
 
 class Interrupted(Exception):
-    """Out of time."""
+    """Out of time, or too large to be searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,28 @@ class View:
             ]
         )
 
+    @property
+    def entries(self) -> int:
+        """Return the size of a table over clusters, stages and units."""
+        stages, units = self.data.stages + 1, self.data.chain.length + 1
+        return stages * units << len(self.costs.host)
+
+    def capacity(self) -> int:
+        """Return a bound on the simulated time of every p, without any table.
+
+        Each cluster runs body units at most as fast as with all its devices on its
+        best option; every one runs q times.
+        """
+        costs = self.costs
+        unit = np.diff(costs.sums[TAU], axis=1).min(axis=1)
+        work = np.maximum(unit * costs.option[:, STAGE_DEVICES], 1)
+        rate = 0.0
+        for j, host in enumerate(costs.host):
+            own = costs.option[:, CLUSTER] == j
+            rate += float(host[STOCK] / work[own].min())
+        batches = self.data.part.microbatches * self.data.chain.length
+        return int(batches / rate * (1 - 1e-9))
+
     def level(self, limit: int, excess: int) -> Limits:
         """Return what stages hold with at most this excess, within the limit."""
         longest = min(self.within.ceiling, limit // self.data.part.microbatches)
@@ -121,6 +155,9 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
     bounds = np.full(data.stages + 1, INFINITE, dtype=np.int64)
     view = View(data, Range(0, INFINITE))
     if not view.possible:
+        return bounds
+    if view.entries > _MOST_ENTRIES:
+        bounds[1:] = min(view.capacity(), limit + 1)
         return bounds
     bounds[1:] = limit + 1
     waiting = _intervals(limit)
@@ -204,6 +241,10 @@ class Search:
         if not view.possible:
             return None
         limit, p = self._limit(), self.data.stages
+        share = max(_SEARCHED, view.entries / _MOST_IN_ALL)
+        if share > 1 / _FIRST:
+            # Too many clusters to tell apart which of them are left.
+            raise Interrupted
         keep = np.zeros(len(view.offer.options), dtype=np.int64)
         intervals = []
         waiting = _intervals(limit)
@@ -214,7 +255,7 @@ class Search:
             fill = int(table[:, p, 0].min())
             if fill + low + view.least_sync > limit:
                 continue
-            if high - low > _SEARCHED * limit:
+            if high - low > share * limit:
                 middle = (low + high) // 2
                 waiting += [(middle + 1, high), (low, middle)]
                 continue

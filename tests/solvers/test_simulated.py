@@ -21,6 +21,7 @@ from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem
 from hetopt.result import Result
 from hetopt.schedule.simulator import simulate
+from hetopt.solvers import simulated_search
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pool import InlinePool
 from hetopt.solvers.simulated import solve_simulated
@@ -248,6 +249,21 @@ def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert optimum is not None
     assert result.lower_bound_s is not None
     assert result.lower_bound_s <= seconds(optimum) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", [5, 14, 22, 26, 38])
+def test_too_many_clusters_leave_an_honest_gap(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulated_search, "_MOST_ENTRIES", 0)
+    monkeypatch.setattr(simulated_search, "_MOST_IN_ALL", 1)
+    instance, answer = answered(seed)
+    result = plan(instance)
+    assert answer.best is not None
+    assert result.best is not None
+    assert result.lower_bound_s is not None
+    assert 0 < result.lower_bound_s <= seconds(answer.best) * (1 + 1e-12)
+    assert check_result(instance.problem, instance.table, result.to_json()) == []
 
 
 def test_a_cutoff_below_the_optimum_leaves_no_plan() -> None:
