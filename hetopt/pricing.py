@@ -205,17 +205,19 @@ def _place(
         raise InputError(msg, field=f"{field}.cluster")
     cluster = table.cluster_names.index(stage.cluster)
     costs = part.clusters[cluster]
-    if stage.strategy not in costs.strategies:
+    try:
+        strategy = costs.row(stage.strategy)
+    except KeyError:
         msg = (
             f"strategy (dp,cp,tp) {stage.strategy} of cluster {stage.cluster!r} at "
             f"{microbatches} micro-batches is not in the latency table: it is not "
             "feasible, or not permitted by the problem"
         )
-        raise InputError(msg, field=field)
+        raise InputError(msg, field=field) from None
     return _Place(
         cluster=cluster,
         table=costs,
-        strategy=costs.strategies.index(stage.strategy),
+        strategy=strategy,
         counts=np.bincount(
             table.units[stage.first_unit : stage.end_unit], minlength=len(table.kinds)
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.table import TICK_S
@@ -54,6 +55,7 @@ class Course:
         self.limit_s = limit_s
         self.on_progress = on_progress
         self.deaths: Counter[Any] = Counter()
+        self._told = -inf
         pool.shared.value = ledger.cutoff
 
     def perform(
@@ -120,8 +122,10 @@ class Course:
         return self.limit_s - (time.monotonic() - self.began)
 
     def _tell(self) -> None:
-        if self.on_progress is None:
+        now = time.monotonic()
+        if self.on_progress is None or now < self._told + _TURN_S:
             return
+        self._told = now
         ledger = self.ledger
         ranked = ledger.ranked()
         incumbent = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,8 @@ class Ledger:
         self.top = top
         self.limit = limit
         self.plans: dict[tuple[object, ...], Found] = {}
+        # Asked for again and again: a plan and its place by the tie rule.
+        self._ranks: dict[tuple[object, ...], tuple[Found, tuple[object, ...]]] = {}
         self.programs: dict[tuple[int, int], Program] = {}
         length = Chain.of(table).length
         known = {part.microbatches for part in table.slices}
@@ -95,10 +98,16 @@ class Ledger:
     def ranked(self) -> list[Found]:
         """Return the best plans of different shapes, by the tie rule; at most top."""
 
-        def rank(found: Found) -> tuple[object, ...]:
-            return (found.value, *found.decision.tie_key(self.table))
+        def rank(item: tuple[tuple[object, ...], Found]) -> tuple[object, ...]:
+            shape, found = item
+            known = self._ranks.get(shape)
+            if known is None or known[0] is not found:
+                key = (found.value, *found.decision.tie_key(self.table))
+                known = self._ranks[shape] = (found, key)
+            return known[1]
 
-        return sorted(self.plans.values(), key=rank)[: self.top]
+        best = heapq.nsmallest(self.top, self.plans.items(), key=rank)
+        return [found for _, found in best]
 
     def find(self, found: Found) -> bool:
         """Take in a plan, if it is the best of its shape; say whether it is."""

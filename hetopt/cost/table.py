@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -36,8 +39,39 @@ class Layout:
     shards: int
 
 
+class _Rows:
+    """Finds strategies among a cluster's; what it remembers is no field."""
+
+    __slots__ = ("_known",)
+
+    strategies: tuple[Strategy, ...]
+    _known: dict[Strategy, int]
+
+    def row(self, strategy: Strategy) -> int:
+        """Return the index of a strategy; KeyError if there is none such."""
+        if not hasattr(self, "_known"):
+            known = {item: k for k, item in enumerate(self.strategies)}
+            # The dataclass is frozen.
+            object.__setattr__(self, "_known", known)
+        return self._known[strategy]
+
+
+class _Digested:
+    """Remembers the digest of its content, which takes long to work out."""
+
+    __slots__ = ("_digest",)
+
+    _digest: str
+
+    def digest(self, work_out: Callable[[Self], str]) -> str:
+        """Return the digest; it is worked out once."""
+        if not hasattr(self, "_digest"):
+            object.__setattr__(self, "_digest", work_out(self))
+        return self._digest
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ClusterTable:
+class ClusterTable(_Rows):
     """Coefficients of one cluster at one micro-batch count; K strategies, N kinds.
 
     Attributes
@@ -138,7 +172,7 @@ class UnitTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CostTable:
+class CostTable(_Digested):
     """The whole table of one problem.
 
     Attributes

@@ -179,6 +179,10 @@ def read_table(path: str | Path, problem: Problem | None = None) -> CostTable:
 
 def table_digest(table: CostTable) -> str:
     """SHA-256 of the table's content, in hexadecimal."""
+    return table.digest(_digest)
+
+
+def _digest(table: CostTable) -> str:
     text = json.dumps(table_to_json(table), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
