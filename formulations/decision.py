@@ -29,6 +29,9 @@ class Decision:
         Stages of each run.
     units
         Units per stage, ends included.
+    warmups
+        Warm-up counts per stage; None for those that the schedule prescribes, under
+        ``auto`` for the best ones.
     """
 
     microbatches: int
@@ -36,6 +39,7 @@ class Decision:
     strategies: tuple[Strategy, ...]
     hosted: tuple[int, ...]
     units: tuple[int, ...]
+    warmups: tuple[int, ...] | None = None
 
     @property
     def stages(self) -> int:
@@ -64,9 +68,10 @@ class Decision:
             self.microbatches,
             self.order,
             tuple(
-                clusters[j].strategies.index(strategy)
+                clusters[j].row(strategy)
                 for j, strategy in zip(self.order, self.strategies, strict=True)
             ),
             self.hosted,
             self.units,
+            self.warmups or (),
         )

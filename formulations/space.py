@@ -75,6 +75,8 @@ def undominated(
     Under ``h-1f1b`` a faster stage or boundary can change warm-up counts for the
     worse, so there k' must equal k in every time.
 
+    Under ``auto`` k' must replace k both under gpipe and whatever the warm-up counts.
+
     Without P4 the stages of k may stand beside any others of their cluster. As they
     may then become one run with these, which the tie rule may like less, k' must be
     strictly faster or need fewer devices; where tp must not rise, it must be k's.
@@ -179,6 +181,8 @@ class _Rivals:
         warmups = np.arange(1, most + 1)
         if self.schedule == "gpipe":
             warmups = np.array([self.part.microbatches])
+        elif self.schedule == "auto":
+            warmups = np.arange(1, self.part.microbatches + 1)
         columns = []
         for ends in (
             np.zeros(len(chain.lead), dtype=np.int64),
@@ -211,7 +215,7 @@ class _Rivals:
         loses counts against the saving, as it occurs once.
         """
         saved = self.tau[k] - self.tau[rivals]
-        if self.schedule == "gpipe":
+        if self.schedule in ("gpipe", "auto"):
             # Forward and backward paces count apart.
             slower = (self.cluster.forward_ns[rivals] > self.cluster.forward_ns[k]) | (
                 self.cluster.backward_ns[rivals] > self.cluster.backward_ns[k]
@@ -241,6 +245,11 @@ class _Rivals:
         pace = int(self.tau[k, list(self.chain.kinds)].min())
         if self.schedule == "gpipe":
             pace = 0
+        elif self.schedule == "auto":
+            # Under gpipe each of the two paces is at least that of one unit.
+            body = list(self.chain.kinds)
+            pace = int(self.cluster.forward_ns[k, body].min())
+            pace = min(pace, int(self.cluster.backward_ns[k, body].min()))
         loss = np.maximum(self.cluster.sync_ns[rivals] - self.cluster.sync_ns[k], 0)
         quick = np.ones(len(rivals), dtype=bool)
         after = np.zeros(len(rivals), dtype=np.int64)

@@ -15,8 +15,11 @@ from hetopt.problem.training import RESHARDING
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.warmup import warmup_counts
+from hetopt.solvers.free_warmups import free_warmups, most_in_flight
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.schedule.times import PipelineTimes
@@ -37,14 +40,24 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
         problem_digest=table.problem_digest,
         table_digest=table_digest,
     )
-    times = pipeline_times(bare, table)
-    warmups = warmup_counts(
-        table.schedule,
-        microbatches=decision.microbatches,
-        crosses=[before.cluster != after.cluster for before, after in pairwise(stages)],
-        round_trip_ns=times.round_trip_ns,
-        transfer_ns=times.transfer_ns,
-    )
+    warmups = decision.warmups
+    if warmups is None:
+        times = pipeline_times(bare, table)
+        if table.schedule == "auto":
+            most = _most_in_flight(stages, table, decision.microbatches)
+            # A plan that does not fit is written down as well.
+            warmups = free_warmups(times, most) or (1,) * len(stages)
+        else:
+            warmups = warmup_counts(
+                table.schedule,
+                microbatches=decision.microbatches,
+                crosses=[
+                    before.cluster != after.cluster
+                    for before, after in pairwise(stages)
+                ],
+                round_trip_ns=times.round_trip_ns,
+                transfer_ns=times.transfer_ns,
+            )
     pipeline = Pipeline(
         microbatches=decision.microbatches,
         stages=tuple(
@@ -62,7 +75,7 @@ def value_of(times: PipelineTimes) -> int:
     ``(q - 1) / PERIOD_SCALE`` ticks.
     """
     exact = closed_form_ns(times)
-    if times.schedule == "gpipe" or times.microbatches == 1:
+    if not times.has_steady_state or times.microbatches == 1:
         return ceil(exact * PERIOD_SCALE)
     period = period_by_recursion(times)
     fill = exact - (times.microbatches - 1) * period
@@ -76,6 +89,23 @@ def bound_seconds(value: int, microbatches: int) -> float:
     return (value - max(microbatches - 1, 0)) / PERIOD_SCALE * TICK_S
 
 
+def _most_in_flight(
+    stages: Sequence[Stage], table: CostTable, microbatches: int
+) -> list[int]:
+    """Return how many micro-batches fit on each stage, at most q."""
+    most = []
+    for stage in stages:
+        j = table.cluster_names.index(stage.cluster)
+        own = table.at(microbatches).clusters[j]
+        k = own.strategies.index(stage.strategy)
+        held = table.units[stage.first_unit : stage.end_unit]
+        base = int(own.fixed_bytes[k]) + sum(int(own.state_bytes[k, u]) for u in held)
+        base += max(int(own.temporary_bytes[k, u]) for u in held)
+        each = sum(int(own.activation_bytes[k, u]) for u in held)
+        most.append(most_in_flight(table.usable_bytes[j], base, each, microbatches))
+    return most
+
+
 def _stages(decision: Decision, table: CostTable) -> tuple[Stage, ...]:
     part = table.at(decision.microbatches)
     hosts = [
@@ -86,7 +116,7 @@ def _stages(decision: Decision, table: CostTable) -> tuple[Stage, ...]:
         for _ in range(hosted)
     ]
     layouts = [
-        int(part.clusters[j].layout[part.clusters[j].strategies.index(strategy)])
+        int(part.clusters[j].layout[part.clusters[j].row(strategy)])
         for j, strategy in hosts
     ]
     stages = []

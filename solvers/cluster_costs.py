@@ -36,6 +36,9 @@ _WARMUPS = {
     "eager-1f1b": (2, 2, 2),
     "virtual-1f1b": (1, 2, 1),
     "h-1f1b": (1, 1, MAX_DELTA),
+    # Any warm-ups, gpipe's too: memory may hold one micro-batch, and a window over
+    # some stages of a cluster is never in the way.
+    "auto": (0, 0, 1 << 20),
 }
 
 
@@ -134,9 +137,9 @@ class ClusterCosts:
             rows = np.empty((self.count, self.most_stages), dtype=np.int64)
             known: dict[int, NDArray[np.int64]] = {}
             for r in range(self.most_stages):
-                warmup = self._in_flight(base + inner * r)
+                warmup = self.in_flight(base + inner * r)
                 if warmup not in known:
-                    known[warmup] = self._units_at(warmup)
+                    known[warmup] = self.units_at(warmup)
                 rows[:, r] = known[warmup]
             fitting[role] = rows
         return fitting
@@ -151,13 +154,13 @@ class ClusterCosts:
         rows = np.empty((self.count, most_stages), dtype=np.int64)
         known: dict[int, NDArray[np.int64]] = {}
         for i in range(most_stages):
-            warmup = self._in_flight(1 + across + inner * i)
+            warmup = self.in_flight(1 + across + inner * i)
             if warmup not in known:
-                known[warmup] = self._units_at(warmup)
+                known[warmup] = self.units_at(warmup)
             rows[:, i] = known[warmup]
         return rows
 
-    def _in_flight(self, warmup: int) -> int:
+    def in_flight(self, warmup: int) -> int:
         """Micro-batches a stage holds at least, as far as memory is computed."""
         if self.gpipe:
             return self.microbatches
@@ -167,7 +170,8 @@ class ClusterCosts:
             warmup = 1 << (warmup.bit_length() - 1)
         return warmup
 
-    def _units_at(self, warmup: int) -> NDArray[np.int64]:
+    def units_at(self, warmup: int) -> NDArray[np.int64]:
+        """Return the most body units that fit beside so many micro-batches."""
         cluster, chain = self.cluster, self.chain
         kinds = list(chain.kinds)
         room = (

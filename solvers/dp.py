@@ -1,10 +1,17 @@
-"""The ``dp`` solver: an exact dynamic program per (p, q), in the race."""
+"""The ``dp`` solver: an exact dynamic program per (p, q), in the race.
+
+Under ``auto`` a (p, q) has two: one with a steady state and free warm-up counts, and
+gpipe's, with all forwards first.
+"""
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.solvers.engine import Answer
+from hetopt.solvers.exact import with_warmups
 from hetopt.solvers.racing import racing
 
 if TYPE_CHECKING:
@@ -14,7 +21,6 @@ if TYPE_CHECKING:
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.dp_room import Room
     from hetopt.solvers.dp_search import Search
-    from hetopt.solvers.engine import Verdict
 
 
 class DpEngine:
@@ -36,22 +42,50 @@ class DpEngine:
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.solvers.dp_search import Interrupted
 
-        search = self._search(data, excluded, found, stop, time_limit_s)
-        try:
-            search.run()
-        except Interrupted:
-            return Answer(verdict="stopped", bound=search.bound, decision=search.best)
-        verdict: Verdict = "infeasible" if search.best is None else "optimal"
-        return Answer(verdict=verdict, bound=search.bound, decision=search.best)
+        end = None if time_limit_s is None else time.monotonic() + time_limit_s
+        best: Decision | None = None
+        cutoff = data.cutoff
+        for program in _programs(data):
+            left_s = None if end is None else end - time.monotonic()
+            search = self._search(
+                replace(program, cutoff=cutoff),
+                excluded,
+                lambda decision: found(_whole(decision, data)),
+                stop,
+                left_s,
+            )
+            try:
+                search.run()
+            except Interrupted:
+                bound = search.bound
+                if program.schedule == "auto":
+                    # Nothing is known of gpipe's program yet.
+                    bound = data.objective_min
+                best = search.best or best
+                return Answer(verdict="stopped", bound=bound, decision=best)
+            if search.best is not None and search.value is not None:
+                best = _whole(search.best, data)
+                cutoff = search.value - 1
+        if best is None:
+            return Answer(verdict="infeasible", bound=cutoff + 1, decision=None)
+        return Answer(verdict="optimal", bound=cutoff + 1, decision=best)
 
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
         """Set labels that the tie rule tells apart; see ``Engine``."""
-        search = self._search(
-            data, excluded, lambda decision: None, lambda: False, None
-        )
-        return search.first(value)
+        best: tuple[tuple[object, ...], Decision] | None = None
+        for program in _programs(data):
+            search = self._search(
+                program, excluded, lambda decision: None, lambda: False, None
+            )
+            decision = search.first(value)
+            if decision is None:
+                continue
+            key = search.key(decision)
+            if best is None or key < best[0]:
+                best = key, decision
+        return None if best is None else _whole(best[1], data)
 
     def _search(
         self,
@@ -75,6 +109,18 @@ class DpEngine:
             time_limit_s=time_limit_s,
             room=self._room,
         )
+
+
+def _programs(data: ProgramData) -> list[ProgramData]:
+    """Return what is searched one after the other."""
+    if data.schedule != "auto" or data.part.microbatches == 1:
+        return [data]
+    return [data, replace(data, schedule="gpipe")]
+
+
+def _whole(decision: Decision, data: ProgramData) -> Decision:
+    """Return a decision with the warm-up counts that are to be reported."""
+    return with_warmups(decision, data) if data.schedule == "auto" else decision
 
 
 solve = racing("dp", "hetopt.solvers.dp:DpEngine")

@@ -29,6 +29,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
+    AUTO,
     CLUSTER,
     FREE,
     GPIPE,
@@ -209,7 +210,8 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
                 gain = max(gain, hidden - 2 * PERIOD_SCALE * costs.edge[KAPPA, x, a, a])
         for m in range(1, p + 1):
             caps[WINDOW, o, m] = length
-            if period < INFINITE:
+            # With enough warm-ups no window is too long.
+            if period < INFINITE and not costs.facts[AUTO]:
                 span = (period + (m - 1) * gain) // PERIOD_SCALE
                 caps[WINDOW, o, m] = _fitting(tau, tau, 0, span)
     if not priced:

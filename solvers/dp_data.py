@@ -43,7 +43,7 @@ STOCK, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES = range(5)
 #: Columns of ``Costs.shapes``.
 SHAPE_OPTION, SHAPE_HOSTED = range(2)
 #: Positions in ``Costs.facts``.
-P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED = range(10)
+P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED, AUTO = range(11)
 #: Steps that a table over subsets of clusters may take; with more it is too slow.
 _MOST_STEPS = 50_000_000
 
@@ -86,7 +86,8 @@ class Costs(NamedTuple):
     facts
         p, q, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
         is kept, units at the front, units at the end, whether what is left is bounded
-        by prices of devices rather than by subsets of clusters.
+        by prices of devices rather than by subsets of clusters, whether warm-up counts
+        are free.
     """
 
     option: Ints
@@ -210,6 +211,7 @@ class Offer:
                     sum(chain.lead),
                     sum(chain.trail),
                     bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS,
+                    data.schedule == "auto",
                 ],
                 dtype=np.int64,
             ),
@@ -251,7 +253,7 @@ class Offer:
 
         They differ only under ``h-1f1b`` while lambda_0 is not known well enough:
         the first is the least that any lambda_0 of the range has, the second the
-        most.
+        most. Under ``auto`` all are 0, as memory may have it.
 
         Parameters
         ----------
@@ -262,7 +264,7 @@ class Offer:
         schedule = self.data.schedule
         if schedule == "h-1f1b":
             return _adaptive(kappa, ceiling), _adaptive(kappa, floor)
-        inside = {"eager-1f1b": 2, "gpipe": 0}.get(schedule, 1)
+        inside = {"eager-1f1b": 2, "gpipe": 0, "auto": 0}.get(schedule, 1)
         across = {"virtual-1f1b": 2}.get(schedule, inside)
         same = home[:, None] == home[None, :]
         deltas = np.where(same, inside, across).astype(np.int64)

@@ -11,11 +11,13 @@ DELAY     E of MODEL.md section 4, at lambda = the search's upper end
 SYNC      the largest g; with tied embeddings without the last stage's
 LAST_SYNC g of the last stage of a tied model, 0 otherwise
 FLAG      h-1f1b: 1 until some tau or kappa has reached lambda_0's lower end
-WARMUP    W cut to q: what memory sees of the schedule
+WARMUP    W cut to q: what memory sees of the schedule; under auto the least W
 SHAPES    excluded shapes whose end this label is, as bits
 ========  ==================================================================
 
 Under gpipe DELAY and FLAG are the slowest forward and backward, boundaries included.
+Under auto a stage warms up no more than lambda demands of it (``free_warmups``), and
+once W has reached q, E does not matter: it is 0.
 
 *Why a replaced label can go.* Whatever completes b completes a as well: as E and W of
 a are no larger, no E, and no memory need, of any earlier stage is larger (both grow
@@ -62,6 +64,7 @@ from hetopt.solvers.dp_configs import (
 )
 from hetopt.solvers.dp_data import (
     ACTIVE,
+    AUTO,
     CLUSTER,
     CONSECUTIVE,
     COUNTS_STAGES,
@@ -335,6 +338,10 @@ def _cross(
     if costs.facts[GPIPE]:
         target[DELAY] = max(source[DELAY], omega)
         target[FLAG] = max(source[FLAG], omega)
+    elif costs.facts[AUTO]:
+        if knobs[PERIOD] < INFINITE and source[WARMUP] < costs.facts[Q]:
+            target[DELAY] += 2 * PERIOD_SCALE * kappa
+            _warm_up(costs, limits, target)
     else:
         more = limits.delta[LIGHT, x, a, b]
         target[WARMUP] = min(costs.facts[Q], source[WARMUP] + more)
@@ -349,6 +356,19 @@ def _cross(
             costs, source[SHAPES], source[RUNS], source[IN_RUN], ends
         )
     return True
+
+
+@step
+def _warm_up(costs: Costs, limits: Limits, label: Ints) -> None:
+    """Add the warm-ups without which E exceeds lambda even before the next stage."""
+    period = limits.knobs[PERIOD]
+    if label[DELAY] > period:
+        more = (label[DELAY] - 1) // period
+        label[DELAY] -= more * period
+        label[WARMUP] += more
+    if label[WARMUP] >= costs.facts[Q]:
+        label[WARMUP] = costs.facts[Q]
+        label[DELAY] = 0
 
 
 @step
@@ -551,23 +571,25 @@ def _stages(
     if given >= 0:
         least, most = max(least, given), min(most, given)
     ends = 0
-    tau_ends, forward_ends, sync_ends, bytes_ends, peak = 0, 0, 0, 0, 0
-    flight = base[WARMUP]
+    tau_ends, forward_ends, sync_ends, peak = 0, 0, 0, 0
+    state_ends, active_ends = 0, 0
     if is_first:
         ends += facts[LEADS]
         tau_ends += option[LEAD + TAU]
         forward_ends += option[LEAD + FORWARD]
         sync_ends += option[LEAD + G]
-        bytes_ends += option[LEAD + STATE] + flight * option[LEAD + ACTIVE]
+        state_ends += option[LEAD + STATE]
+        active_ends += option[LEAD + ACTIVE]
         peak = max(peak, option[LEAD + PEAK])
     if placed == 0:
         ends += facts[TRAILS]
         tau_ends += option[TRAIL + TAU]
         forward_ends += option[TRAIL + FORWARD]
         sync_ends += option[TRAIL + G]
-        bytes_ends += option[TRAIL + STATE] + flight * option[TRAIL + ACTIVE]
+        state_ends += option[TRAIL + STATE]
+        active_ends += option[TRAIL + ACTIVE]
         peak = max(peak, option[TRAIL + PEAK])
-    gpipe = facts[GPIPE] != 0
+    gpipe, free = facts[GPIPE] != 0, facts[AUTO] != 0
     steady = knobs[PERIOD] < INFINITE
     tau, state, active = costs.sums[TAU, o], costs.sums[STATE, o], costs.sums[ACTIVE, o]
     for units in range(1, most + 1):
@@ -575,12 +597,21 @@ def _stages(
         time = tau[right] - tau[left] + tau_ends
         if time > knobs[STAGE]:
             break
-        delay = base[DELAY] + PERIOD_SCALE * time
+        own = PERIOD_SCALE * time
+        delay, flight = base[DELAY] + own, base[WARMUP]
+        if steady and free and own <= knobs[PERIOD]:
+            # Before the stage E was at most lambda.
+            if delay > knobs[PERIOD]:
+                delay = max(own, delay - knobs[PERIOD])
+                flight += 1
+            if flight >= facts[Q]:
+                flight, delay = facts[Q], 0
         if steady and delay > knobs[PERIOD]:
             break
         peak = max(peak, costs.temporary[o, left])
-        need = state[right] - state[left] + flight * (active[right] - active[left])
-        if need + bytes_ends + peak > option[FREE]:
+        need = state[right] - state[left] + state_ends + peak
+        need += flight * (active[right] - active[left] + active_ends)
+        if need > option[FREE]:
             break
         if units < least:
             continue
@@ -611,7 +642,7 @@ def _stages(
             label[SYNC] = max(base[SYNC], max(sync, base[LAST_SYNC]) + tied)
         else:
             label[SYNC] = max(base[SYNC], sync)
-        label[WARMUP] = base[WARMUP]
+        label[WARMUP] = flight
         label[SHAPES] = shapes
         label[DEVICES] = base[DEVICES] + option[STAGE_DEVICES]
         label[PARENT], label[RUN_PARENT] = base[PARENT], base[RUN_PARENT]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.solvers.compiled import kernel, step
-from hetopt.solvers.dp_data import CLUSTER, GPIPE, Q
+from hetopt.solvers.dp_data import AUTO, CLUSTER, GPIPE, Q
 
 if TYPE_CHECKING:
     from hetopt.solvers.dp_data import Costs, Ints
@@ -146,7 +146,8 @@ def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
     """Whether label a is as good as b whatever both are completed with.
 
     Both are of one state. More g costs at most the difference, once; under gpipe so
-    does a slower pace, q - 1 times.
+    does a slower pace, q - 1 times. Where warm-ups are free, one more at the next
+    boundary makes up for any DELAY (``free_warmups``).
     """
     if value[a, WARMUP] > value[b, WARMUP]:
         return False
@@ -158,6 +159,8 @@ def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
         value[a, LAST_SYNC] - value[b, LAST_SYNC],
     )
     delay = value[a, DELAY] - value[b, DELAY]
+    if costs.facts[AUTO] and value[a, WARMUP] < value[b, WARMUP]:
+        delay = 0
     flag = value[a, FLAG] - value[b, FLAG]
     if costs.facts[GPIPE]:
         more += (costs.facts[Q] - 1) * (max(0, delay) + max(0, flag))

@@ -14,6 +14,9 @@ in which better plans may lie. Nothing in it costs less than F(high) + (q - 1) l
 Lambdas are whole ticks, so this ends. Under gpipe the paces are part of a label, and
 one label setting closes its node; with a single micro-batch lambda does not count.
 
+Under ``auto`` warm-up counts follow from lambda (``free_warmups``), but for those of
+gpipe, which is another program.
+
 Under ``h-1f1b`` delta depends on lambda_0 = max(max tau, max kappa), and a node has a
 range of lambda_0 too. Where some delta changes inside it, the label setting takes the
 least delta for memory and the most for the period: F is then a bound, and its plan,
@@ -57,7 +60,7 @@ from hetopt.solvers.dp_pool import (
 )
 from hetopt.solvers.dp_prices import look_around
 from hetopt.solvers.dp_room import most_new
-from hetopt.solvers.exact import exact_value
+from hetopt.solvers.exact import exact_value, with_warmups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -221,7 +224,7 @@ class Search:
             limits.knobs[ORDERED] = 1
             plan = self._set_labels(limits, budget)
             if plan is not None and (
-                best is None or self._key(plan.decision) < self._key(best)
+                best is None or self.key(plan.decision) < self.key(best)
             ):
                 best = plan.decision
         return best
@@ -365,6 +368,9 @@ class Search:
         if self._gpipe:
             fill += self._more * int(best[DELAY] + best[FLAG])
         decision = self._decision(pool.label)
+        if self.data.schedule == "auto":
+            # Those of its least lambda, which may be less than the node's.
+            decision = with_warmups(decision, self.data, steady=True)
         return Plan(
             decision=decision, fill=fill, value=exact_value(decision, self.data)
         )
@@ -393,14 +399,14 @@ class Search:
             units=tuple(units),
         )
 
-    def _key(self, decision: Decision) -> tuple[object, ...]:
+    def key(self, decision: Decision) -> tuple[object, ...]:
         """Return the tie rule's key, with strategies numbered as they are here."""
         clusters = self.data.part.clusters
         return (
             decision.devices,
             decision.order,
             tuple(
-                clusters[j].strategies.index(strategy)
+                clusters[j].row(strategy)
                 for j, strategy in zip(decision.order, decision.strategies, strict=True)
             ),
             decision.hosted,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.assembly import value_of
+from hetopt.solvers.free_warmups import (
+    free_warmups,
+    most_in_flight,
+    steady_warmups,
+)
 
 if TYPE_CHECKING:
     from hetopt.cost.table import ClusterTable
@@ -24,26 +30,69 @@ def exact_value(decision: Decision, data: ProgramData) -> int | None:
     None if a stage does not fit into memory. The rest of what a program demands is
     of small whole numbers, which floating point does not get wrong.
     """
-    part = data.part
+    hosts = _hosts(decision, data)
+    counts = _counts(decision, data)
+    most = _most_in_flight(hosts, counts, data)
+    times = _times(decision, data, hosts, counts)
+    if decision.warmups is None and data.schedule == "auto":
+        warmups = free_warmups(times, most)
+        if warmups is None:
+            return None
+        times = replace(times, warmups=warmups)
+    if any(map(int.__lt__, most, times.inflight)):
+        return None
+    return value_of(times)
+
+
+def with_warmups(
+    decision: Decision, data: ProgramData, *, steady: bool = False
+) -> Decision:
+    """Return a decision under ``auto`` with its best warm-up counts, if it fits.
+
+    Parameters
+    ----------
+    steady
+        Whether to leave out that all forwards come first.
+    """
+    hosts = _hosts(decision, data)
+    counts = _counts(decision, data)
+    most = _most_in_flight(hosts, counts, data)
+    times = _times(decision, data, hosts, counts)
+    if steady:
+        found = steady_warmups(times, most)
+        return decision if found is None else replace(decision, warmups=found[1])
+    return replace(decision, warmups=free_warmups(times, most))
+
+
+def _hosts(decision: Decision, data: ProgramData) -> list[Host]:
+    """Return the host of each stage."""
     hosts: list[Host] = []
     for j, strategy, hosted in zip(
         decision.order, decision.strategies, decision.hosted, strict=True
     ):
-        table = part.clusters[j]
+        table = data.part.clusters[j]
         hosts += [(j, table, table.strategies.index(strategy))] * hosted
-    counts = _counts(decision, data)
-    times = _times(decision, data, hosts, counts)
-    for (j, table, k), count, inflight in zip(
-        hosts, counts, times.inflight, strict=True
-    ):
-        per_unit = table.state_bytes[k] + inflight * table.activation_bytes[k]
-        need = int(table.fixed_bytes[k]) + sum(
-            n * int(bytes_) for n, bytes_ in zip(count, per_unit, strict=True)
+    return hosts
+
+
+def _most_in_flight(
+    hosts: list[Host], counts: list[list[int]], data: ProgramData
+) -> list[int]:
+    """Return how many micro-batches fit on each stage, at most q."""
+    most = []
+    for (j, table, k), count in zip(hosts, counts, strict=True):
+        base = int(table.fixed_bytes[k]) + sum(
+            n * int(state) for n, state in zip(count, table.state_bytes[k], strict=True)
         )
-        need += max(int(table.temporary_bytes[k][f]) for f, n in enumerate(count) if n)
-        if need > data.usable_bytes[j]:
-            return None
-    return value_of(times)
+        base += max(int(table.temporary_bytes[k][f]) for f, n in enumerate(count) if n)
+        each = sum(
+            n * int(active)
+            for n, active in zip(count, table.activation_bytes[k], strict=True)
+        )
+        most.append(
+            most_in_flight(data.usable_bytes[j], base, each, data.part.microbatches)
+        )
+    return most
 
 
 def _counts(decision: Decision, data: ProgramData) -> list[list[int]]:
@@ -91,6 +140,7 @@ def _times(
         tied = int(part.tied_ns[layouts[0], layouts[-1]])
         sync[0] += tied
         sync[-1] += tied
+    round_trip = [f + b for f, b in zip(forward, backward, strict=True)]
     return PipelineTimes(
         schedule=data.schedule,
         microbatches=decision.microbatches,
@@ -99,11 +149,23 @@ def _times(
         transfer_ns=tuple(transfer),
         occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in keys),
         sync_ns=tuple(sync),
-        warmups=warmup_counts(
-            data.schedule,
-            microbatches=decision.microbatches,
-            crosses=[before[0] != after[0] for before, after in pairwise(hosts)],
-            round_trip_ns=[f + b for f, b in zip(forward, backward, strict=True)],
-            transfer_ns=transfer,
-        ),
+        warmups=_warmups(decision, data, hosts, round_trip, transfer),
+    )
+
+
+def _warmups(
+    decision: Decision,
+    data: ProgramData,
+    hosts: list[Host],
+    round_trip: list[int],
+    transfer: list[int],
+) -> tuple[int, ...]:
+    if decision.warmups is not None or data.schedule == "auto":
+        return decision.warmups or (1,) * len(hosts)
+    return warmup_counts(
+        data.schedule,
+        microbatches=decision.microbatches,
+        crosses=[before[0] != after[0] for before, after in pairwise(hosts)],
+        round_trip_ns=round_trip,
+        transfer_ns=transfer,
     )

@@ -44,6 +44,8 @@ _STEPS = {
     "virtual-1f1b": (1, 1, 2),
     "h-1f1b": (1, 3, 1),
     "gpipe": (0, 0, 0),
+    # 0 at least; what it is at most depends on kappa, and windows bound nothing
+    "auto": (0, 0, 0),
 }
 #: Intervals of lambda looked at for one q before giving up.
 _MOST_INTERVALS = 2000
@@ -337,7 +339,7 @@ class _Host:
             The most body units that m stages can take, per strategy.
         """
         limit = NEVER
-        if self.microbatches > 1 and self.schedule != "gpipe":
+        if self.microbatches > 1 and self.schedule not in ("gpipe", "auto"):
             # The window over all stages of the cluster.
             limit = (1 + _STEPS[self.schedule][1] * (m - 1)) * period
         time, cost = self.costs(m, role)

@@ -352,7 +352,12 @@ class _Priced:
         """Yield wrong warm-ups, memory and resharding."""
         stages = self.pipeline.stages
         clusters = [stage.cluster for stage in stages]
-        expected = warmups(self.times, clusters)
+        # under auto the plan decides
+        free = self.times.schedule == "auto"
+        expected = self.warmups if free else warmups(self.times, clusters)
+        for i, (before, after) in enumerate(pairwise(self.warmups), start=1):
+            if free and after > before:
+                yield f"stage {i}: warmup {after}, more than {before} before it"
         for i, stage in enumerate(stages):
             if stage.warmup != expected[i]:
                 yield (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.errors import InputError
 from hetopt.plan import PLAN_SCHEMA, Plan
-from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ def read_plan(data: object, field: str) -> Plan:
     """
     plan = mapping(data, field)
     choice(plan, "schema", (PLAN_SCHEMA,), field)
-    choice(plan, "schedule", SCHEDULES, field)
+    choice(plan, "schedule", SCHEDULE_CHOICES, field)
     text(plan, "problem_digest", field)
     text(plan, "table_digest", field)
     for place, item in items(plan, "pipelines", field):

@@ -65,7 +65,8 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
     """Return the closed form in nanoseconds, exactly (MODEL.md section 4)."""
     fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
     slowest = max(times.occupancy, default=0)
-    if times.schedule == "gpipe":
+    all_first = times.schedule == "auto" and min(counts) >= times.microbatches
+    if times.schedule == "gpipe" or all_first:
         steady = Fraction(max(*times.forward, slowest) + max(*times.backward, slowest))
     else:
         steady = Fraction(max(*times.both, slowest))

@@ -18,7 +18,7 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.principles import Principles
-from hetopt.problem.training import SCHEDULES
+from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.params import EXECUTORS
 from hetopt.solvers.registry import SOLVERS, WIDE, ensure_can, ensure_races
 
@@ -51,9 +51,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--schedule",
-        choices=SCHEDULES,
+        choices=SCHEDULE_CHOICES,
         metavar="NAME",
-        help=f"instead of the problem's: {', '.join(SCHEDULES)}",
+        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
     )
     command.add_argument(
         "--time-limit",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, load_problem
 from hetopt.cli.output import emit
-from hetopt.problem.training import SCHEDULES
+from hetopt.problem.training import SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
     import argparse
@@ -17,9 +17,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_problem(command)
     command.add_argument(
         "--schedule",
-        choices=SCHEDULES,
+        choices=SCHEDULE_CHOICES,
         metavar="NAME",
-        help=f"instead of the problem's: {', '.join(SCHEDULES)}",
+        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
     )
     command.add_argument(
         "--out", metavar="FILE", help="where to write it (default: standard output)"

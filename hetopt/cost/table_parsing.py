@@ -17,7 +17,7 @@ from hetopt.cost.table import (
 )
 from hetopt.cost.value_reading import DocumentReader
 from hetopt.plan import Strategy
-from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +79,7 @@ class TableReader(DocumentReader):
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
             schedule=self._choice(
-                self._get(top, "", "schedule"), "schedule", SCHEDULES
+                self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
             ),
             kinds=kinds,
             cut_classes=cut_classes,

@@ -44,7 +44,7 @@ training:
   zero: 1                         # 0, 1, 2 or 3
   overlap_gradients: true         # false: reduced after the backward pass
   recompute: auto                 # none, selective, full, or auto to let hetopt choose
-  schedule: virtual-1f1b          # 1f1b, eager-1f1b, virtual-1f1b, h-1f1b, gpipe
+  schedule: virtual-1f1b          # 1f1b, eager-1f1b, h-1f1b, gpipe, auto
   reserve: 6%                     # device memory that stays free
 
 # Decisions that are yours: a value or a list of values allowed; `forbid` rules out.

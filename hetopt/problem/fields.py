@@ -28,7 +28,7 @@ from hetopt.problem.quantity import (
 from hetopt.problem.training import (
     RECOMPUTE,
     RESHARDING,
-    SCHEDULES,
+    SCHEDULE_CHOICES,
     Optimizer,
     Precision,
     Recompute,
@@ -307,7 +307,7 @@ OptionalStaging = Annotated[Staging | None, or_none(choice(get_args(Staging)))]
 PrecisionName = Annotated[Precision, BeforeValidator(choice(get_args(Precision)))]
 OptimizerName = Annotated[Optimizer, BeforeValidator(choice(get_args(Optimizer)))]
 ZeroStage = Annotated[Literal[0, 1, 2, 3], BeforeValidator(choice((0, 1, 2, 3)))]
-Schedule = Annotated[ScheduleName, BeforeValidator(choice(SCHEDULES))]
+Schedule = Annotated[ScheduleName, BeforeValidator(choice(SCHEDULE_CHOICES))]
 
 AUTO = "auto"
 

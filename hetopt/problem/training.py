@@ -11,11 +11,14 @@ if TYPE_CHECKING:
 Precision = Literal["bf16", "fp16", "fp32"]
 Optimizer = Literal["adam", "sgd"]
 Recompute = Literal["none", "selective", "full"]
-ScheduleName = Literal["1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe"]
+ScheduleName = Literal["1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "auto"]
 Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
 
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
-SCHEDULES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+#: What a schedule may be called; under ``auto`` the warm-up counts are decisions.
+SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+#: Schedules that prescribe the warm-up counts.
+SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
 
 #: Share of device memory kept free (MODEL.md section 5).

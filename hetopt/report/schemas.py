@@ -11,7 +11,7 @@ from hetopt.cost.table import SourceKind
 from hetopt.cost.table_file import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
 from hetopt.plan import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
-from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULES
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 from hetopt.result import RESULT_SCHEMA, How, Objective, Status
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -93,7 +93,7 @@ _STAGE = _object(
 _PLAN = _object(
     {
         "schema": {"const": PLAN_SCHEMA},
-        "schedule": _one_of(SCHEDULES),
+        "schedule": _one_of(SCHEDULE_CHOICES),
         "problem_digest": _DIGEST,
         "table_digest": _DIGEST,
         "pipelines": _list(
@@ -244,7 +244,7 @@ TABLE: Schema = {
         {
             "schema": {"const": TABLE_SCHEMA},
             "problem_digest": _DIGEST,
-            "schedule": _one_of(SCHEDULES),
+            "schedule": _one_of(SCHEDULE_CHOICES),
             "kinds": _list(_TEXT, 1),
             "body": _list({"type": "boolean"}, 1),
             "cut_classes": _list(_TEXT),

@@ -23,7 +23,8 @@ class PipelineTimes:
     Attributes
     ----------
     schedule
-        Decides the closed form only; what runs when is in ``warmups``.
+        Decides the closed form only (``has_steady_state``); what runs when is in
+        ``warmups``.
     microbatches
         q, at least 1.
     forward_ns, backward_ns
@@ -96,6 +97,16 @@ class PipelineTimes:
             forward + backward
             for forward, backward in zip(self.forward_ns, self.backward_ns, strict=True)
         )
+
+    @property
+    def has_steady_state(self) -> bool:
+        """Whether stages alternate: not where all q forwards come first.
+
+        So it is under gpipe, and where ``auto`` warms every stage up q times.
+        """
+        if self.schedule == "auto":
+            return min(self.warmups) < self.microbatches
+        return self.schedule != "gpipe"
 
     @property
     def inflight(self) -> tuple[int, ...]:

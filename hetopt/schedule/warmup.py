@@ -62,6 +62,9 @@ def warmup_counts(
         case "h-1f1b":
             longest = max(*round_trip_ns, *transfer_ns, 0)
             deltas = [_hapt_delta(transfer, longest) for transfer in transfer_ns]
+        case "auto":
+            msg = "schedule auto prescribes no warm-up counts"
+            raise ValueError(msg)
         case _:
             msg = f"unknown schedule {schedule!r}"
             raise ValueError(msg)

@@ -14,6 +14,8 @@ How the open ends of the model are read:
 * ``stages`` and ``units`` pins of a cluster that is not used see the value 0;
   ``dp``, ``cp``, ``tp`` and ``recompute`` pins are already in the table.
 * A forbidden pair (a, b) says that b does not directly follow a along the pipeline.
+* Under ``auto`` every plan is tried with all warm-up counts that may matter; of the
+  best ones it has those of least sum, then the lexicographically smallest.
 * Tied embeddings add ``tied_ns[first, last]`` to g of the first and the last stage
   when p > 1, and nothing when p = 1.
 """
@@ -276,7 +278,24 @@ def _splits(
             kappa.append(pieces.transfer[x][layouts[i]][layouts[i + 1]])
             omega.append(pieces.occupancy[x][layouts[i]][layouts[i + 1]])
         warmups = [q] * p
-        if schedule != "gpipe":
+        if schedule == "auto":
+            caps = [
+                max(
+                    (
+                        w
+                        for w in range(1, q + 1)
+                        if pieces.memory(host, ends[i], ends[i + 1], w)
+                        <= table.usable_bytes[host[0]]
+                    ),
+                    default=0,
+                )
+                for i, host in enumerate(hosts)
+            ]
+            chosen = _freely(q, forward, backward, kappa, omega, caps)
+            if chosen is None:
+                continue
+            warmups = list(chosen)
+        elif schedule != "gpipe":
             used = steps
             if used is None:
                 used = _hapt_steps(forward, backward, kappa)
@@ -289,8 +308,16 @@ def _splits(
             for i, host in enumerate(hosts)
         ):
             continue
+        all_first = schedule == "auto" and min(warmups) >= q
         value, exact = _closed_form(
-            schedule == "gpipe", q, forward, backward, kappa, omega, sync, warmups
+            schedule == "gpipe" or all_first,
+            q,
+            forward,
+            backward,
+            kappa,
+            omega,
+            sync,
+            warmups,
         )
         yield Found(
             shape=shape,
@@ -405,6 +432,64 @@ def _hapt_steps(
         share = Fraction(k, longest)
         steps.append(1 if share <= Fraction(1, 100) else -((-1 - 2 * share) // 1))
     return [int(step) for step in steps]
+
+
+def _freely(
+    q: int,
+    forward: Sequence[int],
+    backward: Sequence[int],
+    kappa: Sequence[int],
+    omega: Sequence[int],
+    caps: Sequence[int],
+) -> tuple[int, ...] | None:
+    """Try all warm-up counts; None if nothing fits.
+
+    Lambda is at least every tau, so more than 1 + ceil(2 kappa / max tau) at a
+    boundary cannot shorten any window that matters: without the boundary the two
+    parts of the window fit into it.
+
+    Parameters
+    ----------
+    caps
+        Most micro-batches of each stage that memory has room for, at most q.
+    """
+    if min(caps) < 1:
+        return None
+    p = len(caps)
+    tau = [f + b for f, b in zip(forward, backward, strict=True)]
+    longest = max(*tau, *omega, 1)
+    floor = 1000 * max(*tau, *omega, 0)
+    best: tuple[int, int, tuple[int, ...]] | None = None
+
+    def extend(counts: tuple[int, ...], period: int) -> None:
+        """Put one more stage before those that have their counts."""
+        nonlocal best
+        i = p - 1 - len(counts)
+        if best is not None and period > best[0]:
+            return
+        if i < 0:
+            found = (period if q > 1 else 0, sum(counts), counts)
+            if best is None or found < best:
+                best = found
+            return
+        most = 1 - (-2 * kappa[i] // longest)
+        for delta in range(most + 1):
+            w = counts[0] + delta
+            if min(w, q) > caps[i]:
+                break
+            length, needed = tau[i], period
+            for k, last in enumerate(counts, start=i + 1):
+                length += 2 * kappa[k - 1] + tau[k]
+                needed = max(needed, -(-1000 * length // (w - last + 1)))
+            extend((w, *counts), needed)
+
+    extend((1,), floor)
+    if min(caps) == q:
+        slowest = max(omega, default=0)
+        pace = 1000 * (max(*forward, slowest) + max(*backward, slowest))
+        found = (pace if q > 1 else 0, p * q, (q,) * p)
+        best = found if best is None else min(best, found)
+    return None if best is None else best[2]
 
 
 def _closed_form(

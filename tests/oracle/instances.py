@@ -25,6 +25,8 @@ from tests.oracle.tables import draw_table
 MAX_PLANS = 40_000
 #: The same where no principle is kept.
 MAX_WIDE_PLANS = 6_000
+#: The same where warm-up counts are free.
+MAX_FREE_PLANS = 4_000
 #: Nothing but P2.
 WIDEST = Principles(consecutive=False, sharing="any")
 
@@ -68,7 +70,8 @@ def make_instance(
     while True:
         problem = draw_problem(rng, schedule, clusters, pinned=pinned, size=size)
         table = draw_table(rng, problem, size=size)
-        few = count_plans(table) <= MAX_PLANS
+        most = MAX_FREE_PLANS if schedule == "auto" else MAX_PLANS
+        few = count_plans(table) <= most
         if few and widest:
             counted = wide.count_plans(table, WIDEST, MAX_WIDE_PLANS)
             few = counted <= MAX_WIDE_PLANS
