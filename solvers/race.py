@@ -1,7 +1,8 @@
 """The race over (p, q): bound all, sketch a few plans, settle the rest, prove.
 
-1. Every q is surveyed: a valid lower bound for each of its p.
-2. The relaxed optima with the least bounds are turned into plans: a first cutoff.
+1. Scouts bound every q as a whole, and line clusters up to first plans: a first
+   cutoff. Where they cannot, every q is surveyed, with a bound for each of its p, and
+2. the relaxed optima with the least bounds are turned into plans.
 3. Every q that may hold something better is surveyed again, closely.
 4. What the bounds leave is settled by the engine, best bound first. Every better
    plan becomes the cutoff of all programs, running ones too.
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.cost.table import TICK_S
+from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
+from hetopt.solvers.scouting import Scouting
 from hetopt.solvers.worker import (
     NO_CUTOFF,
     Found,
@@ -66,6 +69,7 @@ def race(
     principles: Principles = PRUNED,
     journal: str | None = None,
     executor: Executor = "process",
+    quick: bool = False,
 ) -> Result:
     """Find the best plan over all (p, q) and settle every one of them.
 
@@ -83,6 +87,8 @@ def race(
         A file to go on from, and to remember everything in.
     executor
         Where the workers run.
+    quick
+        Whether the engine is so quick that workers often do not pay.
 
     Raises
     ------
@@ -102,7 +108,10 @@ def race(
                 top=top,
                 principles=principles,
             )
-            pool = open_pool(executor, jobs, make, payload)
+            # What runs in this process cannot be ended when the clock runs out.
+            pool = open_pool(
+                executor, jobs, make, payload, growing=quick and time_limit_s is None
+            )
             course = _Course(
                 ledger,
                 pool,
@@ -111,10 +120,12 @@ def race(
                 on_progress=on_progress,
                 journal=memory,
             )
+            # Scouts know neither units of several kinds nor the wider spaces.
+            scouting = not principles.relaxed and Chain.of(table).is_uniform
             # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
             try:
                 with suppress(Stopped, KeyboardInterrupt):
-                    course.run()
+                    course.run(scouting=scouting)
             finally:
                 pool.close()
     return result_of(
@@ -145,9 +156,13 @@ def _open(
 class _Course(Course):
     """One run of the race: its phases, and the tasks they are made of."""
 
-    def run(self) -> None:
-        self._survey(None)
-        self._sketch()
+    def run(self, *, scouting: bool) -> None:
+        if scouting:
+            scouts = Scouting(self.ledger)
+            self.perform(scouts.tasks(), scouts.take)
+        if not scouting or self.ledger.cutoff == NO_CUTOFF:
+            self._survey(None)
+            self._sketch()
         if self.ledger.cutoff != NO_CUTOFF:
             self._survey(self.ledger.cutoff)
         self._settle()
@@ -166,7 +181,10 @@ class _Course(Course):
                 if not np.isfinite(bound):
                     program.how = "infeasible"
                     continue
-                program.bound = max(program.bound, _ticks_below(bound))
+                below = _ticks_below(bound)
+                if cutoff is not None and bound > (cutoff + 1) / PERIOD_SCALE:
+                    below = cutoff + 1
+                program.bound = max(program.bound, below)
                 program.period = float(found.period[program.stages])
             self.ledger.refute()
 
@@ -194,8 +212,9 @@ class _Course(Course):
     def _settle(self) -> None:
         """Settle what the bounds leave, best bound first."""
 
+        started: set[tuple[int, int]] = set()
+
         def tasks() -> Iterator[SettleTask]:
-            started = set()
             while True:
                 waiting = [
                     program
@@ -209,12 +228,16 @@ class _Course(Course):
                 yield SettleTask(
                     microbatches=program.microbatches,
                     stages=program.stages,
-                    time_limit_s=self.left(),
+                    time_limit_s=self.allowance(),
                     start=self.ledger.best_of(program),
                 )
 
         def take(task: SettleTask, found: Verdict) -> None:
             program = self.ledger.programs[task.stages, task.microbatches]
+            if self.limit_s is None and task.time_limit_s and not found.closed:
+                # More than this process should do alone.
+                started.discard((task.stages, task.microbatches))
+                return
             self.ledger.settle(program, found)
             if self.journal is not None:
                 self.journal.settled(program)

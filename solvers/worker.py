@@ -21,7 +21,10 @@ from hetopt.result import OPTIMALITY_GAP
 from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.bounds import Survey, focus, sharpen, survey
 from hetopt.solvers.cluster_costs import FIRST, LAST
+from hetopt.solvers.exact import exact_value
+from hetopt.solvers.outline import Outline
 from hetopt.solvers.relaxation import Choice, Relaxation
+from hetopt.solvers.scout import Scouted, ScoutTask, explore, plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -152,6 +155,7 @@ class Worker:
         self.problem = payload.problem
         self.table = payload.table
         self.top = payload.top
+        self.seed = payload.seed
         self.principles = payload.principles
         self.chain = Chain.of(payload.table)
         self.say = say
@@ -162,10 +166,13 @@ class Worker:
         )
         self.part = lru_cache(maxsize=None)(self._part)
         self.relaxation = lru_cache(maxsize=4)(self._relaxation)
+        self.outline = lru_cache(maxsize=16)(self._outline)
 
     def run(self, task: Any) -> Any:
         """Run one task."""
         match task:
+            case ScoutTask():
+                return self._scout(task)
             case SurveyTask():
                 return self._survey(task)
             case SketchTask():
@@ -190,17 +197,29 @@ class Worker:
             return part
         return undominated(self.table, part, self.chain, self.principles)
 
+    def _outline(self, microbatches: int) -> Outline:
+        return Outline(
+            table=self.table,
+            part=self.table.at(microbatches),
+            chain=self.chain,
+            pins=self.problem.pins,
+            most_stages=self._most_stages(),
+        )
+
+    def _most_stages(self) -> int:
+        counts = self.problem.stage_counts
+        return max(p for p in counts if p <= self.chain.length)
+
     def _relaxation(self, microbatches: int) -> Relaxation:
         return self._relaxed(microbatches, self.principles)
 
     def _relaxed(self, microbatches: int, principles: Principles) -> Relaxation:
-        counts = [p for p in self.problem.stage_counts if p <= self.chain.length]
         return Relaxation(
             table=self.table,
             part=self.part(microbatches),
             chain=self.chain,
             pins=self.problem.pins,
-            most_stages=max(counts),
+            most_stages=self._most_stages(),
             principles=principles,
         )
 
@@ -239,6 +258,52 @@ class Worker:
         self.say(Found(decision=decision, value=self._value(decision)))
 
     # ---------------------------------------------------------------- tasks
+
+    def _scout(self, task: ScoutTask) -> Scouted:
+        outline = self.outline(task.microbatches)
+        found = explore(
+            outline,
+            task.known,
+            cutoff=self._limit_ns(),
+            goal=task.goal,
+            evaluations=task.evaluations,
+        )
+        if task.visit and found.bound <= self._limit_ns():
+            for decision in plans(
+                outline,
+                found,
+                table=self.table,
+                pins=self.problem.pins,
+                seed=f"{self.seed} {task.microbatches} {task.visit}",
+                order=task.order,
+            ):
+                if self._is_plan(decision):
+                    self._report(decision)
+        return found
+
+    def _limit_ns(self) -> float:
+        """Return the cutoff in ns, one tick more; infinite if there is none."""
+        cutoff = self._cutoff()
+        return np.inf if cutoff == NO_CUTOFF else (cutoff + 1) / PERIOD_SCALE
+
+    def _is_plan(self, decision: Decision) -> bool:
+        """Whether a decision fits into memory and keeps to the pins that count."""
+        pins, part = self.problem.pins, self.table.at(decision.microbatches)
+        hosted = dict(zip(decision.order, decision.hosted, strict=True))
+        held, first = dict.fromkeys(hosted, 0), 0
+        for j, stages in hosted.items():
+            held[j] = sum(decision.units[first : first + stages])
+            first += stages
+        for j, name in enumerate(self.table.cluster_names):
+            own = pins.of(name)
+            if not own.stages.permits(hosted.get(j, 0)):
+                return False
+            if not own.units.permits(held.get(j, 0)):
+                return False
+        if decision.stages not in self.problem.stage_counts:
+            return False
+        data = self._data(part, pins, decision.stages, self._cutoff())
+        return exact_value(decision, data) is not None
 
     def _survey(self, task: SurveyTask) -> Survey:
         cutoff = None if task.cutoff is None else (task.cutoff + 1) / PERIOD_SCALE

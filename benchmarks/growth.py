@@ -1,0 +1,190 @@
+"""How planning grows with clusters, devices and layers.
+
+Run with ``python -m benchmarks.growth``; every problem is planned by the command line
+in a process of its own. Problems are generated (``benchmarks.growing``), all times in
+them are modelled. Times and memory depend on the machine; where a proof is out of
+reach, so does the gap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.growing import Size, document
+
+#: Of the short run: from each size one step in every direction.
+SIZES = (
+    Size(2, 64, 24),
+    Size(2, 1024, 48),
+    Size(4, 1024, 48),
+    Size(4, 4096, 96),
+    Size(8, 4096, 96),
+    Size(8, 16384, 126),
+    Size(12, 16384, 126),
+    Size(16, 16384, 126),
+    Size(16, 65536, 192),
+    Size(16, 131072, 256),
+)
+#: Seconds between two looks at the memory used.
+_TURN_S = 0.5
+
+HEADER = (
+    "| clusters | devices | layers | seed | status | seconds | GiB | closed form s "
+    "| lower bound s | gap | p, q |\n"
+    "|---|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+class Outcome(NamedTuple):
+    """One problem's row."""
+
+    clusters: int
+    devices: int
+    layers: int
+    seed: int
+    status: str
+    seconds: float
+    peak_gib: float
+    closed_form_s: float | None
+    lower_bound_s: float | None
+    gap: float | None
+    stages: int | None
+    microbatches: int | None
+
+    def row(self) -> str:
+        """Return the outcome as a row of the table."""
+        found = self.closed_form_s is not None
+        cells = (
+            str(self.clusters),
+            str(self.devices),
+            str(self.layers),
+            str(self.seed),
+            self.status,
+            f"{self.seconds:.1f}",
+            f"{self.peak_gib:.2f}",
+            f"{self.closed_form_s:.4f}" if found else "",
+            f"{self.lower_bound_s:.4f}" if self.lower_bound_s is not None else "",
+            f"{self.gap:.2%}" if self.gap is not None else "",
+            f"{self.stages}, {self.microbatches}" if found else "",
+        )
+        return f"| {' | '.join(cells)} |"
+
+
+def plan(size: Size, seed: int, *, solver: str, limit_s: float, jobs: int) -> Outcome:
+    """Plan one problem with the command line."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "problem.yaml")
+        path.write_text(json.dumps(document(size, seed)), encoding="utf-8")
+        command = [sys.executable, "-m", "hetopt", "plan", str(path), "--json"]
+        command += ["--solver", solver, "--time-limit", str(limit_s)]
+        command += ["--jobs", str(jobs)]
+        began = time.monotonic()
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as child:
+            watch = _Watch(child.pid)
+            watch.start()
+            printed, _ = child.communicate()
+            seconds = time.monotonic() - began
+            watch.done.set()
+            watch.join()
+    found = json.loads(printed)
+    pipeline = found["plan"]["pipelines"][0] if found["plan"] else None
+    return Outcome(
+        *size,
+        seed=seed,
+        status=found["status"],
+        seconds=seconds,
+        peak_gib=watch.peak_bytes / 2**30,
+        closed_form_s=found["closed_form_s"],
+        lower_bound_s=found["lower_bound_s"],
+        gap=found["gap"],
+        stages=len(pipeline["stages"]) if pipeline else None,
+        microbatches=pipeline["microbatches"] if pipeline else None,
+    )
+
+
+class _Watch(threading.Thread):
+    """Watches the memory of all processes of a session, shared pages counted once."""
+
+    def __init__(self, session: int) -> None:
+        super().__init__(daemon=True)
+        self.session = session
+        self.done = threading.Event()
+        self.peak_bytes = 0
+
+    def run(self) -> None:
+        """Look again and again until told to stop."""
+        while not self.done.wait(_TURN_S):
+            used = 0
+            for folder in Path("/proc").glob("[0-9]*"):
+                # Processes end while they are looked at.
+                with suppress(OSError, IndexError, ValueError):
+                    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                    if int(fields[3]) == self.session:
+                        used += _resident_bytes(folder)
+            self.peak_bytes = max(self.peak_bytes, used)
+
+
+def _resident_bytes(folder: Path) -> int:
+    for line in (folder / "smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def _sizes(options: argparse.Namespace) -> list[Size]:
+    axes = (options.clusters, options.devices, options.layers)
+    if all(axis is None for axis in axes):
+        return list(SIZES)
+    defaults = ([16], [16384], [126])
+    chosen = [axis or default for axis, default in zip(axes, defaults, strict=True)]
+    return [Size(*size) for size in product(*chosen)]
+
+
+def main() -> None:
+    """Plan every size and seed, and print one table."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    for axis in ("--clusters", "--devices", "--layers"):
+        parser.add_argument(axis, type=int, nargs="+", metavar="N")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
+    parser.add_argument("--time-limit", type=float, default=120, metavar="S")
+    parser.add_argument("--solver", default="dp", metavar="NAME")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="also growth.csv")
+    options = parser.parse_args()
+    print(f"{options.jobs} workers, all times modelled\n\n{HEADER}", flush=True)
+    outcomes = []
+    for size in _sizes(options):
+        for seed in options.seeds:
+            outcome = plan(
+                size,
+                seed,
+                solver=options.solver,
+                limit_s=options.time_limit,
+                jobs=options.jobs,
+            )
+            print(outcome.row(), flush=True)
+            outcomes.append(outcome)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        with (options.out / "growth.csv").open("w", newline="", encoding="utf-8") as to:
+            writer = csv.writer(to, lineterminator="\n")
+            writer.writerow(Outcome._fields)
+            writer.writerows(outcomes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""The loops of the outline: clusters by themselves, and clusters added up.
+
+Costs are in ns; what cannot be is infinite. A *place* is the least number of warm-ups
+that a stage has besides one: 0 for the last stage of the pipeline. Roles are bits:
+1 hosts the first stage, 2 hosts the last.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.solvers.compiled import compiled, part
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Costs = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: Rows of ``Options.edge``: kappa inside; least kappa and omega towards the stage
+#: before and after, of another cluster; omega inside.
+INSIDE, BEFORE, AFTER, INSIDE_PACE, BEFORE_PACE, AFTER_PACE = range(6)
+#: Rows of ``Options.ends``: time and g that the units at the front and the end add.
+LEAD, TRAIL, LEAD_SYNC, TRAIL_SYNC = range(4)
+#: Positions in ``Options.steps``: least warm-ups added inside a cluster and across,
+#: the most inside, whether windows of lambda count, whether all body units and
+#: their cuts are alike, units at the front and the end.
+STEP, GAP, MOST_STEP, WINDOWS, UNIFORM, LEADS, TRAILS = range(7)
+
+
+class Options(NamedTuple):
+    """Strategies of all clusters, numbered through; O options, J clusters, L units.
+
+    Attributes
+    ----------
+    cluster, most
+        Of each option, and how many stages it has room for; shape (O,).
+    run, sync
+        Least time and least g of l body units; shape (O, L + 1).
+    edge, ends
+        Times at boundaries, and of the units at the ends; shapes (6, O), (4, O).
+    fits
+        Most body units of a stage at a place by memory; shape (O, places).
+    roles
+        Whether a cluster may have a role; shape (J, 4).
+    stages_ok, units_ok
+        Whether a cluster may host so many stages, and units with ends.
+    steps
+        See ``STEP`` and what follows it.
+    """
+
+    cluster: Ints
+    most: Ints
+    run: Costs
+    sync: Costs
+    edge: Costs
+    ends: Costs
+    fits: Ints
+    roles: NDArray[np.bool_]
+    stages_ok: NDArray[np.bool_]
+    units_ok: NDArray[np.bool_]
+    steps: Ints
+
+
+@part
+def most_within(costs: Costs, room: float) -> int:
+    """Return how many units cost at most ``room``; -1 if not even none do."""
+    low, high = 0, len(costs)
+    while low < high:
+        middle = (low + high) // 2
+        if costs[middle] <= room:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@part
+def _spread(
+    options: Options, o: int, role: int, period: float, sync: float, row: Costs
+) -> None:
+    """Find what l units cost at least on an option in a role, into ``row``."""
+    row[:] = np.inf
+    j, size = options.cluster[o], len(row)
+    if not options.roles[j, role]:
+        return
+    edge, ends = options.edge, options.ends
+    ahead, behind = 0.0, 0.0
+    base, held, spare = 0.0, 0, sync
+    if role & 1:
+        ahead = ends[LEAD, o]
+        base += ahead
+        held += options.steps[LEADS]
+    else:
+        if edge[BEFORE_PACE, o] > period:
+            return
+        base += edge[BEFORE, o]
+    place = 0
+    if role & 2:
+        behind = ends[TRAIL, o]
+        base += behind
+        held += options.steps[TRAILS]
+        spare -= ends[TRAIL_SYNC, o]
+    else:
+        if edge[AFTER_PACE, o] > period:
+            return
+        base += edge[AFTER, o]
+        place = options.steps[GAP]
+    run, steps = options.run[o], options.steps
+    by_sync = most_within(options.sync[o], sync)
+    closing = most_within(options.sync[o], spare)
+    # The first stage holds the units at the front as well.
+    opening = by_sync
+    if role & 1:
+        opening = most_within(options.sync[o], sync - ends[LEAD_SYNC, o])
+    most = min(options.most[o], size - 1)
+    if edge[INSIDE_PACE, o] > period:
+        most = min(most, 1)
+    places = options.fits.shape[1]
+    total, done, carry = 0, 0, 0.0
+    for m in range(1, most + 1):
+        at = min(place + steps[STEP] * (m - 1), places - 1)
+        load = carry
+        slot = min(options.fits[o, at], by_sync)
+        if m == 1:
+            load += behind
+            slot = min(slot, closing)
+        # At least one unit has to fit, with nothing to wait for.
+        if min(slot, opening, most_within(run, period - ahead)) < 1:
+            return
+        last = min(slot, opening, most_within(run, period - load - ahead))
+        slot = max(0, min(slot, most_within(run, period - load)))
+        if m == 1 and slot < 1:
+            return
+        cap = min(total + max(0, last), size - 1)
+        total += slot
+        if steps[WINDOWS]:
+            # The delay that this stage hands on to the one before it (MODEL.md,
+            # section 4). Where units are alike, stages as full as possible leave the
+            # most to others: one unit fewer here makes room for one at most. That
+            # every stage needs a unit is left out.
+            if steps[UNIFORM]:
+                delay = min(period, run[slot] + load)
+                carry = delay + 2 * edge[INSIDE, o] - steps[MOST_STEP] * period
+                carry = max(0.0, carry)
+            span = (1 + steps[MOST_STEP] * (m - 1)) * period
+            span -= 2 * (m - 1) * edge[INSIDE, o] + ahead + behind
+            cap = min(cap, most_within(run, span))
+        if not options.stages_ok[j, m]:
+            continue
+        rest = base + 2 * (m - 1) * edge[INSIDE, o]
+        for n in range(max(m, done + 1), cap + 1):
+            if options.units_ok[j, n + held]:
+                row[n] = options.run[o, n] + rest
+        done = max(done, cap)
+        if done >= size - 1:
+            return
+
+
+@compiled
+def spread(
+    options: Options, alive: Ints, period: float, sync: float, costs: Costs
+) -> None:
+    """Find what l units cost at least by cluster and role, into (J, 4, L + 1)."""
+    row = np.empty(costs.shape[2])
+    for o in alive:
+        for role in range(4):
+            _spread(options, o, role, period, sync, row)
+            least = costs[options.cluster[o], role]
+            for n in range(len(row)):
+                if row[n] < least[n]:
+                    least[n] = row[n]
+
+
+@part
+def _add(before: Costs, costs: Costs, after: Costs) -> None:
+    """after[u + n] = min(itself, before[u] + costs[n])."""
+    size = len(after)
+    top = size
+    while top > 0 and before[top - 1] == np.inf:
+        top -= 1
+    low = 0
+    while low < top and before[low] == np.inf:
+        low += 1
+    for n in range(size):
+        cost = costs[n]
+        if cost == np.inf:
+            continue
+        for u in range(low, min(top, size - n)):
+            value = before[u] + cost
+            if value < after[u + n]:
+                after[u + n] = value
+
+
+@part
+def _joined(state: Costs, costs: Costs, may_rest: bool) -> Costs:
+    """Add a cluster to those before it; both by roles and units."""
+    joined = state.copy() if may_rest else np.full(state.shape, np.inf)
+    for taken in range(4):
+        for role in range(3):
+            if not taken & role:
+                _add(state[taken], costs[role], joined[taken | role])
+    return joined
+
+
+@compiled
+def combined(costs: Costs, may_rest: NDArray[np.bool_], chosen: Ints) -> float:
+    """Return the least sum over clusters, with every role and unit given out once.
+
+    Parameters
+    ----------
+    costs
+        By cluster, role and units; with both roles a cluster is alone.
+    chosen
+        Role and units of each cluster in that sum, -1 where it rests; (J, 2).
+    """
+    clusters, _, size = costs.shape
+    table = np.full((clusters + 1, 4, size), np.inf)
+    table[0, 0, 0] = 0.0
+    for j in range(clusters):
+        table[j + 1] = _joined(table[j], costs[j], may_rest[j])
+    best: float = table[clusters, 3, size - 1]
+    chosen[:] = -1
+    alone = -1
+    for j in range(clusters):
+        free = may_rest.sum() - may_rest[j] == clusters - 1
+        if free and costs[j, 3, size - 1] < best:
+            best = costs[j, 3, size - 1]
+            alone = j
+    if alone >= 0:
+        chosen[alone, 0], chosen[alone, 1] = 3, size - 1
+    elif best < np.inf:
+        taken, units = 3, size - 1
+        for j in range(clusters - 1, -1, -1):
+            value = table[j + 1, taken, units]
+            if may_rest[j] and table[j, taken, units] == value:
+                continue
+            for role in range(3):
+                if role & ~taken or chosen[j, 0] >= 0:
+                    continue
+                for n in range(1, units + 1):
+                    sum_ = table[j, taken & ~role, units - n] + costs[j, role, n]
+                    if sum_ == value:
+                        chosen[j, 0], chosen[j, 1] = role, n
+                        break
+            if chosen[j, 0] > 0:
+                taken &= ~chosen[j, 0]
+            units -= chosen[j, 1]
+    return best
+
+
+@compiled
+def completed(
+    options: Options,
+    alive: Ints,
+    period: float,
+    sync: float,
+    costs: Costs,
+    may_rest: NDArray[np.bool_],
+) -> Costs:
+    """Return the least sum over clusters with each option; shape of ``alive``."""
+    clusters, _, size = costs.shape
+    prefix = np.full((clusters + 1, 4, size), np.inf)
+    suffix = np.full((clusters + 1, 4, size), np.inf)
+    prefix[0, 0, 0] = suffix[clusters, 0, 0] = 0.0
+    for j in range(clusters):
+        prefix[j + 1] = _joined(prefix[j], costs[j], may_rest[j])
+    for j in range(clusters - 1, -1, -1):
+        suffix[j] = _joined(suffix[j + 1], costs[j], may_rest[j])
+    others = np.full((clusters, 4, size), np.inf)
+    for j in range(clusters):
+        for taken in range(4):
+            for role in range(4):
+                if not taken & role:
+                    _add(prefix[j, taken], suffix[j + 1, role], others[j, taken | role])
+    least = np.full(len(alive), np.inf)
+    row = np.empty(size)
+    for index in range(len(alive)):
+        j = options.cluster[alive[index]]
+        for role in range(4):
+            _spread(options, alive[index], role, period, sync, row)
+            rest = others[j, 3 & ~role]
+            if role == 3 and rest[0] == np.inf:
+                continue
+            for n in range(1, size):
+                # Alone, a cluster leaves nothing.
+                value = row[n] + rest[size - 1 - n]
+                if value < least[index]:
+                    least[index] = value
+    return least

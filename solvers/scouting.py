@@ -1,0 +1,90 @@
+"""The order in which scouts visit the q: least bound first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.scout import ScoutTask
+from hetopt.solvers.worker import NO_CUTOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.solvers.ledger import Ledger
+    from hetopt.solvers.scout import Scouted
+
+#: Visits of one q, and how many although its bound will not rise any more.
+_VISITS, _DONE_VISITS = 24, 5
+#: A scout stays with a q until its bound exceeds the next best one by this much.
+_AHEAD = 1.01
+
+
+class Scouting:
+    """Bounds every q as a whole, and finds first plans."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._counts = sorted({program.microbatches for program in ledger.open()})
+        self._known: dict[int, Scouted] = {}
+        self._visits: Counter[int] = Counter()
+        self._busy: set[int] = set()
+
+    def tasks(self) -> Iterator[ScoutTask | None]:
+        """Yield visits; None where there is nothing to do for the time being."""
+        while True:
+            limit = _nanoseconds(self.ledger.cutoff)
+            waiting = sorted(
+                (self._known[q].bound if q in self._known else 0.0, q)
+                for q in self._counts
+                if q not in self._busy and self._is_worthwhile(q, limit)
+            )
+            if not waiting:
+                yield None
+                continue
+            bound, q = waiting[0]
+            others = min((other for other, _ in waiting[1:]), default=inf)
+            ranked = self.ledger.ranked()
+            self._busy.add(q)
+            yield ScoutTask(
+                microbatches=q,
+                visit=self._visits[q],
+                known=self._known.get(q),
+                goal=max(others, bound) * _AHEAD,
+                order=ranked[0].decision.order[::-1] if ranked else None,
+            )
+            self._visits[q] += 1
+
+    def take(self, task: ScoutTask, found: Scouted) -> None:
+        """Take in what a visit found."""
+        q, cutoff = task.microbatches, self.ledger.cutoff
+        limit = _nanoseconds(cutoff)
+        self._busy.discard(q)
+        self._known[q] = found
+        for program in self.ledger.open():
+            if program.microbatches != q:
+                continue
+            if found.bound == limit == inf:
+                program.how = "infeasible"
+                continue
+            # What was left out has no plan within the cutoff.
+            below = cutoff + 1
+            if found.bound <= limit:
+                below = max(0, int(found.bound * PERIOD_SCALE) - 1)
+            program.bound = max(program.bound, below)
+        self.ledger.refute()
+
+    def _is_worthwhile(self, q: int, limit: float) -> bool:
+        known, visits = self._known.get(q), self._visits[q]
+        if known is None:
+            return True
+        if known.bound > limit:
+            return False
+        return visits < (_DONE_VISITS if known.is_done else _VISITS)
+
+
+def _nanoseconds(cutoff: int) -> float:
+    """Return a cutoff in ns, one tick more; infinite if there is none."""
+    return inf if cutoff == NO_CUTOFF else (cutoff + 1) / PERIOD_SCALE
