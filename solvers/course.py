@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.growing_pool import GrowingPool
 from hetopt.solvers.pool import Died, Done, Failed, InlinePool, Note, Pool
 from hetopt.solvers.progress import Progress
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.ray_pool import RayPool
     from hetopt.solvers.worker import Found
 
-    AnyPool = Pool | InlinePool | RayPool
+    AnyPool = Pool | InlinePool | GrowingPool | RayPool
 
 #: A task is given up after killing this many workers.
 _MOST_DEATHS = 3
@@ -78,6 +79,7 @@ class Course:
                 running[number] = task
                 self.pool.submit(number, task)
             if not running:
+                self._tell()
                 return
             for event in self.pool.collect(_TURN_S):
                 task = running[event.task]
@@ -93,7 +95,8 @@ class Course:
                     case Died():
                         self._mourn(task, again)
                 del running[event.task]
-            self._tell()
+            if time.monotonic() >= self._told + _TURN_S:
+                self._tell()
             left = self.left()
             if timed and left is not None and left <= 0:
                 raise Stopped
@@ -115,6 +118,13 @@ class Course:
             self.journal.found(found)
         self.pool.shared.value = self.ledger.cutoff
 
+    def allowance(self) -> float | None:
+        """Return the seconds a task may take: until the end, or until others help."""
+        left = self.left()
+        if left is None and isinstance(self.pool, GrowingPool):
+            return self.pool.patience_s
+        return left
+
     def left(self) -> float | None:
         """Return the seconds left; None without a limit."""
         if self.limit_s is None:
@@ -122,10 +132,9 @@ class Course:
         return self.limit_s - (time.monotonic() - self.began)
 
     def _tell(self) -> None:
-        now = time.monotonic()
-        if self.on_progress is None or now < self._told + _TURN_S:
+        if self.on_progress is None:
             return
-        self._told = now
+        self._told = time.monotonic()
         ledger = self.ledger
         ranked = ledger.ranked()
         incumbent = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None
@@ -150,14 +159,24 @@ def open_pool(
     jobs: int | None,
     make: Callable[..., Callable[[Any], Any]],
     payload: Any,
+    *,
+    growing: bool = False,
 ) -> AnyPool:
-    """Start the workers; with no ``jobs`` at all, this process is the only one."""
+    """Start the workers; with no ``jobs`` at all, this process is the only one.
+
+    Parameters
+    ----------
+    growing
+        Whether this process may work alone at first, if ``jobs`` is up to us.
+    """
     if executor == "ray":
         from hetopt.solvers.ray_pool import RayPool
 
         return RayPool(jobs, make, payload)
     if jobs is None:
         jobs = _cores()
+        if growing:
+            return GrowingPool(jobs, make, payload)
     return Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
 
 

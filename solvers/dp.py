@@ -123,4 +123,4 @@ def _whole(decision: Decision, data: ProgramData) -> Decision:
     return with_warmups(decision, data) if data.schedule == "auto" else decision
 
 
-solve = racing("dp", "hetopt.solvers.dp:DpEngine")
+solve = racing("dp", "hetopt.solvers.dp:DpEngine", quick=True)

@@ -211,7 +211,6 @@ class _Course(Course):
 
     def _settle(self) -> None:
         """Settle what the bounds leave, best bound first."""
-
         started: set[tuple[int, int]] = set()
 
         def tasks() -> Iterator[SettleTask]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from hetopt.solvers.race import race
-from hetopt.solvers.registry import ensure_can
+from hetopt.solvers.registry import ensure_can, ensure_plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,13 +42,17 @@ class Solve(Protocol):
         ------
         InputError
             If the solver is not installed or has no licence, or if a principle is
-            relaxed for which it has no program.
+            relaxed, or a schedule asked for, for which it has no program.
         """
         ...
 
 
 def racing(
-    solver: str, engine: str, *, ensure_available: Callable[[], None] | None = None
+    solver: str,
+    engine: str,
+    *,
+    ensure_available: Callable[[], None] | None = None,
+    quick: bool = False,
 ) -> Solve:
     """Make the ``solve`` of a solver.
 
@@ -60,6 +64,8 @@ def racing(
         ``module:attribute`` of what makes the engine in every worker.
     ensure_available
         Raises InputError, naming what is missing, if the solver cannot be used.
+    quick
+        Whether workers often do not pay.
     """
 
     def solve(
@@ -73,6 +79,7 @@ def racing(
     ) -> Result:
         """Find a plan of least closed form; see ``Solve``."""
         ensure_can(solver, params.principles)
+        ensure_plans(solver, problem.training.schedule)
         if ensure_available is not None:
             ensure_available()
         return race(
@@ -89,6 +96,7 @@ def racing(
             principles=params.principles,
             journal=params.journal,
             executor=params.executor,
+            quick=quick,
         )
 
     return solve
