@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hetopt.problem.principles import Principles
+    from hetopt.problem.training import ScheduleName
     from hetopt.result import Result
 
 #: Name -> ``module:function``; a solver's libraries load with its module.
@@ -30,6 +31,8 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
 
 #: Solvers that can also search the space without P3 or P4.
 WIDE = ("auto", "miqp-highs", "miqp-scip", "miqp-gurobi", "dp")
+#: Solvers that choose warm-up counts as well.
+FREE = ("auto", "dp")
 
 
 def ensure_can(name: str, principles: Principles) -> None:
@@ -38,6 +41,21 @@ def ensure_can(name: str, principles: Principles) -> None:
         able = ", ".join(other for other in WIDE if other in SOLVERS)
         msg = f"solver {name} cannot relax {', '.join(principles.relaxed)}: use {able}"
         raise InputError(msg, field="--relax")
+
+
+def ensure_plans(name: str, schedule: ScheduleName, objective: str = "closed") -> None:
+    """Raise InputError if a solver needs a schedule that prescribes warm-up counts."""
+    if schedule != "auto":
+        return
+    if objective != "closed":
+        msg = (
+            "auto does not go with --objective simulated: name a schedule that "
+            "prescribes the warm-up counts"
+        )
+        raise InputError(msg, field="--schedule")
+    if name not in FREE:
+        msg = f"solver {name} cannot choose warm-up counts (auto): use dp"
+        raise InputError(msg, field="--schedule")
 
 
 def ensure_races(name: str, flag: str) -> None:

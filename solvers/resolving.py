@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.formulations.space import undominated
+from hetopt.solvers.registry import FREE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from hetopt.check.certificate import Doubt
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
     from hetopt.solvers.engine import Engine
 
 #: Engines, best first; the one that made the certificate is passed over.
@@ -24,9 +26,14 @@ _ENGINES = (
 )
 
 
-def second_engine(solver: str, seed: int) -> tuple[str, Engine]:
-    """Return an engine, and its name, that is not the solver's own."""
-    name, path = next(pair for pair in _ENGINES if pair[0] != solver)
+def second_engine(solver: str, seed: int, schedule: ScheduleName) -> tuple[str, Engine]:
+    """Return an engine, and its name, that is not the solver's own.
+
+    Only dp chooses warm-up counts: under ``auto`` it has to look at its own programs
+    again, but whole, and with no bound of the race.
+    """
+    engines = [pair for pair in _ENGINES if schedule != "auto" or pair[0] in FREE]
+    name, path = next((pair for pair in engines if pair[0] != solver), engines[0])
     module, _, attribute = path.partition(":")
     return name, getattr(import_module(module), attribute)(seed)
 

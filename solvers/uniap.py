@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
 from hetopt.formulations.uniap_programs import uniap_programs
-from hetopt.solvers.registry import ensure_can
+from hetopt.solvers.registry import ensure_can, ensure_plans
 from hetopt.solvers.uniap_outcome import result_of
 from hetopt.solvers.uniap_search import UniapParams, solve_programs
 
@@ -49,6 +49,7 @@ def solve(
         The problem, its schedule or a pin is nothing that UniAP plans.
     """
     ensure_can("uniap", params.principles)
+    ensure_plans("uniap", problem.training.schedule)
     _ensure_planned(problem, params)
     programs = uniap_programs(problem, table)
     own = params

@@ -73,6 +73,12 @@ def run(options: argparse.Namespace) -> int:
         emit(f"wrote {options.out}: {size}")
         return 0
     problem = load_problem(options.problem)
+    if problem.training.schedule == "auto":
+        msg = (
+            "auto is for solver dp, which needs no program: name a schedule that "
+            "prescribes the warm-up counts"
+        )
+        raise InputError(msg, field="training.schedule")
     table = load_table(problem, options.table)
     data = _data(problem, table, options.p, options.q)
     write = {

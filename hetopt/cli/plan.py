@@ -20,7 +20,13 @@ from hetopt.errors import CheckError, InputError
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.params import EXECUTORS
-from hetopt.solvers.registry import SOLVERS, WIDE, ensure_can, ensure_races
+from hetopt.solvers.registry import (
+    SOLVERS,
+    WIDE,
+    ensure_can,
+    ensure_plans,
+    ensure_races,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -133,6 +139,7 @@ def run(options: argparse.Namespace) -> int:
             certificate=options.certificate is not None,
         )
     problem = load_problem(options.problem, options.schedule)
+    ensure_plans(options.solver, problem.training.schedule, options.objective)
     table = load_table(problem, options.table)
     result = _search(problem, table, options, principles)
     _check(problem, table, result)
