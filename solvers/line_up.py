@@ -107,9 +107,11 @@ class LineUp:
         # A round trip is all the time there is to a single micro-batch.
         self._period = box.high if not single else 1e18
         self._windows = bool(options.steps[WINDOWS])
-        self._steps = np.array(
-            [options.steps[STEP], options.steps[GAP]], dtype=np.int64
-        )
+        steps = options.steps[[STEP, GAP]]
+        if table.schedule == "auto":
+            # Warm-up counts follow from the plan; these are as good as any to begin.
+            steps = np.array([1, 2])
+        self._steps = steps.astype(np.int64)
 
     def _ends(self, table: CostTable, own: Ints, most_sync: float) -> tuple[Ints, Ints]:
         """Most body units of the last stage, and of the first one by place."""
