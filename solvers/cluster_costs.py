@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.space import MAX_DELTA
-from hetopt.solvers.sums import cheapest, cheapest_with
+from hetopt.solvers.free_sums import limit_freely
+from hetopt.solvers.sums import capped, capped_first, cheapest, cheapest_with
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -87,8 +88,18 @@ class ClusterCosts:
         self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
         self._boundaries(part, j)
         self._inner = np.asarray(self.inner, dtype=np.float64)
+        #: What ``capped`` reads of each strategy besides its units.
+        self._ends = np.stack(
+            [self.lead, self.trail, self._inner, self.inner_pace]
+        ).astype(np.float64)
+        self._most = np.asarray(cluster.max_stages, dtype=np.int64)
+        self._whole = np.full(self.count, chain.length, dtype=np.int64)
         self._memory = self._fitting_units()
         self._memory_first = self._fitting_by_position(most_stages)
+        self._freely: NDArray[np.int64] | None = None
+        if table.schedule == "auto" and self.microbatches > 1 and consecutive:
+            self.elsewhere = self._least_elsewhere(part, j)
+            self._freely = self._fitting_freely(most_stages)
         self._pinned = {role: self._permitted(role) for role in roles}
         self.costs = lru_cache(maxsize=_REMEMBERED)(self._costs)
 
@@ -160,6 +171,23 @@ class ClusterCosts:
             rows[:, i] = known[warmup]
         return rows
 
+    def _least_elsewhere(self, part: TableSlice, j: int) -> float:
+        """Return the least time of a body unit on other clusters; 0 without any."""
+        kinds = list(self.chain.kinds)
+        others = [
+            (cluster.forward_ns + cluster.backward_ns)[:, kinds].min()
+            for i, cluster in enumerate(part.clusters)
+            if i != j and len(cluster.strategies)
+        ]
+        return float(min(others, default=0))
+
+    def _fitting_freely(self, most_stages: int) -> NDArray[np.int64]:
+        """Most body units on a stage by its warm-up count; the last is for all more."""
+        count = min(self.microbatches, 2 * most_stages + 2)
+        known = {w: self.units_at(w) for w in map(self.in_flight, range(1, count + 1))}
+        rows = [known[self.in_flight(warmup)] for warmup in range(1, count + 1)]
+        return np.ascontiguousarray(np.stack(rows, axis=1))
+
     def in_flight(self, warmup: int) -> int:
         """Micro-batches a stage holds at least, as far as memory is computed."""
         if self.gpipe:
@@ -194,50 +222,41 @@ class ClusterCosts:
         Its slots' positions, and so their warm-up counts, are known.
         """
         caps = self._caps(period, FIRST)
-        slots = self._memory_first
-        if self.microbatches > 1:
-            slots = np.minimum(slots, self._within(period)[:, None])
-        total = np.zeros((self.count, stages), dtype=np.int64)
-        total[:, 1:] = np.cumsum(slots[:, : stages - 1], axis=1)
-        for m in range(1, self.most_stages + 1):
-            if m >= stages:
-                caps[:, m] = 0
-                continue
-            # Of m slots the first is followed by stages - 1 others.
-            fits = total[:, stages - 1] - total[:, stages - 1 - m]
-            able = slots[:, stages - 2] >= 1
-            caps[:, m] = np.where(able, np.minimum(caps[:, m], fits), 0)
+        most = self._within(period) if self.microbatches > 1 else self._whole
+        capped_first(self._memory_first, most, stages, caps)
         return caps
 
     def _caps(self, period: float, role: int) -> NDArray[np.int64]:
         """Most body units on m stages; shape (K, most_stages + 1), 0 where not able."""
-        lead = self.lead if role & FIRST else np.zeros(self.count)
-        trail = self.trail if role & LAST else np.zeros(self.count)
-        if self.microbatches == 1:
-            slots = self._memory[role].copy()
-            room = np.full((self.count, self.most_stages), np.inf)
-        else:
-            slots = np.minimum(self._memory[role], self._within(period)[:, None])
-            slots[:, 0] = np.minimum(
-                slots[:, 0], np.maximum(self._within(period - trail), 0)
-            )
-            shift = 1 + self.delta[2] * np.arange(self.most_stages)
-            room = (
-                shift * period
-                - 2 * np.arange(self.most_stages) * self.inner[:, None]
-                - (lead + trail)[:, None]
-            )
-            if self.gpipe or not self.consecutive:
-                room = np.full_like(room, np.inf)
-            slots[:, 1:][self.inner_pace > period] = 0
-        able = np.minimum.accumulate(slots >= 1, axis=1)
-        total = np.cumsum(slots, axis=1) * able
-        if self.microbatches > 1 and not self.gpipe:
-            total = np.minimum(total, self._within_each(room))
-        stages = np.arange(1, self.most_stages + 1)
-        total = np.where(stages <= self.cluster.max_stages[:, None], total, 0)
         caps = np.zeros((self.count, self.most_stages + 1), dtype=np.int64)
-        caps[:, 1:] = np.minimum(total, self.chain.length)
+        steady = self.microbatches > 1
+        capped(
+            self.run,
+            self._memory[role],
+            self._ends,
+            np.array([period, self.delta[2]], dtype=np.float64),
+            np.array(
+                [
+                    role & FIRST,
+                    role & LAST,
+                    steady,
+                    # Windows of lambda over several stages.
+                    steady and not self.gpipe and self.consecutive,
+                ],
+                dtype=np.bool_,
+            ),
+            self._most,
+            caps,
+        )
+        if self._freely is not None and np.isfinite(period):
+            limit_freely(
+                self.run,
+                self._freely,
+                self._within(period),
+                self.elsewhere if role == FIRST else 0.0,
+                period,
+                caps,
+            )
         return caps
 
     def _within(self, room: float | Costs) -> NDArray[np.int64]:
@@ -245,20 +264,6 @@ class ClusterCosts:
         limit = np.broadcast_to(np.asarray(room, dtype=np.float64), (self.count,))
         units: NDArray[np.int64] = (self.run <= limit[:, None]).sum(axis=1) - 1
         return np.maximum(units, 0)
-
-    def _within_each(self, room: Costs) -> NDArray[np.int64]:
-        if self.chain.is_uniform:
-            unit = np.maximum(self.run[:, 1:2], 1)
-            most = np.clip(np.floor(room / unit), 0, self.chain.length)
-            return most.astype(np.int64)
-        found = np.array(
-            [
-                np.searchsorted(run, limits, side="right") - 1
-                for run, limits in zip(self.run, room, strict=True)
-            ]
-        )
-        units: NDArray[np.int64] = np.maximum(found.reshape(room.shape), 0)
-        return units
 
     def _base(self, role: int) -> Costs:
         """Cost of a cluster's part besides its body units and inner boundaries.

@@ -1,0 +1,96 @@
+"""How many units memory lets a run of stages hold where warm-up counts are free.
+
+Lambda asks the stage that T ns of work follow, its own included, to warm up at least
+ceil(T / lambda) times (the window from it to the last stage; ``free_warmups``). So the
+more the stages after it hold, the less fits on a stage. Compiled.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.solvers.compiled import compiled, part
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Costs = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: Quotients of floats that exceed a whole number by less count as whole.
+_NEARLY = 1e-9
+
+
+@compiled
+def limit_freely(
+    run: Costs, fits: Ints, within: Ints, after: float, period: float, caps: Ints
+) -> None:
+    """Lower ``caps`` to what memory has room for.
+
+    Stages are filled from the last one on, each as far as possible: to leave room
+    makes no room elsewhere.
+
+    Parameters
+    ----------
+    run
+        Least time of l neighbouring units, in ns; shape (K, L + 1).
+    fits
+        Most units of a stage that warms up w + 1 times; shape (K, W).
+    within
+        Most units of a stage by lambda; shape (K,).
+    after
+        Least time of a unit that is elsewhere: if more than 0 those all follow.
+    caps
+        Most units on m stages; shape (K, M + 1).
+    """
+    length = run.shape[1] - 1
+    for k in range(run.shape[0]):
+        held = np.zeros(caps.shape[1], dtype=np.int64)
+        if after <= 0.0:
+            _fill(run[k], fits[k], within[k], 0.0, period, length, held)
+            for m in range(1, caps.shape[1]):
+                caps[k, m] = min(caps[k, m], held[m])
+            continue
+        able = np.zeros(caps.shape[1], dtype=np.int64)
+        for units in range(1, caps[k].max() + 1):
+            begin = after * (length - units)
+            _fill(run[k], fits[k], within[k], begin, period, units, held)
+            for m in range(1, caps.shape[1]):
+                if held[m] >= units:
+                    able[m] = units
+        for m in range(1, caps.shape[1]):
+            caps[k, m] = min(caps[k, m], able[m])
+
+
+@part
+def _fill(
+    run: Costs,
+    fits: Ints,
+    within: int,
+    begin: float,
+    period: float,
+    most: int,
+    held: Ints,
+) -> None:
+    """Write down the most units on the last m stages, up to ``most``.
+
+    Parameters
+    ----------
+    begin
+        Time of what follows all of them.
+    """
+    units, reach = 0, 0
+    for m in range(1, len(held)):
+        if units < most:
+            warmup = max(1, ceil((run[units] + begin) / period - _NEARLY))
+            # Either no more than so many warm-ups suffice, or one more is needed.
+            room = warmup * period * (1 + _NEARLY) - begin
+            while reach < most and run[reach + 1] <= room:
+                reach += 1
+            few = units + min(within, fits[min(warmup, len(fits)) - 1])
+            more = units + min(within, fits[min(warmup + 1, len(fits)) - 1])
+            units = min(most, max(units, min(few, reach), more))
+        held[m] = units
