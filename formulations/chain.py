@@ -106,9 +106,16 @@ class Chain:
         -------
         Shape (L + 1,) or (K, L + 1).
         """
-        total = self.prefix @ cost.T
-        runs = [
-            (total[length:] - total[: len(total) - length]).min(axis=0)
-            for length in range(self.length + 1)
+        counts, first = self._runs
+        least = np.minimum.reduceat(cost @ counts.T, first, axis=-1)
+        return np.ascontiguousarray(least)
+
+    @cached_property
+    def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """Different runs of l body units as counts per kind; where each l begins."""
+        counts = [
+            np.unique(self.prefix[n:] - self.prefix[: self.length + 1 - n], axis=0)
+            for n in range(self.length + 1)
         ]
-        return np.ascontiguousarray(np.stack(runs, axis=-1))
+        first = np.cumsum([0, *(len(rows) for rows in counts[:-1])])
+        return np.concatenate(counts), first

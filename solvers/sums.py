@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.solvers.compiled import compiled
+from hetopt.solvers.compiled import compiled, part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -113,3 +113,92 @@ def cheapest_with(
                 if permitted[m, n]:
                     value = run[k, n] + rest + others[m, length - n]
                     bounds[k] = min(bounds[k], value)
+
+
+@compiled
+def capped(
+    run: Costs,
+    memory: Ints,
+    ends: Costs,
+    pace: Costs,
+    flags: NDArray[np.bool_],
+    most: Ints,
+    caps: Ints,
+) -> None:
+    """Find the most body units on m stages of one cluster, per strategy.
+
+    Parameters
+    ----------
+    run
+        Cost of l units; shape (K, L + 1), ascending.
+    memory
+        Most units per slot, the last stage's first; shape (K, M).
+    ends
+        Cost of the leading and of the trailing units, kappa and omega of a boundary
+        within; shape (4, K).
+    pace
+        Lambda, and the most that warm-up counts grow by from stage to stage.
+    flags
+        Whether the cluster hosts the first and the last stage, whether lambda
+        limits a stage, and whether it limits several together.
+    most
+        Stages there is room for; shape (K,).
+    caps
+        What is found, where zeros were; shape (K, M + 1).
+    """
+    length = run.shape[1] - 1
+    period, step = pace
+    for k in range(run.shape[0]):
+        lead = ends[0, k] if flags[0] else 0.0
+        trail = ends[1, k] if flags[1] else 0.0
+        units = length if not flags[2] else _most_within(run[k], period)
+        total = 0
+        for m in range(min(memory.shape[1], most[k])):
+            slot = min(memory[k, m], units)
+            if flags[2] and m == 0:
+                slot = min(slot, _most_within(run[k], period - trail))
+            if slot < 1 or (flags[2] and m > 0 and ends[3, k] > period):
+                break
+            total += slot
+            cap = min(total, length)
+            if flags[3]:
+                room = (1 + step * m) * period - 2 * m * ends[2, k] - (lead + trail)
+                if run[k, cap] > room:
+                    cap = min(cap, _most_within(run[k], room))
+            caps[k, m + 1] = cap
+
+
+@part
+def _most_within(run: Costs, room: float) -> int:
+    """Return the largest l with run[l] <= room, at least 0."""
+    low, high = 0, len(run) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if run[middle] <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@compiled
+def capped_first(memory: Ints, most: Ints, stages: int, caps: Ints) -> None:
+    """Tighten the caps of the first of several clusters when p = ``stages``.
+
+    Parameters
+    ----------
+    memory
+        Most units on a stage that so many others follow but one; shape (K, P).
+    most
+        Most units on any stage; shape (K,).
+    """
+    for k in range(caps.shape[0]):
+        total = 0
+        for m in range(1, caps.shape[1]):
+            # Of m slots the first is followed by stages - 1 others.
+            if m < stages:
+                total += min(memory[k, stages - 1 - m], most[k])
+            if m >= stages or min(memory[k, stages - 2], most[k]) < 1:
+                caps[k, m] = 0
+            else:
+                caps[k, m] = min(caps[k, m], total)

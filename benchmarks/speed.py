@@ -1,0 +1,109 @@
+"""How long `hetopt plan` takes, from the command line to the plan.
+
+    python -m benchmarks.speed [--repeat 5] [PROBLEM...]
+
+A whole process each time, imports included, after one run that compiles what is
+kept. Prints a table in Markdown: medians in seconds of the wall clock, and of all
+cores together; on a machine that does other things too, the latter says more. The
+exit code is 1 if some plan is not proven optimal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from statistics import median
+from typing import Any
+
+#: Seconds that a problem may take on two cores.
+BARS_S = {
+    "hetauto-exp1": 2.0,
+    "hetauto-exp2": 3.0,
+    "hetauto-exp3": 6.0,
+    "h2-exp-a-1": 4.0,
+    "h2-exp-a-2": 4.0,
+    "h2-exp-b-1": 4.0,
+    "h2-exp-b-2": 4.0,
+    "h2-exp-c-1": 4.0,
+    "h2-exp-c-2": 4.0,
+    "h2-exp-d": 4.0,
+    "hapt-gpt39b": 8.0,
+    "hetauto-appendix-a": 15.0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of `hetopt plan`; ``result`` is None if it printed none."""
+
+    wall_s: float
+    cpu_s: float
+    result: dict[str, Any] | None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the benchmark and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", default=[*BARS_S])
+    parser.add_argument("--repeat", type=int, default=5, metavar="N")
+    options = parser.parse_args(arguments)
+    print(f"{len(os.sched_getaffinity(0))} cores, load average {_load()}\n")
+    print("| problem | bar (s) | wall (s) | CPU (s) | status | objective (s) |")
+    print("| --- | --: | --: | --: | --- | --: |")
+    proven = True
+    for problem in options.problems:
+        run(problem)
+        runs = [run(problem) for _ in range(options.repeat)]
+        result = runs[-1].result or {}
+        status = result.get("status", "failed")
+        value = result.get("closed_form_s")
+        bar = BARS_S.get(problem)
+        cells = [
+            problem,
+            "-" if bar is None else f"{bar:g}",
+            f"{median(each.wall_s for each in runs):.2f}",
+            f"{median(each.cpu_s for each in runs):.2f}",
+            status,
+            "-" if value is None else f"{value:.6f}",
+        ]
+        print(f"| {' | '.join(cells)} |", flush=True)
+        proven &= status == "optimal"
+    print(f"\nload average at the end {_load()}")
+    return 0 if proven else 1
+
+
+def run(problem: str) -> Run:
+    """Plan a problem file, or one of the repository's by name, in a new process."""
+    with as_file(files("hetopt.data") / "problems" / f"{problem}.yaml") as path:
+        command = [sys.executable, "-m", "hetopt", "plan", "--json"]
+        command.append(str(path) if path.exists() else problem)
+        before, began = _children_s(), time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        wall_s = time.perf_counter() - began
+        cpu_s = _children_s() - before
+    try:
+        result = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        print(done.stderr, file=sys.stderr)
+        result = None
+    return Run(wall_s=wall_s, cpu_s=cpu_s, result=result)
+
+
+def _children_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _load() -> str:
+    return " ".join(f"{load:.1f}" for load in os.getloadavg())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
