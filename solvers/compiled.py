@@ -10,7 +10,9 @@ of them.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
+import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +24,9 @@ from platformdirs import user_cache_path
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+#: What numba looks for when it first loads a function: scipy's, or none.
+_BLAS = "scipy.linalg.cython_blas"
 
 #: Functions that only compiled ones call need nothing that Python calls them by.
 _INSIDE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -55,6 +60,23 @@ def step(function: _Function) -> _Function:
     """Compile as ``part`` does a function that makes and returns no array."""
     made: _Function = numba.njit(**_INSIDE, **_BARE)(function)
     return made
+
+
+def _load_without_blas() -> None:
+    """Load the part of numba that imports scipy for products of matrices.
+
+    That takes as long as the rest of numba, and nothing here multiplies matrices.
+    """
+    if "scipy.linalg" in sys.modules:
+        return
+    sys.modules[_BLAS] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        del sys.modules[_BLAS]
+
+
+_load_without_blas()
 
 
 def _kept(function: _Function, options: dict[str, bool]) -> _Function:
