@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hetopt.cost.build import build_table
 from hetopt.errors import SolverError
-from hetopt.formulations.program import ProgramData
+from hetopt.formulations.program import ProgramData, objective_ceiling
 from hetopt.pricing import pipeline_times
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
@@ -123,7 +123,7 @@ class Bench:
             devices=table.cluster_devices,
             usable_bytes=table.usable_bytes,
             stages=stages,
-            cutoff=worker._ceiling(part, stages),
+            cutoff=objective_ceiling(part, worker.chain, stages),
         )
         return self._case(stages, microbatches, "whole", data)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetopt.problem.principles import PRUNED
 
 if TYPE_CHECKING:
@@ -52,3 +54,23 @@ class ProgramData:
     period_min: int = 0
     period_max: int | None = None
     principles: Principles = PRUNED
+
+
+def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:
+    """Return an objective, in 1 / PERIOD_SCALE ticks, that no plan exceeds.
+
+    Every unit takes as long as it can anywhere, every boundary too, and the period
+    is no longer than the fill.
+    """
+    counts = chain.prefix[-1] + np.array(chain.lead) + np.array(chain.trail)
+    used = [cluster for cluster in part.clusters if len(cluster.strategies)]
+    times = [(cluster.forward_ns + cluster.backward_ns).max(axis=0) for cluster in used]
+    syncs = [cluster.sync_ns.max() for cluster in used]
+    sync_units = [cluster.sync_unit_ns.max(axis=0) for cluster in used]
+    tied = 0 if part.tied_ns is None else int(part.tied_ns.max(initial=0))
+    fill = 2 * (stages - 1) * int(part.transfer_ns.max(initial=0))
+    sync = tied
+    if used:
+        fill += int(np.max(times, axis=0) @ counts)
+        sync += int(max(syncs)) + int(np.max(sync_units, axis=0) @ counts)
+    return PERIOD_SCALE * (part.microbatches * fill + sync)

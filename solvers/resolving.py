@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.program import ProgramData, objective_ceiling
 from hetopt.formulations.space import undominated
 from hetopt.solvers.registry import FREE
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hetopt.check.certificate import Doubt
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.solvers.engine import Engine
@@ -58,7 +58,7 @@ def resolve(
     chain = Chain.of(table)
     for doubt in doubts:
         part = undominated(table, table.at(doubt.microbatches), chain)
-        cutoff = _most(part, chain, doubt.stages)
+        cutoff = objective_ceiling(part, chain, doubt.stages)
         if doubt.bound_ps is not None:
             cutoff = min(cutoff, doubt.bound_ps - 1)
         data = ProgramData(
@@ -91,19 +91,3 @@ def _finding(doubt: Doubt, verdict: str, limit_s: float | None) -> str | None:
             return f"{program} is infeasible, but has a plan"
         return f"{program} is bounded by {doubt.bound_ps}, but has a better plan"
     return f"{program} could not be settled again within {limit_s:g} s"
-
-
-def _most(part: TableSlice, chain: Chain, stages: int) -> int:
-    """Return an objective that no plan exceeds."""
-    counts = chain.prefix[-1] + chain.lead + chain.trail
-    times = [
-        int(((cluster.forward_ns + cluster.backward_ns) @ counts).max(initial=0))
-        for cluster in part.clusters
-    ]
-    syncs = [
-        int((cluster.sync_ns + cluster.sync_unit_ns @ counts).max(initial=0))
-        for cluster in part.clusters
-    ]
-    tied = 0 if part.tied_ns is None else int(part.tied_ns.max(initial=0))
-    fill = max(times) + 2 * (stages - 1) * int(part.transfer_ns.max(initial=0))
-    return PERIOD_SCALE * (part.microbatches * fill + max(syncs) + tied)

@@ -12,7 +12,11 @@ import numpy as np
 
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.program import (
+    PERIOD_SCALE,
+    ProgramData,
+    objective_ceiling,
+)
 from hetopt.formulations.space import restrict, undominated
 from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import PRUNED
@@ -333,7 +337,9 @@ class Worker:
         )
         for order in _orders(choices):
             pins = self._fixed(choices, order)
-            cutoff = min(self._cutoff(), self._ceiling(only, task.stages))
+            cutoff = min(
+                self._cutoff(), objective_ceiling(only, self.chain, task.stages)
+            )
             answer = self._engine.settle(
                 replace(self._data(only, pins, task.stages, cutoff), principles=PRUNED),
                 excluded=(),
@@ -363,7 +369,9 @@ class Worker:
         reported: list[Decision] = []
         best: int | None = None
         rising: int | None = None
-        ceiling = self._ceiling(self.part(task.microbatches), task.stages)
+        ceiling = objective_ceiling(
+            self.part(task.microbatches), self.chain, task.stages
+        )
         while True:
             cutoff = self._cutoff()
             known = cutoff != NO_CUTOFF
@@ -450,21 +458,6 @@ class Worker:
         found = survey(self.relaxation(microbatches), microbatches, cutoff=None)
         bound = found.bound[stages]
         return int(bound * PERIOD_SCALE) if np.isfinite(bound) else NO_CUTOFF
-
-    def _ceiling(self, part: TableSlice, stages: int) -> int:
-        """Return an objective that no plan of p = ``stages`` exceeds."""
-        times, syncs = [0], [0]
-        for cluster in part.clusters:
-            if not len(cluster.strategies):
-                continue
-            counts = np.array(self.chain.lead) + np.array(self.chain.trail)
-            counts = counts + self.chain.prefix[-1]
-            tau = (cluster.forward_ns + cluster.backward_ns) @ counts
-            times.append(int(tau.max()))
-            syncs.append(int((cluster.sync_ns + cluster.sync_unit_ns @ counts).max()))
-        tied = 0 if part.tied_ns is None else int(part.tied_ns.max(initial=0))
-        fill = max(times) + 2 * (stages - 1) * int(part.transfer_ns.max(initial=0))
-        return PERIOD_SCALE * (part.microbatches * fill + max(syncs) + tied)
 
 
 def _orders(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
