@@ -1,0 +1,70 @@
+"""``--schedule auto``, and ``schedule: auto`` in a problem: free warm-up counts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import jsonschema
+import pytest
+
+from hetopt.cli import main
+from hetopt.report import schemas
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_plan_check_verify(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(planned / "problem.yaml")
+    plan, proof = str(tmp_path / "plan.json"), str(tmp_path / "proof.json")
+    options = ["--schedule", "auto", "--jobs", "1", "--out", plan]
+    assert main(["plan", problem, *options, "--certificate", proof]) == 0
+    out = capsys.readouterr().out
+    assert "schedule auto" in out
+    result = json.loads((tmp_path / "plan.json").read_text())
+    jsonschema.validate(result, schemas.RESULT)
+    named = json.loads((planned / "plan.json").read_text())
+    assert result["closed_form_s"] <= named["closed_form_s"] * (1 + 1e-9)
+    assert main(["check", problem, plan]) == 0
+    assert main(["simulate", problem, plan]) == 0
+    assert main(["verify", problem, plan, proof, "--sample", "1"]) == 0
+
+
+def test_a_problem_can_ask_for_it(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (planned / "problem.yaml").read_text()
+    assert "training: {" in text
+    assert "schedule" not in text
+    problem = tmp_path / "problem.yaml"
+    problem.write_text(text.replace("training: {", "training: {schedule: auto, "))
+    assert main(["plan", str(problem), "--jobs", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["schedule"] == "auto"
+    out = str(tmp_path / "program.proto")
+    arguments = ["--formulation", "cp-sat", "--p", "1", "--q", "1"]
+    assert main(["formulate", str(problem), *arguments, "--out", out]) == 2
+    assert "auto is for solver dp" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--solver", "cp-sat"], "cannot choose warm-up counts (auto): use dp"),
+        (["--solver", "milp"], "cannot choose warm-up counts (auto): use dp"),
+        (["--objective", "simulated"], "auto does not go with --objective simulated"),
+    ],
+)
+def test_what_does_not_go_with_it(
+    options: list[str],
+    message: str,
+    planned: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["plan", str(planned / "problem.yaml"), "--schedule", "auto"]
+    assert main([*arguments, *options]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
