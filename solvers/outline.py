@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
+#: Most warm-ups added across clusters, where it is not what it is inside at most.
+_MOST_ACROSS = {"virtual-1f1b": 2}
 #: A range is cut in its geometric middle while its ends differ by more.
 _WIDE = 4.0
 
@@ -87,6 +89,7 @@ class Outline:
         self.part = part
         self.chain = chain
         self.more = part.microbatches - 1
+        self._schedule = table.schedule
         names, order = table.cluster_names, pins.order
         clusters = [
             ClusterCosts(
@@ -150,6 +153,7 @@ class Outline:
                     gather("after"),
                     np.where(single, 0.0, gather("inner_pace")),
                     *np.where(single, 0.0, np.hstack(pace)),
+                    np.repeat(_others(clusters), [own.count for own in clusters]),
                 ]
             ),
             ends=np.stack(
@@ -175,6 +179,7 @@ class Outline:
                     step,
                     gap,
                     most_step,
+                    _MOST_ACROSS.get(self._schedule, most_step),
                     not gpipe and not single,
                     chain.is_uniform,
                     sum(chain.lead),
@@ -286,6 +291,16 @@ class Outline:
             )
             for a, b, c, d in ranges
         ]
+
+
+def _others(clusters: list[ClusterCosts]) -> Costs:
+    """Return the least time of a unit on other clusters, by cluster."""
+    units = [float(own.shortest_unit) if own.count else inf for own in clusters]
+    least = [
+        min((unit for i, unit in enumerate(units) if i != j), default=inf)
+        for j in range(len(units))
+    ]
+    return np.array([unit if unit < inf else 0.0 for unit in least])
 
 
 def _middle(low: float, high: float) -> float:

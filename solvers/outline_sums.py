@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 #: Rows of ``Options.edge``: kappa inside; least kappa and omega towards the stage
 #: before and after, of another cluster; omega inside.
-INSIDE, BEFORE, AFTER, INSIDE_PACE, BEFORE_PACE, AFTER_PACE = range(6)
+INSIDE, BEFORE, AFTER, INSIDE_PACE, BEFORE_PACE, AFTER_PACE, OTHERS = range(7)
 #: Rows of ``Options.ends``: time and g that the units at the front and the end add.
 LEAD, TRAIL, LEAD_SYNC, TRAIL_SYNC = range(4)
 #: Positions in ``Options.steps``: least warm-ups added inside a cluster and across,
-#: the most inside, whether windows of lambda count, whether all body units and
-#: their cuts are alike, units at the front and the end.
-STEP, GAP, MOST_STEP, WINDOWS, UNIFORM, LEADS, TRAILS = range(7)
+#: the most inside and across, whether windows of lambda count, whether all body units
+#: and their cuts are alike, units at the front and the end.
+STEP, GAP, MOST_STEP, MOST_GAP, WINDOWS, UNIFORM, LEADS, TRAILS = range(8)
 
 
 class Options(NamedTuple):
@@ -40,7 +40,7 @@ class Options(NamedTuple):
     run, sync
         Least time and least g of l body units; shape (O, L + 1).
     edge, ends
-        Times at boundaries, and of the units at the ends; shapes (6, O), (4, O).
+        Times at boundaries, and of the units at the ends; shapes (7, O), (4, O).
     fits
         Most body units of a stage at a place by memory; shape (O, places).
     roles
@@ -87,6 +87,7 @@ def _spread(
     if not options.roles[j, role]:
         return
     edge, ends = options.edge, options.ends
+    windows, most_gap = options.steps[WINDOWS], options.steps[MOST_GAP]
     ahead, behind = 0.0, 0.0
     base, held, spare = 0.0, 0, sync
     if role & 1:
@@ -97,6 +98,10 @@ def _spread(
         if edge[BEFORE_PACE, o] > period:
             return
         base += edge[BEFORE, o]
+        if windows:
+            # The stage before holds a unit, and waits for what is not hidden.
+            wait = edge[OTHERS, o] + 2 * edge[BEFORE, o] - most_gap * period
+            ahead = max(0.0, wait)
     place = 0
     if role & 2:
         behind = ends[TRAIL, o]
@@ -107,6 +112,9 @@ def _spread(
         if edge[AFTER_PACE, o] > period:
             return
         base += edge[AFTER, o]
+        if windows:
+            wait = edge[OTHERS, o] + 2 * edge[AFTER, o] - most_gap * period
+            behind = max(0.0, wait)
         place = options.steps[GAP]
     run, steps = options.run[o], options.steps
     by_sync = most_within(options.sync[o], sync)
@@ -136,7 +144,7 @@ def _spread(
             return
         cap = min(total + max(0, last), size - 1)
         total += slot
-        if steps[WINDOWS]:
+        if windows:
             # The delay that this stage hands on to the one before it (MODEL.md,
             # section 4). Where units are alike, stages as full as possible leave the
             # most to others: one unit fewer here makes room for one at most. That

@@ -33,7 +33,7 @@ _MANY = 48
 #: less; the second while there is no plan.
 _NARROW, _FIRST = 0.04, 0.25
 #: How much longer than a box says lambda and g may get where clusters line up.
-_SLACK = (1.0, 1.004, 1.015)
+_SLACK = (1.0, 1.006, 1.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -72,15 +72,24 @@ class Scouted:
         What may hold a plan within the cutoff; of these alone, not cut any more.
     leaves
         Likewise, too small to be cut.
+    lined_up
+        How often plans were looked for.
     """
 
     boxes: tuple[Box, ...]
     leaves: tuple[Box, ...] = ()
+    lined_up: int = 0
 
     @property
     def bound(self) -> float:
         """Lower bound on the closed form in ns; infinite if nothing is left."""
         return min((box.bound for box in (*self.boxes, *self.leaves)), default=inf)
+
+    @property
+    def best(self) -> Box | None:
+        """The box with the least bound."""
+        boxes = (*self.boxes, *self.leaves)
+        return min(boxes, key=lambda box: box.bound, default=None)
 
     @property
     def is_done(self) -> bool:
@@ -134,7 +143,21 @@ def explore(
             number += 1
             heapq.heappush(heap, (kept.bound, number, kept))
     boxes = tuple(box for bound, _, box in heap if bound <= cutoff)
-    return Scouted(boxes=boxes, leaves=tuple(leaves))
+    return Scouted(boxes=boxes, leaves=tuple(leaves), lined_up=known.lined_up)
+
+
+def is_narrow(outline: Outline, found: Scouted, *, first: bool) -> bool:
+    """Whether the best box is worth lining clusters up in.
+
+    In a wide one the least fill says little about lambda and g.
+
+    Parameters
+    ----------
+    first
+        Whether there is no plan yet.
+    """
+    best, share = found.best, _FIRST if first else _NARROW
+    return best is not None and outline.width(best) <= share * best.bound
 
 
 def plans(
@@ -153,22 +176,21 @@ def plans(
     order
         Of clusters in a good plan, from the end of the pipeline.
     """
-    best = min((*found.boxes, *found.leaves), key=lambda box: box.bound, default=None)
+    best = found.best
     if best is None or pins.units is not None:
-        return
-    # In a wide box the least fill says little about lambda and g.
-    narrow = _NARROW if order is not None else _FIRST
-    if outline.width(best) > narrow * best.bound:
         return
     if pins.order is not None:
         order = [table.cluster_names.index(name) for name in pins.order][::-1]
     for slack in _SLACK:
         box = replace(best, high=best.high * slack, most_sync=best.most_sync * slack)
-        start = _order(outline, box) if order is None else order
         line_up = LineUp(outline, box, table=table, pins=pins, seed=f"{seed} {slack}")
-        decision = line_up.improved(_TRIES, start)
-        if decision is not None:
-            yield decision
+        starts = [_order(outline, box)] if pins.order is None else []
+        if order is not None:
+            starts.append(list(order))
+        for start in starts:
+            decision = line_up.improved(_TRIES // len(starts), start)
+            if decision is not None:
+                yield decision
 
 
 def _order(outline: Outline, box: Box) -> list[int]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hetopt.solvers.ledger import Ledger
     from hetopt.solvers.scout import Scouted
 
-#: Visits of one q, and how many although its bound will not rise any more.
-_VISITS, _DONE_VISITS = 24, 5
+#: Visits of one q, and how often at least to look for plans before it is given up.
+_VISITS, _LINED_UP = 24, 4
 #: A scout stays with a q until its bound exceeds the next best one by this much.
 _AHEAD = 1.01
 
@@ -82,7 +82,9 @@ class Scouting:
             return True
         if known.bound > limit:
             return False
-        return visits < (_DONE_VISITS if known.is_done else _VISITS)
+        if visits >= _VISITS or known.is_done:
+            return known.lined_up < _LINED_UP and visits < 2 * _VISITS
+        return True
 
 
 def _nanoseconds(cutoff: int) -> float:

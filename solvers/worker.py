@@ -28,7 +28,7 @@ from hetopt.solvers.cluster_costs import FIRST, LAST
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.outline import Outline
 from hetopt.solvers.relaxation import Choice, Relaxation
-from hetopt.solvers.scout import Scouted, ScoutTask, explore, plans
+from hetopt.solvers.scout import Scouted, ScoutTask, explore, is_narrow, plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -272,18 +272,20 @@ class Worker:
             goal=task.goal,
             evaluations=task.evaluations,
         )
-        if task.visit and found.bound <= self._limit_ns():
-            for decision in plans(
-                outline,
-                found,
-                table=self.table,
-                pins=self.problem.pins,
-                seed=f"{self.seed} {task.microbatches} {task.visit}",
-                order=task.order,
-            ):
-                if self._is_plan(decision):
-                    self._report(decision)
-        return found
+        first = task.order is None
+        if not task.visit or not is_narrow(outline, found, first=first):
+            return found
+        for decision in plans(
+            outline,
+            found,
+            table=self.table,
+            pins=self.problem.pins,
+            seed=f"{self.seed} {task.microbatches} {task.visit}",
+            order=task.order,
+        ):
+            if self._is_plan(decision):
+                self._report(decision)
+        return replace(found, lined_up=found.lined_up + 1)
 
     def _limit_ns(self) -> float:
         """Return the cutoff in ns, one tick more; infinite if there is none."""
