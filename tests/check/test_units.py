@@ -56,8 +56,8 @@ def double(key: str) -> Callable[[dict[str, Any]], None]:
 
 def other_unit(data: dict[str, Any]) -> None:
     units = stage(data)["unit_strategies"]
-    sharded = next(unit for unit in units if unit["zero"] == 3)
-    sharded["zero"] = 0
+    replicated = next(unit for unit in units if unit["dp"] > 1 and unit["zero"] == 0)
+    replicated["zero"] = 3
 
 
 def another_mesh(data: dict[str, Any]) -> None:
@@ -79,9 +79,9 @@ def stage_without(data: dict[str, Any]) -> None:
 
 
 def not_of_the_most(data: dict[str, Any]) -> None:
-    units = stage(data)["unit_strategies"]
+    units = stage(data, 1)["unit_strategies"]
     rarest = min(units, key=units.count)
-    stage(data).update(rarest)
+    stage(data, 1).update(rarest)
 
 
 def unit_moved(data: dict[str, Any]) -> None:

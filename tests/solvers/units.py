@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
 
-#: So little that units of one stage differ in how they are sharded.
+#: So little that units of one stage differ in their strategies.
 TIGHT_BYTES = 1_250_000_000
 
 
