@@ -53,13 +53,24 @@ def test_the_plan_mixes_strategies_and_every_claim_holds() -> None:
     assert plan.per_unit
     assert sum(stage.units for stage in stages) == len(problem().model.units)
     used = {unit for stage in stages for unit in stage.unit_strategies or ()}
-    assert {strategy.zero for strategy in used} == {0, 3}
+    assert len({(strategy.dp, strategy.tp) for strategy in used}) == 2
     assert check_result(problem(), table(), result.to_json()) == []
     priced = price(plan, table())
     assert priced.uniap_s == pytest.approx(result.best.objective_s, rel=1e-12)
     assert priced.closed_form_s == pytest.approx(result.best.closed_form_s)
     assert priced.iteration_time_s == pytest.approx(result.best.iteration_time_s)
     assert max(priced.memory_bytes) <= priced.usable_bytes[0]
+
+
+def test_shardings_mix_where_memory_is_shorter_still() -> None:
+    cluster = replace(problem().clusters[0], memory_bytes=1_000_000_000)
+    tighter = replace(problem(), clusters=(cluster,))
+    result = solved(tighter)
+    assert result.best is not None
+    stages = result.best.plan.pipeline.stages
+    used = {unit for stage in stages for unit in stage.unit_strategies or ()}
+    assert {strategy.zero for strategy in used} == {0, 3}
+    assert check_result(tighter, build_table(tighter), result.to_json()) == []
 
 
 def test_no_choice_of_a_smaller_model_is_better() -> None:
