@@ -45,6 +45,10 @@ bench: install
 	$(BIN)/python -m benchmarks.hetauto
 	$(BIN)/python -m benchmarks.published
 	$(BIN)/python -m benchmarks.published --half
+	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.hapt
+	$(BIN)/python -m benchmarks.agreement dp cp-sat milp --certificates
+	$(BIN)/python -m benchmarks.uniap
 
 install: $(INSTALLED)
 
