@@ -30,7 +30,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
 )
 
 #: Solvers that can also search the space without P3 or P4.
-WIDE = ("auto", "miqp-highs", "miqp-scip", "miqp-gurobi", "dp")
+WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
 #: Solvers that choose warm-up counts as well.
 FREE = ("auto", "dp")
 

@@ -188,15 +188,15 @@ def test_infeasible_says_why(
 
 def pretend(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Let the solver answer ``change(what it really answers)``."""
-    from hetopt.solvers import cp_sat
+    from hetopt.solvers import auto
 
-    real = cp_sat.solve
+    real = auto.solve
 
     def solve(*arguments: Any, **options: Any) -> Result:
         answer: Result = change(real(*arguments, **options))
         return answer
 
-    monkeypatch.setattr(cp_sat, "solve", solve)
+    monkeypatch.setattr(auto, "solve", solve)
 
 
 def test_stopped_without_a_plan(

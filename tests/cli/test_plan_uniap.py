@@ -31,7 +31,7 @@ def test_plan_check_and_simulate(
     data = planned(out)
     printed = capsys.readouterr().out
     assert "strategies of units" in printed
-    assert "dp2-tp2 x" in printed
+    assert "dp2-tp1 x" in printed
     assert "as UniAP counts (what is minimised)" in printed
     jsonschema.validate(data, RESULT)
     assert data["status"] == "optimal"

@@ -48,11 +48,13 @@ def test_a_solver_of_the_pruned_space_refuses_in_one_line(
     small: Path, run_hetopt: RunHetopt
 ) -> None:
     for relax, message in (
-        ("p3", "--relax: solver cp-sat cannot relax p3: use miqp-highs, miqp-scip"),
+        ("p3", "--relax: solver cp-sat cannot relax p3: use auto, dp, miqp-highs"),
         ("p4,p4-falling-tp", "--relax: p4 and p4-falling-tp exclude each other"),
         ("p2", "--relax: there is no 'p2', expected some of p3, p4, p4-falling-tp"),
     ):
-        done = run_hetopt("plan", "problem.yaml", "--relax", relax, cwd=small)
+        done = run_hetopt(
+            *("plan", "problem.yaml", "--solver", "cp-sat", "--relax", relax), cwd=small
+        )
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(message)
         assert done.stderr.count("\n") == 1

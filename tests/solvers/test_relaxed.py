@@ -66,7 +66,7 @@ def test_same_optimum_or_same_infeasibility(
 @pytest.mark.parametrize("name", sorted(set(SOLVERS) - set(WIDE)))
 def test_what_knows_only_the_pruned_space_says_so(name: str) -> None:
     instance = make_instance(0)
-    with pytest.raises(InputError, match=f"{name} cannot relax p3, p4: use miqp-hi"):
+    with pytest.raises(InputError, match=f"{name} cannot relax p3, p4: use auto, dp"):
         load(name)(
             instance.problem,
             instance.table,
