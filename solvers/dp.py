@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 class DpEngine:
     """Settles programs by label setting; nothing in it is left to chance."""
 
+    #: States double with every cluster that may host: of more they fill the memory.
+    most_clusters = 8
+
     def __init__(self, seed: int) -> None:
         self._room: Room | None = None
 

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 #: Relaxed optima that are turned into plans, and how many of one q.
 _SKETCHES, _SKETCHES_PER_Q = 8, 3
-#: Seconds for one program where there are more clusters than this.
-_MANY_CLUSTERS, _PATIENCE_S = 8, 10.0
 
 
 def race(
@@ -244,16 +242,6 @@ class _Course(Course):
                 self.journal.settled(program)
 
         self.perform(tasks(), take)
-
-    def _patience(self) -> float | None:
-        """Return the seconds that one program may take.
-
-        Of many clusters an engine finds its proof soon or, for lack of memory, never.
-        """
-        left = self.left()
-        if len(self.ledger.table.cluster_names) <= _MANY_CLUSTERS:
-            return left
-        return _PATIENCE_S if left is None else min(left, _PATIENCE_S)
 
     def _break_ties(self) -> None:
         """Let every program that ties with the last plan wanted name its first ones.

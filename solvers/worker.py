@@ -392,6 +392,11 @@ class Worker:
                     searched=bool(reported),
                     bound=best if best is not None else cutoff + 1,
                 )
+            hosts = sum(bool(own.strategies) for own in narrowed.part.clusters)
+            if hosts > getattr(self._engine, "most_clusters", hosts):
+                # It would run out of memory; plans and bounds are the scouts'.
+                bound = narrowed.objective_min if best is None else best
+                return Verdict(closed=False, searched=bool(reported), bound=bound)
             answer = self._engine.settle(
                 narrowed,
                 excluded=reported,
