@@ -64,6 +64,7 @@ def build_problem(
     """
     model = build_model(spec.model, read_config)
     single = len(spec.clusters) == 1
+    _check_hosts(spec.clusters)
     clusters: list[Cluster] = []
     for index, cluster_spec in enumerate(spec.clusters):
         path: FieldPath = ("clusters", index)
@@ -235,7 +236,28 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         ),
         nics_per_node=spec.nics_per_node or spec.devices_per_node,
         group=group,
+        hosts=spec.hosts,
     )
+
+
+def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
+    """Refuse a wrong number of hosts, and a host that is named a second time."""
+    owners: dict[str, str] = {}
+    for index, cluster in enumerate(clusters):
+        if cluster.hosts is None:
+            continue
+        path: FieldPath = ("clusters", index, "hosts")
+        if len(cluster.hosts) != cluster.nodes:
+            msg = (
+                f"names {len(cluster.hosts)}, expected one host for each of the "
+                f"{cluster.nodes} nodes"
+            )
+            raise FieldError(path, msg)
+        for position, host in enumerate(cluster.hosts):
+            if host in owners:
+                msg = f"is {host!r} a second time, first in cluster {owners[host]!r}"
+                raise FieldError((*path, position), msg)
+            owners[host] = cluster.name
 
 
 def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> ClusterLinks:

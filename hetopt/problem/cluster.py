@@ -6,6 +6,7 @@ bytes per second.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -13,6 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Staging = Literal["host", "device"]
+
+#: Names and addresses that mean one host in hostfiles, shells and URLs alike.
+_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}", re.ASCII)
+
+
+def host_fault(host: str) -> str | None:
+    """Say what is wrong with a host's name or address; None if nothing is."""
+    if _HOST.fullmatch(host):
+        return None
+    return (
+        f"is {host!r}, expected a host name or address: letters, digits and . _ - :, "
+        "beginning with a letter, a digit or _"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +109,9 @@ class Cluster:
         Optional faster link among neighbouring devices inside a node.
     nics_per_node
         Network interfaces per node; each carries ``inter_node.bandwidth``.
+    hosts
+        Names or addresses of the nodes, in the order ranks are placed; None where
+        nobody said. They change no cost, so a plan made without them stays valid.
     """
 
     name: str
@@ -108,6 +125,7 @@ class Cluster:
     host_device: Link
     nics_per_node: int
     group: DeviceGroup | None = None
+    hosts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -131,6 +149,23 @@ class Cluster:
                 f"group.size ({self.group.size}) does not divide "
                 f"devices_per_node ({self.devices_per_node})"
             )
+            raise ValueError(msg)
+        if self.hosts is not None:
+            self._check_hosts(self.hosts)
+
+    def _check_hosts(self, hosts: tuple[str, ...]) -> None:
+        if len(hosts) != self.nodes:
+            msg = (
+                f"hosts names {len(hosts)}, expected one host for each of the "
+                f"{self.nodes} nodes"
+            )
+            raise ValueError(msg)
+        for host in hosts:
+            fault = host_fault(host)
+            if fault:
+                raise ValueError(f"hosts {fault}")
+        if len(set(hosts)) < len(hosts):
+            msg = f"hosts names one of {', '.join(hosts)} twice"
             raise ValueError(msg)
 
     @property

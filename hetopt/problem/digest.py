@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 #: Labels and provenance: (class, field) that change no plan. An accelerator's name
-#: is not one of them: efficiency curves are looked up by it.
+#: is not one of them: efficiency curves are looked up by it. Hosts are: the nodes of a
+#: cluster are all alike.
 _LABELS = frozenset(
-    {("Problem", "name"), ("Model", "name"), ("Accelerator", "sources")}
+    {
+        ("Problem", "name"),
+        ("Model", "name"),
+        ("Accelerator", "sources"),
+        ("Cluster", "hosts"),
+    }
 )
 
 #: Fields that came later, and their defaults: left out at these, so that a problem
@@ -34,9 +40,10 @@ _LATER = {
 def problem_digest(problem: Problem) -> str:
     """Return the SHA-256 of the problem's canonical JSON, in hexadecimal.
 
-    Labels and sources do not count; names of clusters do, because plans use them. Of
-    a profile's path only the file's name counts, so that a problem is the same wherever
-    it lies; what the profile holds is covered by the digest of the latency table.
+    Labels, hosts and sources do not count; names of clusters do, because plans use
+    them. Of a profile's path only the file's name counts, so that a problem is the same
+    wherever it lies; what the profile holds is covered by the digest of the latency
+    table.
     """
     latency = {
         cluster: PurePath(source).name if source.endswith(PROFILE_SUFFIX) else source

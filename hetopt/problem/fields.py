@@ -17,7 +17,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from hetopt.problem.cluster import Staging
+from hetopt.problem.cluster import Staging, host_fault
 from hetopt.problem.model import Attention, Granularity, Norm
 from hetopt.problem.quantity import (
     parse_bandwidth,
@@ -157,6 +157,15 @@ def read_text(value: Any) -> str:
     return value
 
 
+def read_host(value: Any) -> str:
+    """Read a host's name or address."""
+    host = read_text(value)
+    fault = host_fault(host)
+    if fault:
+        raise field_error(fault)
+    return host
+
+
 def read_mapping(value: Any) -> dict[str, Any]:
     """Read a mapping whose keys are the names of clusters."""
     if not isinstance(value, dict):
@@ -284,6 +293,11 @@ CountList = Annotated[
 NameList = Annotated[
     tuple[str, ...] | None,
     or_none(listed(read_text)),
+    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
+]
+HostList = Annotated[
+    tuple[str, ...] | None,
+    or_none(listed(read_host)),
     WithJsonSchema({"type": "array", "items": {"type": "string"}}),
 ]
 Policies = Annotated[

@@ -46,7 +46,10 @@ class Problem:
             if names.count(name) > 1:
                 msg = f"two clusters are named {name!r}, expected different names"
                 raise ValueError(msg)
-
+        hosts = [host for item in self.clusters for host in item.hosts or ()]
+        if len(set(hosts)) < len(hosts):
+            msg = "two clusters have a host in common, expected different hosts"
+            raise ValueError(msg)
         fault = self.model.sequence_fault(self.training.seq_len)
         if fault:
             msg = f"seq_len {fault}"

@@ -22,6 +22,7 @@ from hetopt.problem.fields import (
     Bandwidth,
     Count,
     Flag,
+    HostList,
     Name,
     OptimizerName,
     OptionalBandwidth,
@@ -145,6 +146,11 @@ class ClusterSpec(Strict):
         "default: one per device.",
     )
     group: GroupSpec | None = None
+    hosts: HostList = Field(
+        None,
+        description="Names or addresses of the nodes, one each, in the order launchers "
+        "place ranks. Plans do not depend on them.",
+    )
 
 
 class ClusterLinkSpec(Strict):

@@ -145,6 +145,8 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
     }
     if cluster.group is not None:
         data["group"] = {"size": cluster.group.size, **_link(cluster.group.link)}
+    if cluster.hosts is not None:
+        data["hosts"] = list(cluster.hosts)
     return data
 
 

@@ -63,6 +63,22 @@ REPLACED = [
         "4: clusters.0.accelerator.memory",
     ),
     (
+        "nodes: 2",
+        "nodes: 2\n    hosts: [a]",
+        "6: clusters.0.hosts: names 1, expected one host for each of the 2 nodes",
+    ),
+    ("nodes: 2", "nodes: 2\n    hosts: a", "6: clusters.0.hosts: is 'a', expected a"),
+    (
+        "nodes: 2",
+        "nodes: 2\n    hosts: [a, a]",
+        "6: clusters.0.hosts.1: is 'a' a second time, first in cluster 'a100'",
+    ),
+    (
+        "nodes: 1",
+        "nodes: 1\n    hosts: [b; reboot]",
+        "11: clusters.1.hosts.0: is 'b; reboot', expected a host name or address",
+    ),
+    (
         "devices_per_node: 8",
         "devices_per_node: 8\n    max_tp: 16",
         "7: clusters.0.max_",

@@ -22,6 +22,7 @@ clusters:
     group: {size: 2, bandwidth: 56.25 GB/s}
     nics_per_node: 1
     inter_node: {bandwidth: 1.1 Gbps, latency: 3.3 us}
+    hosts: [gpu-1, gpu-2.example.org, 10.0.0.3]
   - name: b
     accelerator: V100-16GB
     nodes: 1

@@ -1,0 +1,46 @@
+"""Hosts of clusters, given by a caller rather than a file."""
+
+from dataclasses import replace
+
+import pytest
+
+from hetopt.problem.reading import read_problem_text
+
+PROBLEM = read_problem_text(
+    """\
+model: {layers: 4, hidden: 64, heads: 4}
+clusters:
+  - {name: a, accelerator: A40, nodes: 2, devices_per_node: 8, hosts: [n1, n2],
+     inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A40, nodes: 1, devices_per_node: 8,
+     inter_node: {bandwidth: 100 Gbps}}
+links: {default: {bandwidth: 10 Gbps, latency: 1 ms}}
+training: {global_batch: 64, seq_len: 1024}
+"""
+)
+
+
+def test_hosts_are_read_in_order_and_absent_ones_are_none() -> None:
+    assert [cluster.hosts for cluster in PROBLEM.clusters] == [("n1", "n2"), None]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "fault"),
+    [
+        (("n1",), "names 1, expected one host for each of the 2"),
+        (("n1", "n1"), "twice"),
+        (("n1", ""), "expected a host name"),
+        (("n1", "-n2"), "expected a host name"),
+        (("n1", "n2\n"), "expected a host name"),
+        (("n1", "$(n2)"), "expected a host name"),
+    ],
+)
+def test_wrong_hosts(hosts: tuple[str, ...], fault: str) -> None:
+    with pytest.raises(ValueError, match=fault):
+        replace(PROBLEM.clusters[0], hosts=hosts)
+
+
+def test_a_host_of_two_clusters() -> None:
+    first, second = PROBLEM.clusters
+    with pytest.raises(ValueError, match="a host in common"):
+        replace(PROBLEM, clusters=(first, replace(second, hosts=("n2",))))
