@@ -33,6 +33,8 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
 WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
 #: Solvers that choose warm-up counts as well.
 FREE = ("auto", "dp")
+#: Solvers that look for good plans and settle no (p, q).
+HEURISTICS = ("mcts", "mcts-guided")
 
 
 def ensure_can(name: str, principles: Principles) -> None:
@@ -60,7 +62,7 @@ def ensure_plans(name: str, schedule: ScheduleName, objective: str = "closed") -
 
 def ensure_races(name: str, flag: str) -> None:
     """Raise InputError if an option of the race is given to a solver without one."""
-    if name == "uniap":
+    if name == "uniap" or name in HEURISTICS:
         msg = f"solver {name} does not race over (p, q): leave this out"
         raise InputError(msg, field=flag)
 

@@ -36,7 +36,7 @@ from hetopt.solvers.assembly import plan_of
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.ledger import Ledger, Program
 from hetopt.solvers.outcome import result_of
-from hetopt.solvers.registry import load
+from hetopt.solvers.registry import HEURISTICS, load
 from hetopt.solvers.simulated_bounds import INFINITE
 from hetopt.solvers.simulated_worker import BoundTask, Payload, SearchTask, make
 from hetopt.solvers.worker import NO_CUTOFF, Found, Verdict
@@ -64,8 +64,6 @@ _RAISE = 0.1
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
 #: How many (p, q) are searched early, and for how many seconds each.
 _EARLY, _EARLY_S = 2, 5.0
-#: Solvers of another space, or of another objective.
-_UNABLE = ("uniap",)
 
 
 def ensure_can_simulate(
@@ -73,8 +71,10 @@ def ensure_can_simulate(
 ) -> None:
     """Raise InputError for what does not go with ``--objective simulated``."""
     why = None
-    if solver in _UNABLE:
+    if solver == "uniap":
         field, why = "--solver", f"{solver} has an objective of its own"
+    elif solver in HEURISTICS:
+        field, why = "--solver", f"{solver} proves nothing to start from"
     elif principles.relaxed:
         field, why = "--relax", "all principles are kept"
     elif journal:
