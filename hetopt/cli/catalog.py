@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cli.output import emit
+from hetopt.export.launchers import LAUNCHERS
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         ("Problems", _problems()),
         ("Latency profiles", _profiles()),
         ("Solvers", _solvers()),
-        ("Launchers", "none in this release"),
+        ("Launchers", ", ".join(LAUNCHERS)),
     ]
     parts: list[RenderableType] = []
     for title, body in sections:

@@ -33,7 +33,15 @@ def add_planned(command: argparse.ArgumentParser) -> None:
 def load_checked(
     problem_name: str, plan_path: str, table_path: str | None
 ) -> tuple[CostTable, Plan]:
-    """Read a plan and check every claim of its file.
+    """Read a plan and check every claim of its file; see ``load_ranked``."""
+    _, table, plans = _load(problem_name, plan_path, table_path)
+    return table, plans[0]
+
+
+def load_ranked(
+    problem_name: str, plan_path: str, table_path: str | None
+) -> tuple[Problem, list[Plan]]:
+    """Read a plan and its alternatives, best first, and check every claim of the file.
 
     A file that holds a plan alone, without times, is checked for feasibility; having
     no result to say what was relaxed, it must keep all principles. The
@@ -48,6 +56,13 @@ def load_checked(
     InputError
         The file holds no plan.
     """
+    problem, _, plans = _load(problem_name, plan_path, table_path)
+    return problem, plans
+
+
+def _load(
+    problem_name: str, plan_path: str, table_path: str | None
+) -> tuple[Problem, CostTable, list[Plan]]:
     from hetopt.check import check_plan, check_result
     from hetopt.check.reading import read_plan
 
@@ -64,9 +79,14 @@ def load_checked(
     with _named(plan_path):
         if alone:
             check_plan(problem, table, plan)
-        elif findings := check_result(problem, table, data):
+            return problem, table, [plan]
+        if findings := check_result(problem, table, data):
             raise CheckError(findings)
-    return table, plan
+        others = [
+            read_plan(other["plan"], f"alternatives.{number}.plan")
+            for number, other in enumerate(data["alternatives"])
+        ]
+    return problem, table, [plan, *others]
 
 
 def load_planned(problem_name: str, plan_path: str) -> tuple[Problem, Plan | None]:

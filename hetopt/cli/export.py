@@ -1,0 +1,73 @@
+"""Write a plan as the files that a training runtime launches from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import whole
+from hetopt.cli.output import complain, emit
+from hetopt.cli.planned import add_planned, load_ranked
+from hetopt.export.launchers import LAUNCHERS, launcher
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_planned(command)
+    command.add_argument(
+        "--to",
+        metavar="LAUNCHER",
+        required=True,
+        help=f"one of {', '.join(LAUNCHERS)}",
+    )
+    command.add_argument(
+        "--out", metavar="DIR", required=True, help="a new or empty folder"
+    )
+    command.add_argument(
+        "--top",
+        type=whole(1),
+        metavar="K",
+        help="the plan and its best alternatives, as DIR/1, DIR/2, ... (the plan file "
+        "holds as many as `hetopt plan --top` asked for)",
+    )
+    command.add_argument(
+        "--allow-lossy",
+        action="store_true",
+        help="write also what the launcher cannot do quite as planned, and list in "
+        "LOSSY.md what is lost",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the plan, write the folder, and say what there is in it."""
+    from hetopt.export.bundle import bundle, ensure_free, write_folder
+    from hetopt.export.job import Job
+
+    target = launcher(options.to)
+    ensure_free(options.out)
+    problem, plans = load_ranked(options.problem, options.plan, options.table)
+    chosen = plans[: options.top or 1]
+    bundles = [
+        bundle(Job.of(problem, plan), target, allow_lossy=options.allow_lossy)
+        for plan in chosen
+    ]
+    if options.top is None:
+        files = bundles[0]
+    else:
+        files = {
+            str(Path(str(number)) / name): text
+            for number, each in enumerate(bundles, start=1)
+            for name, text in each.items()
+        }
+    write_folder(options.out, files)
+    if options.top is not None and len(plans) < options.top:
+        complain(
+            f"warning: {options.plan} holds {len(plans)} plans, not {options.top}: ask "
+            f"for more with `hetopt plan --top {options.top}`"
+        )
+    count = "" if options.top is None else f" of {len(bundles)} plans"
+    emit(f"{options.out}: {len(files)} files{count} for {target.title}; see README.md")
+    return 0

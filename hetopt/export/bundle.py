@@ -1,0 +1,105 @@
+"""A folder that a person can launch from as it is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shutil
+import tempfile
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.errors import CheckError, InputError
+from hetopt.export.placing import Rank
+from hetopt.export.prose import lossy, readme
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.export.job import Job
+    from hetopt.export.launcher import Launcher
+    from hetopt.export.placing import Placement
+
+
+def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]:
+    """Return the files of a bundle by relative path.
+
+    Raises
+    ------
+    CheckError
+        The runtime cannot do what the plan says; one finding for each thing lost. Those
+        without a substitute are refused even if losses are allowed.
+    """
+    losses = tuple(launcher.losses(job))
+    fatal = [loss for loss in losses if loss.instead is None]
+    if fatal or (losses and not allow_lossy):
+        told = fatal if allow_lossy else losses
+        raise CheckError([f"{launcher.title} cannot do: {loss.what}" for loss in told])
+    files = {
+        "README.md": readme(job, launcher, losses),
+        "ranks.csv": ranks_csv(job.placement),
+        "hostfile": hostfile(job.placement),
+        **launcher.files(job),
+    }
+    if losses:
+        files["LOSSY.md"] = lossy(launcher, losses)
+    return files
+
+
+def ranks_csv(placement: Placement) -> str:
+    """Return one line per rank: where it runs and its coordinates, from 0."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [field.name for field in fields(Rank)]
+    writer.writerow(["global_rank", *names[1:]])
+    for rank in placement.ranks:
+        writer.writerow([getattr(rank, name) for name in names])
+    return text.getvalue()
+
+
+def hostfile(placement: Placement) -> str:
+    """Return hosts in rank order with their processes, as DeepSpeed writes them."""
+    return "".join(f"{node.host} slots={node.slots}\n" for node in placement.nodes)
+
+
+def ensure_free(folder: str) -> None:
+    """Raise InputError unless a bundle can be written to ``folder``."""
+    path = Path(folder)
+    if path.is_dir():
+        if any(path.iterdir()):
+            msg = "is not empty: name another folder, or empty this one"
+            raise InputError(msg, file=folder)
+    elif path.exists():
+        raise InputError("is a file, expected a folder's name", file=folder)
+    elif not path.absolute().parent.is_dir():
+        raise InputError("its folder does not exist", file=folder)
+
+
+def write_folder(folder: str, files: Mapping[str, str]) -> None:
+    """Write files under a temporary name, then rename that to ``folder``.
+
+    Raises
+    ------
+    InputError
+        It cannot be written; then there is nothing of it.
+    """
+    ensure_free(folder)
+    target = Path(folder).absolute()
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        try:
+            for name, text in files.items():
+                path = temporary / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                if path.suffix == ".sh":
+                    path.chmod(0o755)
+            temporary.chmod(0o755)
+            temporary.replace(target)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=folder) from error
