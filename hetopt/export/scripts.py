@@ -14,12 +14,24 @@ if TYPE_CHECKING:
 #: Where the ranks meet unless the user's environment says otherwise.
 MASTER_PORT = 29500
 
+#: Accelerators whose drivers do not read CUDA's variable, by how their names begin.
+_VISIBLE = {"Ascend": "ASCEND_RT_VISIBLE_DEVICES", "MI": "HIP_VISIBLE_DEVICES"}
+
 
 def script_name(job: Job, node: Node) -> str:
     """Return the path of a node's script: numbered in rank order."""
     number = job.placement.nodes.index(node)
     width = len(str(len(job.placement.nodes) - 1))
     return f"nodes/{number:0{width}d}-{node.host}.sh"
+
+
+def visible_devices(job: Job, node: Node) -> str:
+    """Return the variable that limits a process to some devices of a node."""
+    cluster = job.problem.clusters[job.problem.cluster_index(node.cluster)]
+    for prefix, variable in _VISIBLE.items():
+        if cluster.accelerator.name.startswith(prefix):
+            return variable
+    return "CUDA_VISIBLE_DEVICES"
 
 
 def torchrun_scripts(
@@ -56,7 +68,7 @@ def _script(
     master = job.placement.nodes[0].host
     last = node.first_rank + node.slots - 1
     devices = ",".join(map(str, range(node.slots)))
-    exports = {"CUDA_VISIBLE_DEVICES": devices, **environment}
+    exports = {visible_devices(job, node): devices, **environment}
     lines = [
         "#!/usr/bin/env bash",
         f"# Ranks {node.first_rank} to {last} of {job.world_size}, on {node.host} "
