@@ -26,15 +26,17 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
         "miqp-scip": "hetopt.solvers.miqp:solve_scip",
         "miqp-gurobi": "hetopt.solvers.miqp:solve_gurobi",
         "uniap": "hetopt.solvers.uniap:solve",
+        "uniform": "hetopt.solvers.alike:solve_uniform",
+        "amp": "hetopt.solvers.alike:solve_amp",
     }
 )
 
 #: Solvers that can also search the space without P3 or P4.
 WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
 #: Solvers that choose warm-up counts as well.
-FREE = ("auto", "dp")
+FREE = ("auto", "dp", "uniform", "amp")
 #: Solvers that look for good plans and settle no (p, q).
-HEURISTICS = ("mcts", "mcts-guided")
+HEURISTICS = ("mcts", "mcts-guided", "uniform", "amp")
 
 
 def ensure_can(name: str, principles: Principles) -> None:
