@@ -73,7 +73,7 @@ def result_of(
         settlements=tuple(_settlements(ledger)),
         tokens_per_s=table.tokens / best.iteration_time_s if best else None,
         mfu=mfu(table, best, table.cluster_devices) if best else None,
-        mfu_used=mfu(table, best, _devices_used(table, best)) if best else None,
+        mfu_used=mfu(table, best, devices_used(table, best)) if best else None,
         table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
         reason=_reason(ledger, problem, table, status, principles),
     )
@@ -130,7 +130,8 @@ def _settlements(ledger: Ledger) -> Iterator[Settlement]:
         )
 
 
-def _devices_used(table: CostTable, best: PricedPlan) -> list[int]:
+def devices_used(table: CostTable, best: PricedPlan) -> list[int]:
+    """Return how many devices of each cluster a plan uses."""
     used = Counter[str]()
     for stage in best.plan.pipeline.stages:
         used[stage.cluster] += stage.strategy.devices

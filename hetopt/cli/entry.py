@@ -14,6 +14,7 @@ from hetopt.cli import (
     export,
     forest,
     formulate,
+    import_,
     init,
     plan,
     profile,
@@ -40,6 +41,7 @@ COMMANDS = (
     verify,
     simulate,
     export,
+    import_,
     table,
     catalog,
     schema,
@@ -77,7 +79,8 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument("--version", action="version", version=f"hetopt {__version__}")
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2].replace("_", "-")
+        # ``import_``, as ``import`` is no name for a module.
+        name = module.__name__.rpartition(".")[2].rstrip("_").replace("_", "-")
         summary = (module.__doc__ or "").partition("\n")[0].rstrip(".")
         command = commands.add_parser(
             name,

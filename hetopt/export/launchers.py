@@ -10,8 +10,10 @@ from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hetopt.export.launcher import Launcher
+    from hetopt.export.sketch import Reader
 
 #: Name -> module with a ``LAUNCHER``.
 LAUNCHERS: Mapping[str, str] = MappingProxyType(
@@ -34,3 +36,34 @@ def launcher(name: str) -> Launcher:
         raise InputError(msg, field="--to")
     found: Launcher = import_module(LAUNCHERS[name]).LAUNCHER
     return found
+
+
+def readers() -> dict[str, Reader]:
+    """Return the launchers whose files can be read back, by name."""
+    found = {name: import_module(module).LAUNCHER for name, module in LAUNCHERS.items()}
+    return {name: each for name, each in found.items() if hasattr(each, "read")}
+
+
+def reader(folder: Path, name: str | None) -> Reader:
+    """Return the reader of a folder: the one of this name, or who recognises it.
+
+    Raises
+    ------
+    InputError
+        There is no such folder or reader, or the folder could be anyone's.
+    """
+    if not folder.is_dir():
+        what = "is a file, expected a folder" if folder.exists() else "no such folder"
+        raise InputError(what, file=str(folder))
+    known = readers()
+    if name is not None:
+        if name not in known:
+            msg = f"nothing reads {name!r}, expected one of {', '.join(known)}"
+            raise InputError(msg, field="--from")
+        return known[name]
+    found = [each for each, reads in known.items() if reads.recognises(folder)]
+    if len(found) == 1:
+        return known[found[0]]
+    could = f"could be of {' or '.join(found)}" if found else "is of no known launcher"
+    msg = f"{could}: name one with --from: {', '.join(known)}"
+    raise InputError(msg, file=str(folder))

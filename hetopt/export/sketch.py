@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from hetopt.plan import Strategy
@@ -19,7 +20,8 @@ class StageSketch:
     Attributes
     ----------
     cluster
-        Name of the cluster, or None where the files name none.
+        Name of the cluster, or what the files call it or its accelerator; None where
+        they name neither.
     hosts
         Hosts of the stage's ranks in rank order, as far as the files name them.
     layers
@@ -44,15 +46,25 @@ class Sketch:
     ----------
     schedule
         The runtime's; where stages have ``warmup`` of their own, the one they make.
+    says
+        What the files say of the job itself, by the names of ``Model`` and
+        ``Training``: ``hidden``, ``heads``, ``kv_heads``, ``ffn``, ``vocab``,
+        ``tied``, ``seq_len``, ``global_batch``, ``zero``. As much as they do say; where
+        the problem says otherwise, the files are of another job.
     """
 
     microbatches: int
     schedule: ScheduleName
     stages: tuple[StageSketch, ...]
+    says: Mapping[str, int | bool] = field(default_factory=dict)
 
 
 class Reader(Protocol):
     """A launcher whose files can be read back."""
+
+    def recognises(self, folder: Path) -> bool:
+        """Whether a folder looks like this runtime's; raises nothing."""
+        ...
 
     def read(self, folder: Path) -> Sketch:
         """Read a folder, hetopt's bundle or one made by hand.

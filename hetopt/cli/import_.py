@@ -1,0 +1,91 @@
+"""Read the files of a training runtime back as a plan, and price it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import add_problem, add_table, load_problem
+from hetopt.cli.output import complain, emit
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.export.importing import Imported
+    from hetopt.problem.problem import Problem
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "folder",
+        metavar="DIR",
+        help="a folder that `hetopt export` wrote, or made by hand",
+    )
+    add_from(command)
+    add_table(command)
+    command.add_argument(
+        "--out", metavar="FILE", required=True, help="the plan to write, as JSON"
+    )
+
+
+def add_from(command: argparse.ArgumentParser) -> None:
+    """Add the ``--from`` option."""
+    command.add_argument(
+        "--from",
+        dest="form",
+        metavar="LAUNCHER",
+        help="whose files these are; may be left out where they tell",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import, write the plan with its times, and say what keeps it from running."""
+    import json
+
+    from hetopt.files import ensure_writable, write_text
+
+    ensure_writable(options.out)
+    problem = load_problem(options.problem)
+    imported = read_folder(problem, options.folder, options.form, options.table)
+    text = json.dumps(imported.result().to_json(), indent=2, allow_nan=False)
+    write_text(options.out, text + "\n")
+    price = imported.price
+    emit(
+        f"{options.out}: {price.closed_form_s:.4f} s in closed form, "
+        f"{price.iteration_time_s:.4f} s simulated"
+        + (", but it is not feasible" if imported.findings else "")
+    )
+    complain(*(f"warning: {text}" for text in imported.findings))
+    return 0
+
+
+def read_folder(
+    problem: Problem, folder: str, form: str | None, table: str | None
+) -> Imported:
+    """Read a runtime's files as a plan of a problem.
+
+    Parameters
+    ----------
+    form
+        Name of the launcher, or None to recognise it.
+    table
+        Path of a table, or None to build one.
+    """
+    from functools import partial
+    from pathlib import Path
+
+    from hetopt.cost.table_file import read_table
+    from hetopt.errors import InputError
+    from hetopt.export.importing import import_plan
+    from hetopt.export.launchers import reader
+
+    sketch = reader(Path(folder), form).read(Path(folder))
+    try:
+        return import_plan(
+            sketch, problem, None if table is None else partial(read_table, table)
+        )
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise type(error)(error.message, file=folder, field=error.field) from error
