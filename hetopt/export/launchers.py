@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: Name -> module with a ``LAUNCHER``.
 LAUNCHERS: Mapping[str, str] = MappingProxyType(
     {
+        "megatron": "hetopt.export.megatron",
+        "nemo": "hetopt.export.nemo",
         "torchrun": "hetopt.export.torchrun",
     }
 )

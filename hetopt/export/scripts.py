@@ -81,6 +81,17 @@ def _script(
         f"--nproc_per_node={node.slots} \\",
         f'  --master_addr="${{MASTER_ADDR:-{master}}}" '
         f'--master_port="${{MASTER_PORT:-{MASTER_PORT}}}" \\',
-        f'  {shlex.join(program)} "$@"',
+        *(f"  {words} \\" for words in _rows(program)),
+        '  "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _rows(program: Sequence[str]) -> list[str]:
+    """Return a command's words quoted, every option in a row of its own."""
+    rows: list[list[str]] = [[]]
+    for word in program:
+        if word.startswith("--"):
+            rows.append([])
+        rows[-1].append(word)
+    return [shlex.join(row) for row in rows]

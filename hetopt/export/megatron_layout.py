@@ -1,0 +1,53 @@
+"""The text of Megatron-LM's ``--pipeline-model-parallel-layout``.
+
+Stages are separated by ``|``; each is a run of ``E`` (embedding), ``t`` (transformer
+layer), ``m`` (multi-token prediction) and ``L`` (loss). ``x*n`` repeats a letter,
+``(...)*n`` a row of letters and bars; commas mean nothing (RUNTIMES.md, Megatron-LM).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GROUP = re.compile(r"\(([^()]+)\)\*(\d+)")
+_LETTER = re.compile(r"([EtmL|])\*(\d+)")
+
+
+def layout_text(layers: Sequence[int]) -> str:
+    """Return the layout of stages with so many layers each, all at least 1."""
+    stages = [f"t*{count}" if count > 1 else "t" for count in layers]
+    stages[0] = "E" + stages[0]
+    stages[-1] += "L"
+    return "|".join(stages)
+
+
+def layout_layers(text: str) -> tuple[int, ...]:
+    """Return the layers of every stage of a layout.
+
+    Raises
+    ------
+    ValueError
+        The text is against the grammar or the runtime's rules, or has multi-token
+        prediction, which hetopt does not know.
+    """
+    plain = _LETTER.sub(_repeated, _GROUP.sub(_repeated, text.replace(",", "")))
+    strange = sorted(set(plain) - set("EtmL|"))
+    if strange:
+        msg = f"has {' '.join(map(repr, strange))}, expected E, t, m, L, |, ()*n or *n"
+        raise ValueError(msg)
+    if "m" in plain:
+        msg = "has multi-token prediction (m), which hetopt cannot price"
+        raise ValueError(msg)
+    letters = plain.replace("|", "")
+    if not re.fullmatch("Et*L", letters):
+        msg = "is not one embedding (E) first, one loss (L) last and layers (t) between"
+        raise ValueError(msg)
+    return tuple(stage.count("t") for stage in plain.split("|"))
+
+
+def _repeated(match: re.Match[str]) -> str:
+    return match.group(1) * int(match.group(2))

@@ -1,0 +1,167 @@
+"""NeMo's Megatron-Bridge: Megatron-LM's runtime, configured in YAML and Python.
+
+The fields of ``recipe.yaml`` are those of Megatron-Bridge's ConfigContainer, under the
+names that its own override files have; the layout is Megatron-LM's text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from hetopt.export.alike import launched
+from hetopt.export.bundle import ranks_csv
+from hetopt.export.launcher import Loss
+from hetopt.export.megatron import ENVIRONMENT, megatron_losses, mixed_note
+from hetopt.export.megatron_arguments import shards_optimizer
+from hetopt.export.megatron_layout import layout_text
+from hetopt.export.scripts import script_name, torchrun_scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from hetopt.export.job import Job
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+_PROGRAM = '''\
+"""Pretrain with Megatron-Bridge what recipe.yaml says.
+
+Data, tokenizer, learning rate and checkpoints are the recipe's (made-up data): set
+yours below, where `config` is complete.
+"""
+
+import torch
+import yaml
+from megatron.bridge.recipes.gpt import vanilla_gpt_pretrain_config
+from megatron.bridge.training.gpt_step import forward_step
+from megatron.bridge.training.pretrain import pretrain
+
+config = vanilla_gpt_pretrain_config()
+with open("recipe.yaml", encoding="utf-8") as file:
+    recipe = yaml.safe_load(file)
+config.mixed_precision = recipe.pop("mixed_precision")
+for section, fields in recipe.items():
+    for name, value in fields.items():
+        setattr(getattr(config, section), name, value)
+config.model.pipeline_dtype = torch.{dtype}
+{activation}
+pretrain(config=config, forward_step_func=forward_step)
+'''
+
+
+class Nemo:
+    """Writes a recipe for Megatron-Bridge."""
+
+    name = "nemo"
+    title = "NeMo Megatron-Bridge"
+
+    def losses(self, job: Job) -> Iterable[Loss]:
+        """Yield what of the plan Megatron-Bridge cannot do."""
+        return _losses(job)
+
+    def files(self, job: Job) -> Mapping[str, str]:
+        """Return the recipe, a program that reads it, and one script per node."""
+        job = launched(job)
+        activation = "config.model.activation_func = torch.nn.functional.silu\n"
+        return {
+            "ranks.csv": ranks_csv(job.placement),
+            "recipe.yaml": yaml.safe_dump(
+                recipe(job), sort_keys=False, default_flow_style=False, width=4096
+            ),
+            "pretrain.py": _PROGRAM.format(
+                dtype=_DTYPES[job.problem.training.precision],
+                activation=activation if job.problem.model.gated else "",
+            ),
+            **torchrun_scripts(job, ["pretrain.py"], ENVIRONMENT),
+        }
+
+    def commands(self, job: Job) -> str:
+        """Say where to run the scripts."""
+        first = script_name(job, job.placement.nodes[0])
+        parts = [
+            "`recipe.yaml` holds what the plan decides, `pretrain.py` reads it; set "
+            "your data, tokenizer, learning rate and checkpoints there. The file can "
+            "also override a recipe of your own. Copy this folder to every host and "
+            "run on each, where `megatron.bridge` can be imported (as in NeMo's "
+            "container), its own script; ranks meet on the first host:",
+            f"    ./{first}",
+        ]
+        return "\n\n".join(parts + mixed_note(job))
+
+
+def _losses(job: Job) -> Iterator[Loss]:
+    yield from megatron_losses(job)
+    model, seq_len = job.problem.model, job.problem.training.seq_len
+    if model.positions > seq_len:
+        yield Loss(
+            what=f"a table of {model.positions} positions for sequences of {seq_len}: "
+            "it is as long as a sequence",
+            instead=f"{seq_len} positions",
+        )
+
+
+def recipe(job: Job) -> dict[str, Any]:
+    """Return the fields of Megatron-Bridge's configuration that a plan decides.
+
+    Parameters
+    ----------
+    job
+        One whose stages are alike.
+    """
+    model, training = job.problem.model, job.problem.training
+    strategy, layers = job.stages[0].strategy, job.layers
+    assert layers is not None
+    full = strategy.recompute == "full"
+    sharded = shards_optimizer(job)
+    mixed = None if training.precision == "fp32" else f"{training.precision}_mixed"
+    return {
+        "model": {
+            "num_layers": model.layers,
+            "hidden_size": model.hidden,
+            "ffn_hidden_size": model.ffn,
+            "num_attention_heads": model.heads,
+            "num_query_groups": model.kv_heads,
+            "kv_channels": model.head_dim,
+            "vocab_size": model.vocab,
+            "should_pad_vocab": True,
+            "seq_length": training.seq_len,
+            "position_embedding_type": (
+                "learned_absolute" if model.positions else "rope"
+            ),
+            "normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
+            "add_bias_linear": model.norm != "rms",
+            "gated_linear_unit": model.gated,
+            "share_embeddings_and_output_weights": model.tied,
+            "tensor_model_parallel_size": strategy.tp,
+            "pipeline_model_parallel_size": len(job.stages),
+            "context_parallel_size": strategy.cp,
+            "sequence_parallel": strategy.tp > 1,
+            "pipeline_model_parallel_layout": layout_text(layers),
+            "recompute_granularity": (
+                None if strategy.recompute == "none" else strategy.recompute
+            ),
+            "recompute_method": "uniform" if full else None,
+            "recompute_num_layers": 1 if full else None,
+        },
+        "train": {
+            "micro_batch_size": job.microbatch_size(job.stages[0]),
+            "global_batch_size": training.global_batch,
+        },
+        "dataset": {"sequence_length": training.seq_len},
+        # Of the tokenizer for made-up data, which adds one token to them.
+        "tokenizer": {"vocab_size": model.vocab - 1},
+        "optimizer": {
+            "optimizer": training.optimizer,
+            "use_distributed_optimizer": sharded,
+        },
+        "ddp": {
+            "use_distributed_optimizer": sharded,
+            "overlap_grad_reduce": training.overlap_gradients,
+        },
+        "mixed_precision": mixed,
+    }
+
+
+LAUNCHER = Nemo()

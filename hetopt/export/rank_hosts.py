@@ -1,0 +1,88 @@
+"""Where a folder's files say that its ranks run."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Host and cluster of every rank, in rank order; the cluster where the files name one.
+RankHosts = tuple[tuple[str, str | None], ...]
+
+
+def rank_hosts(folder: Path) -> RankHosts | None:
+    """Read ``ranks.csv``, else ``hostfile``; None if there is neither.
+
+    Raises
+    ------
+    InputError
+        The file there is cannot be read; it names the line.
+    """
+    if (folder / "ranks.csv").is_file():
+        return _from_ranks(folder / "ranks.csv")
+    if (folder / "hostfile").is_file():
+        return _from_hostfile(folder / "hostfile")
+    return None
+
+
+def stage_places(
+    places: RankHosts | None, stages: int, each: int, file: str
+) -> list[tuple[str | None, tuple[str, ...]]]:
+    """Return cluster and hosts of every stage of ``each`` ranks, in pipeline order.
+
+    Raises
+    ------
+    InputError
+        There are not as many ranks as the stages need.
+    """
+    if places is None:
+        return [(None, ())] * stages
+    if len(places) != stages * each:
+        msg = f"names {len(places)} ranks, expected {stages} stages of {each} each"
+        raise InputError(msg, file=file)
+    found = []
+    for stage in range(stages):
+        held = places[stage * each : (stage + 1) * each]
+        clusters = {cluster for _, cluster in held}
+        if len(clusters) > 1:
+            msg = f"places stage {stage} on {', '.join(sorted(map(str, clusters)))}"
+            raise InputError(msg, file=file)
+        found.append((held[0][1], tuple(host for host, _ in held)))
+    return found
+
+
+def _from_ranks(path: Path) -> RankHosts:
+    places = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv.DictReader(file)):
+                if row.get("global_rank") != str(number) or not row.get("host"):
+                    msg = f"expected rank {number} and its host"
+                    raise InputError(msg, file=str(path), line=number + 2)
+                places.append((str(row["host"]), row.get("cluster") or None))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+    return tuple(places)
+
+
+def _from_hostfile(path: Path) -> RankHosts:
+    places: list[tuple[str, str | None]] = []
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+    for number, line in enumerate(lines, start=1):
+        words = line.split("#")[0].split()
+        if not words:
+            continue
+        slots = re.search(r"\bslots=([0-9]+)\b", line)
+        if slots is None:
+            msg = f"is {line.strip()!r}, expected a host and its slots=N"
+            raise InputError(msg, file=str(path), line=number)
+        places += [(words[0], None)] * int(slots[1])
+    return tuple(places)

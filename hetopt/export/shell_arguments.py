@@ -1,0 +1,159 @@
+"""The arguments that shell scripts pass on, without running them.
+
+Enough of the shell for the launch scripts that people write: assignments, arrays,
+``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, quotes, comments, lines continued
+with a backslash. Conditions and loops are read as if every line ran once.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(
+    r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?-([^{}]*))?\}|([A-Za-z_]\w*))"
+)
+_ANY_SUM = re.compile(r"\$\(\([^()]*\)\)")
+_SUM = re.compile(r"\$\(\(\s*(\d+(?:\s*\*\s*\d+)*)\s*\)\)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellArguments:
+    """Arguments of a script by name.
+
+    Attributes
+    ----------
+    file
+        Name of the script.
+    values
+        ``--name`` -> value as written, empty where none follows; dashes in front
+        stay, and underscores of a name are written as dashes.
+    """
+
+    file: str
+    values: dict[str, str] = field(default_factory=dict)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def count(self, name: str, default: int | None = None) -> int:
+        """Return a whole number of at least 1.
+
+        Raises
+        ------
+        InputError
+            It is missing and has no default, or is something else.
+        """
+        if name not in self.values:
+            if default is None:
+                raise InputError("is missing", file=self.file, field=name)
+            return default
+        text = self.values[name]
+        if not re.fullmatch("[0-9]+", text) or int(text) < 1:
+            msg = f"is {text!r}, expected a whole number of at least 1"
+            raise InputError(msg, file=self.file, field=name)
+        return int(text)
+
+
+def read_script(path: Path) -> ShellArguments:
+    """Read a script's arguments; where one is given twice, the last counts.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a quote is left open.
+    """
+    try:
+        text = path.read_text("utf-8")
+        tokens = list(_tokens(text))
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        msg = f"cannot be read as a shell script: {error}"
+        raise InputError(msg, file=str(path)) from error
+    words = list(_expanded(tokens))
+    values: dict[str, str] = {}
+    for number, word in enumerate(words):
+        if not re.match("--?[A-Za-z]", word):
+            continue
+        name, equals, value = word.partition("=")
+        if not equals and number + 1 < len(words):
+            following = words[number + 1]
+            value = "" if re.match("--?[A-Za-z]", following) else following
+        values[name.replace("_", "-")] = value
+    return ShellArguments(file=str(path), values=values)
+
+
+def _tokens(text: str) -> Iterator[str]:
+    """Yield words as the shell splits them, sums of the form $((a * b)) kept whole."""
+    text = _ANY_SUM.sub(lambda match: "".join(match[0].split()), text)
+    for token in shlex.split(text.replace("\r\n", "\n"), comments=True):
+        # The shell drops a backslash with the line's end, shlex not quite.
+        word = token.replace("\\\n", " ").strip("\n")
+        if word or not token:
+            yield word
+
+
+def _expanded(tokens: Iterable[str]) -> Iterator[str]:
+    """Yield the words of commands, variables replaced by what was assigned last."""
+    known: dict[str, list[str]] = {}
+    array: str | None = None
+    for token in tokens:
+        if array is not None:
+            closes = token.endswith(")") and not token.endswith("))")
+            word = token[:-1] if closes else token
+            if word:
+                known[array] += _replaced(word, known)
+            if closes:
+                array = None
+            continue
+        match = _ASSIGNMENT.fullmatch(token)
+        if match is None:
+            yield from _replaced(token.rstrip(";"), known)
+            continue
+        name, more, value = match.groups()
+        if value.startswith("("):
+            known[name] = known.get(name, []) if more else []
+            whole = value.endswith(")")
+            inner = value[1:-1] if whole else value[1:]
+            if inner:
+                known[name] += _replaced(inner, known)
+            array = None if whole else name
+            continue
+        before = known.get(name, []) if more else []
+        known[name] = ["".join([*before, " ".join(_replaced(value, known))])]
+
+
+def _replaced(word: str, known: dict[str, list[str]]) -> list[str]:
+    """Return a word with its variables replaced, as several where it is a list."""
+    match = _VARIABLE.fullmatch(word)
+    if match is not None:
+        name = match[1] or match[3]
+        if name in known:
+            words = known[name]
+            if len(words) == 1 and words[0].lstrip().startswith("-"):
+                return words[0].split()
+            return words
+    text = _VARIABLE.sub(lambda m: _value(m, known), word)
+    return [_SUM.sub(_product, text)]
+
+
+def _value(match: re.Match[str], known: dict[str, list[str]]) -> str:
+    name = match[1] or match[3]
+    if name in known:
+        return " ".join(known[name])
+    return match[0] if match[2] is None else match[2]
+
+
+def _product(match: re.Match[str]) -> str:
+    result = 1
+    for factor in match[1].split("*"):
+        result *= int(factor)
+    return str(result)
