@@ -16,6 +16,7 @@ from hetopt.cli import (
     formulate,
     import_,
     init,
+    inventory,
     plan,
     profile,
     schema,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     init,
+    inventory,
     plan,
     check,
     verify,

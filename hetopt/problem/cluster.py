@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Staging = Literal["host", "device"]
 
 #: Names and addresses that mean one host in hostfiles, shells and URLs alike.
-_HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
 
 
 def host_fault(host: str) -> str | None:
@@ -25,7 +25,7 @@ def host_fault(host: str) -> str | None:
         return None
     return (
         f"is {host!r}, expected a host name or address: letters, digits and . _ - :, "
-        "beginning with a letter, a digit or _"
+        "beginning and ending with a letter or a digit"
     )
 
 

@@ -79,6 +79,13 @@ class Document:
             field=dotted(path),
         )
 
+    def part(self, key: str) -> Document:
+        """Return what stands under a key of the root, as a document of its own."""
+        places = {
+            path[1:]: place for path, place in self.places.items() if path[:1] == (key,)
+        }
+        return Document(self.data[key], places)
+
     def replace(self, path: FieldPath, other: Document) -> None:
         """Put another document's data and places where ``path`` leads."""
         target = self.data

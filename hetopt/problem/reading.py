@@ -141,9 +141,17 @@ def _include(document: Document, path: FieldPath) -> None:
         file = _relative(document, path, reference)
         if not file.is_file():
             raise document.error(path, f"names {str(file)!r}, which is not a file")
-        document.replace(path, load_document(file))
+        loaded = load_document(file)
+        if len(path) == 1 and _holds(loaded.data, str(path[0])):
+            loaded = loaded.part(str(path[0]))
+        document.replace(path, loaded)
     msg = f"names a file that names a file, more than {_MAX_DEPTH} times"
     raise document.error(path, msg)
+
+
+def _holds(data: Any, section: str) -> bool:
+    """Whether a section's file gives it under its name, as a problem file does."""
+    return isinstance(data, dict) and isinstance(data.get(section), dict | list)
 
 
 def _reference(document: Document, path: FieldPath) -> str | None:

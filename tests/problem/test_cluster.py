@@ -32,6 +32,7 @@ def test_hosts_are_read_in_order_and_absent_ones_are_none() -> None:
         (("n1", ""), "expected a host name"),
         (("n1", "-n2"), "expected a host name"),
         (("n1", "n2\n"), "expected a host name"),
+        (("n1", "clusters:"), "expected a host name"),
         (("n1", "$(n2)"), "expected a host name"),
     ],
 )

@@ -220,6 +220,33 @@ def test_the_example_s_comments_are_right_too() -> None:
     assert read_problem_text("\n".join([*lines, *pins])).pins.order == ("h20", "a100")
 
 
+def test_sections_of_another_problem(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "all.yaml").write_text(
+        "clusters:\n  - {file: a.yaml}\n  - {name: b, accelerator: A40, nodes: 0}\n"
+        "links: {default: {bandwidth: 1 Gbps, latency: 1 ms}}\n"
+    )
+    (tmp_path / "site" / "a.yaml").write_text(
+        "name: a\naccelerator: A40\nnodes: 1\ndevices_per_node: 8\n"
+        "inter_node: {bandwidth: 100 Gbps}\n"
+    )
+    main = tmp_path / "main.yaml"
+    main.write_text(
+        "model: llama-7b\nclusters: site/all.yaml\nlinks: site/all.yaml\n"
+        "training: {global_batch: 8, seq_len: 1024}\n"
+    )
+    with pytest.raises(InputError) as caught:
+        read_problem(main)
+    where = tmp_path / "site" / "all.yaml"
+    assert str(caught.value).startswith(f"{where}:3: clusters.1.devices_per_node: is")
+
+    text = where.read_text().replace("nodes: 0", "nodes: 1, devices_per_node: 8")
+    where.write_text(text.replace("8}", "8, inter_node: {bandwidth: 1 Gbps}}"))
+    found = read_problem(main)
+    assert [cluster.name for cluster in found.clusters] == ["a", "b"]
+    assert found.links.default.connection.latency_s == 1e-3
+
+
 def test_sections_in_other_files(tmp_path: Path) -> None:
     (tmp_path / "parts" / "chips").mkdir(parents=True)
     (tmp_path / "parts" / "model.json").write_text('{\t"preset": "llama-7b"}')

@@ -1,0 +1,60 @@
+"""Turn a site's list of nodes into the clusters of a problem.
+
+Reads what Slurm, Kubernetes and Ray print, and hostfiles. What it does not find there
+becomes a commented question in the file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.output import complain, emit
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    command.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help='what `sinfo -h --Node -o "%%N %%t %%G %%c %%m %%P"`, `scontrol show '
+        "node` (both also with --json), `kubectl get nodes -o json` or "
+        "json.dumps(ray.nodes()) printed, or a hostfile",
+    )
+    command.add_argument(
+        "--out",
+        metavar="FILE",
+        default="-",
+        help="where to write the section (default: - is standard output)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the section, and say what was left out."""
+    from hetopt.files import ensure_writable, write_text
+    from hetopt.inventory.grouping import group_nodes
+    from hetopt.inventory.reading import read_inventory
+    from hetopt.inventory.writing import QUESTION, clusters_yaml, summary
+
+    if options.out != "-":
+        ensure_writable(options.out)
+    inventory = group_nodes([read_inventory(path) for path in options.files])
+    if not inventory.drafts:
+        reasons = (f"{len(who)} {why}" for why, who in inventory.left_out.items())
+        msg = f"no node can be planned on: {', '.join(reasons)}"
+        raise InputError(msg, file=", ".join(options.files))
+    text = clusters_yaml(inventory)
+    if options.out == "-":
+        emit(text)
+    else:
+        write_text(options.out, text)
+    complain(*summary(inventory))
+    questions = text.count(QUESTION)
+    if questions:
+        where = "the section" if options.out == "-" else options.out
+        complain(f"{where}: {questions} question{'s' * (questions > 1)} to answer")
+    return 0

@@ -1,0 +1,172 @@
+"""From nodes to clusters: alike, and in one partition or zone."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hetopt.inventory.naming import Match, match_accelerator
+from hetopt.inventory.reading import merge_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hetopt.inventory.node import Devices, Node, Reading
+
+#: Such a node would be in two clusters at once, so the user must choose.
+SEVERAL_KINDS = "with several kinds of accelerator, see the questions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A cluster as far as the inventory tells.
+
+    Attributes
+    ----------
+    name
+        Of the cluster, different from all others.
+    match
+        Which accelerator it has, or the question.
+    devices
+        Of each node.
+    place
+        The partition or zone all its nodes belong to, or None.
+    hosts
+        In the inventory's order.
+    optional
+        Whether its nodes are left out unless the user chooses it.
+    """
+
+    name: str
+    match: Match
+    devices: Devices
+    place: str | None
+    hosts: tuple[str, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """Clusters, and what is not in them.
+
+    Attributes
+    ----------
+    readings
+        The files.
+    nodes
+        Hosts in all of them.
+    drafts
+        The clusters, those of left-out nodes last.
+    left_out
+        Reason -> hosts.
+    remarks
+        Remark -> hosts of clusters.
+    """
+
+    readings: tuple[Reading, ...]
+    nodes: int
+    drafts: tuple[Draft, ...]
+    left_out: dict[str, tuple[str, ...]]
+    remarks: dict[str, tuple[str, ...]]
+
+
+def group_nodes(readings: Sequence[Reading]) -> Inventory:
+    """Return the clusters of some files' nodes."""
+    nodes = merge_nodes(node for reading in readings for node in reading.nodes)
+    whole = [n for n in nodes if n.left_out is None and len(n.devices) == 1]
+    several = [n for n in nodes if n.left_out is None and len(n.devices) > 1]
+    left_out = _hosts_by((node.left_out, node) for node in nodes)
+    if several:
+        left_out[SEVERAL_KINDS] = tuple(node.host for node in several)
+    drafts = [
+        *_drafts([(node.devices[0], node) for node in whole]),
+        *_drafts([(kind, n) for n in several for kind in n.devices], optional=True),
+    ]
+    return Inventory(
+        readings=tuple(readings),
+        nodes=len(nodes),
+        drafts=_named(drafts),
+        left_out=left_out,
+        remarks=_hosts_by((node.remark, node) for node in whole),
+    )
+
+
+def _hosts_by(
+    pairs: Iterable[tuple[str | None, Node]],
+) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {}
+    for reason, node in pairs:
+        if reason is not None:
+            found.setdefault(reason, []).append(node.host)
+    return {reason: tuple(hosts) for reason, hosts in found.items()}
+
+
+def _drafts(
+    members: list[tuple[Devices, Node]], *, optional: bool = False
+) -> Iterator[Draft]:
+    """Yield clusters in the order of their first nodes, without their final names."""
+    alike: dict[tuple[object, ...], list[tuple[Devices, Node]]] = {}
+    for devices, node in members:
+        match = match_accelerator(devices.label, devices.memory_bytes)
+        unnamed = (devices.label, devices.memory_bytes)
+        key = (match.accelerator or unnamed, devices.count)
+        alike.setdefault(key, []).append((devices, node))
+    for same in alike.values():
+        devices = same[0][0]
+        for place, hosts in _by_place([node for _, node in same]):
+            yield Draft(
+                name="",
+                match=match_accelerator(devices.label, devices.memory_bytes),
+                devices=devices,
+                place=place,
+                hosts=hosts,
+                optional=optional,
+            )
+
+
+def _by_place(nodes: list[Node]) -> Iterator[tuple[str | None, tuple[str, ...]]]:
+    """Yield each place with its nodes; a node of several goes to the largest."""
+    left = list(nodes)
+    while left:
+        sizes = Counter(place for node in left for place in node.places)
+        place = min(sizes, key=lambda name: (-sizes[name], name), default=None)
+        if place is None:
+            yield None, tuple(node.host for node in left)
+            return
+        yield place, tuple(node.host for node in left if place in node.places)
+        left = [node for node in left if place not in node.places]
+
+
+def _named(drafts: list[Draft]) -> tuple[Draft, ...]:
+    """Give each cluster the shortest of its names that no other has."""
+    names = [_base(draft) for draft in drafts]
+    for longer in (
+        lambda draft: draft.place,
+        lambda draft: f"x{draft.devices.count}",
+    ):
+        taken = Counter(names)
+        names = [
+            _slug(f"{name}-{longer(draft)}")
+            if taken[name] > 1 and longer(draft)
+            else name
+            for name, draft in zip(names, drafts, strict=True)
+        ]
+    used: set[str] = set()
+    result: list[Draft] = []
+    for name, draft in zip(names, drafts, strict=True):
+        unique, number = name, 2
+        while unique in used:
+            unique, number = f"{name}-{number}", number + 1
+        used.add(unique)
+        result.append(replace(draft, name=unique))
+    return tuple(result)
+
+
+def _base(draft: Draft) -> str:
+    return _slug(draft.match.accelerator or draft.devices.label or "") or "devices"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

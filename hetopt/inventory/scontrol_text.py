@@ -1,0 +1,61 @@
+"""``scontrol show node``: records of ``Key=value``, on many lines each or (-o) on one.
+
+What is used is ``GresUsed`` (with ``-d``) or the accelerators of ``AllocTRES``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.inventory.fields import read_fields
+from hetopt.inventory.gres import parse_gres, parse_tres, slurm_node, typed
+from hetopt.inventory.slurm_state import reason_to_leave_out
+
+if TYPE_CHECKING:
+    from hetopt.inventory.node import Node
+    from hetopt.inventory.source import Source
+
+FORM = "scontrol show node"
+UNKNOWN: tuple[str, ...] = ()
+
+#: What somebody typed: it comes last in a record and may look like other fields.
+_FREE_TEXT = frozenset({"Reason", "Comment", "Extra"})
+
+
+def recognises(source: Source) -> bool:
+    """Whether the first line begins with ``NodeName=``."""
+    lines = source.lines if source.data is None else []
+    return bool(lines) and lines[0][1].startswith("NodeName=")
+
+
+def read(source: Source) -> list[Node]:
+    """Return the nodes; raises InputError."""
+    records: list[tuple[int, list[str]]] = []
+    for number, line in source.lines:
+        if line.startswith("NodeName="):
+            records.append((number, []))
+        records[-1][1].extend(line.split())
+    return [_node(source, number, words) for number, words in records]
+
+
+def _node(source: Source, number: int, words: list[str]) -> Node:
+    fields = read_fields(words, _FREE_TEXT)
+    for key in ("NodeName", "State"):
+        if not fields.get(key):
+            raise source.error("is missing from the node", line=number, field=key)
+    if "Gres" not in fields and "CfgTRES" not in fields:
+        msg = "is missing from the node, and so is CfgTRES"
+        raise source.error(msg, line=number, field="Gres")
+    try:
+        devices = parse_gres(fields.get("Gres"))
+        devices = typed(devices, parse_tres(fields.get("CfgTRES")))
+        used = parse_gres(fields.get("GresUsed")) or parse_tres(fields.get("AllocTRES"))
+    except ValueError as error:
+        raise source.error(str(error), line=number, field="Gres") from None
+    return slurm_node(
+        source.host(fields["NodeName"], line=number, field="NodeName"),
+        fields.get("Partitions", "").split(","),
+        devices,
+        used,
+        left_out=reason_to_leave_out(fields["State"]),
+    )

@@ -1,0 +1,111 @@
+"""An inventory's file: its text, and what it holds if it is JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from hetopt.errors import InputError
+from hetopt.problem.cluster import host_fault
+from hetopt.problem.document import dotted
+from hetopt.problem.fields import describe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file that was read.
+
+    Attributes
+    ----------
+    file
+        As the user named it.
+    text
+        All of it.
+    data
+        What it holds if it is JSON; None if it is not.
+    """
+
+    file: str
+    text: str
+    data: Any = None
+
+    @property
+    def lines(self) -> list[tuple[int, str]]:
+        """Line numbers from 1 and lines, without empty lines and whole comments."""
+        stripped = (line.strip() for line in self.text.splitlines())
+        return [
+            (number, line)
+            for number, line in enumerate(stripped, start=1)
+            if line and not line.startswith("#")
+        ]
+
+    def error(
+        self, message: str, *, line: int | None = None, field: str | None = None
+    ) -> InputError:
+        """Return the error that says ``message`` about this file."""
+        return InputError(message, file=self.file, line=line, field=field)
+
+    def host(self, name: str, *, line: int | None = None, field: str = "host") -> str:
+        """Return a host's name; raises InputError if it cannot be one."""
+        fault = host_fault(name)
+        if fault:
+            raise self.error(fault, line=line, field=field)
+        return name
+
+
+class Lenient(BaseModel):
+    """Part of somebody else's JSON: what hetopt does not know is passed over."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+_Model = TypeVar("_Model", bound=Lenient)
+
+
+def parse(model: type[_Model], source: Source, data: Any) -> _Model:
+    """Validate JSON data; raises InputError that names the first wrong field."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        found = describe(first["input"])
+        message = "is missing" if first["type"] == "missing" else f"is {found}"
+        raise source.error(
+            f"{message}, expected: {first['msg']}", field=dotted(first["loc"])
+        ) from None
+
+
+def load_source(path: str) -> Source:
+    """Read a file; raises InputError if it is not text, or broken JSON."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be read: {reason}", file=path) from None
+    except ValueError as error:
+        msg = f"is not UTF-8 text: {error}"
+        raise InputError(msg, file=path) from None
+    return source_of(text, path)
+
+
+def source_of(text: str, file: str) -> Source:
+    """Return the source with this text; raises InputError for broken JSON."""
+    if not text.strip():
+        raise InputError("is empty, expected an inventory", file=file)
+    if text.lstrip()[0] not in "{[":
+        return Source(file=file, text=text)
+    try:
+        return Source(file=file, text=text, data=json.loads(text))
+    except json.JSONDecodeError as error:
+        hint = ""
+        if "'" in text.partition("\n")[0]:
+            hint = "; of a Python object, print json.dumps(...)"
+        msg = f"is not JSON: {error.msg}{hint}"
+        raise InputError(msg, file=file, line=error.lineno) from None
+    except (RecursionError, ValueError) as error:
+        msg = f"is not JSON: {type(error).__name__}"
+        raise InputError(msg, file=file) from None

@@ -1,0 +1,172 @@
+"""Clusters and questions as a section of a problem file.
+
+What the inventory says is YAML; what it leaves open is a comment: a QUESTION, and below
+it the field with a ``<placeholder>``, which no problem accepts, or one line per answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.inventory.grouping import Draft, Inventory
+
+#: Opens each question.
+QUESTION = "QUESTION: "
+
+_WIDTH = 88
+#: Hosts that a comment names before it counts the rest.
+_NAMED = 8
+#: Text that YAML reads as text when it stands without quotes.
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*|\d+(?:\.\d+){3}", re.ASCII)
+_NOT_TEXT = frozenset({"null", "true", "false"})
+
+_OWN_NUMBERS = (
+    "accelerator:",
+    "  name: {label}",
+    "  peak_flops: <such as 312 TFLOPS, dense BF16>",
+    "  memory: {memory}",
+    "  memory_bandwidth: <such as 2039 GB/s>",
+    "  intra_node: {{bandwidth: <such as 300 GB/s>, latency: <such as 3 us>}}",
+    "  host_device: {{bandwidth: <such as 31.5 GB/s>, latency: <such as 10 us>}}",
+)
+
+
+def clusters_yaml(inventory: Inventory) -> str:
+    """Return the text of a ``clusters:`` section, and a question about ``links:``."""
+    lines = [*_head(inventory), "clusters:"]
+    for draft in inventory.drafts:
+        entry = list(_entry(draft, alone=len(inventory.drafts) == 1))
+        if draft.optional:
+            lines += _question(
+                "its nodes hold several kinds of accelerator, and a node belongs to "
+                "one cluster: uncomment the cluster of the kind to use"
+            )
+            entry = [f"# {line}" for line in entry]
+        lines += entry
+    if len(inventory.drafts) > 1:
+        lines += [
+            "",
+            *_question(
+                "how fast is one connection between clusters, per direction? Add pairs "
+                "where some differ"
+            ),
+            "# links:",
+            "#   default: {bandwidth: <such as 10 Gbps>, latency: <such as 1 ms>}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def summary(inventory: Inventory) -> list[str]:
+    """Return what was read and what was left out, line by line."""
+    used = sum(len(draft.hosts) for draft in inventory.drafts if not draft.optional)
+    clusters = sum(not draft.optional for draft in inventory.drafts)
+    lines = [
+        f"{_count(inventory.nodes, 'node')} read, {used} of them in "
+        f"{_count(clusters, 'cluster')}, {inventory.nodes - used} left out"
+    ]
+    for reason, hosts in inventory.left_out.items():
+        lines.append(f"left out: {len(hosts)} {reason}: {_some(hosts)}")
+    for remark, hosts in inventory.remarks.items():
+        lines.append(f"{_count(len(hosts), 'node')} {remark}: {_some(hosts)}")
+    for reading in inventory.readings:
+        for unknown in reading.unknown:
+            lines.append(f"{reading.file} ({reading.form}) does not say {unknown}")
+    return lines
+
+
+def _head(inventory: Inventory) -> Iterator[str]:
+    files = ", ".join(f"{item.file} ({item.form})" for item in inventory.readings)
+    yield from _comment(f"Clusters of {files}, as `hetopt inventory` reads it.")
+    yield "#"
+    for line in summary(inventory):
+        yield from _comment(line)
+    yield "#"
+    yield from _comment(
+        "Where it says QUESTION the inventory does not say what a problem needs: put "
+        "the answer in place of <...>, or choose a line, and remove its '# '."
+    )
+
+
+def _entry(draft: Draft, *, alone: bool) -> Iterator[str]:
+    """Yield the lines of one cluster."""
+    yield f"  - name: {_text(draft.name)}"
+    origin = [draft.devices.label or "", f"in {draft.place}" if draft.place else ""]
+    if any(origin):
+        yield from _comment(", ".join(filter(None, origin)), "    ")
+    yield from (f"    {line}" for line in _accelerator(draft))
+    yield f"    nodes: {len(draft.hosts)}"
+    if draft.devices.count is None:
+        yield from _question("how many devices has a node?", "    ")
+        yield "    # devices_per_node: <number>"
+    else:
+        yield f"    devices_per_node: {draft.devices.count}"
+    hosts = ", ".join(_text(host) for host in draft.hosts)
+    yield from textwrap.wrap(
+        f"hosts: [{hosts}]",
+        _WIDTH - 2,
+        initial_indent="    ",
+        subsequent_indent="      ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    if not alone or len(draft.hosts) > 1:
+        yield from _question(
+            "how fast is one network interface (NIC), per direction? Add nics_per_node "
+            "if a node has not one per device",
+            "    ",
+        )
+        yield "    # inter_node: {bandwidth: <such as 100 Gbps>}"
+
+
+def _accelerator(draft: Draft) -> Iterator[str]:
+    match = draft.match
+    if match.accelerator is not None:
+        yield f"accelerator: {match.accelerator}"
+        return
+    label = draft.devices.label
+    if match.candidates:
+        yield from _question(f"which accelerator? {match.question}")
+        yield from (f"# accelerator: {name}" for name in match.candidates)
+    elif label is None:
+        yield from _question(f"{match.question}; `hetopt catalog` lists names")
+        yield "# accelerator: <name>"
+    else:
+        yield from _question(f"{match.question}: a name of it, or its own numbers")
+        memory = draft.devices.memory_bytes
+        known = f"{memory} B" if memory else "<such as 80 GB>"
+        for line in _OWN_NUMBERS:
+            yield f"# {line.format(label=_text(label), memory=known)}"
+
+
+def _question(text: str, indent: str = "") -> list[str]:
+    return _comment(f"{QUESTION}{text}", indent)
+
+
+def _comment(text: str, indent: str = "") -> list[str]:
+    # What an inventory says may hold anything: it stays on lines of its own.
+    plain = "".join(c if c.isprintable() else "?" for c in text)
+    start = f"{indent}# "
+    return textwrap.wrap(
+        plain, _WIDTH, initial_indent=start, subsequent_indent=f"{start}  "
+    )
+
+
+def _text(value: str) -> str:
+    plain = _PLAIN.fullmatch(value) and value.lower() not in _NOT_TEXT
+    return value if plain else json.dumps(value)
+
+
+def _some(hosts: tuple[str, ...]) -> str:
+    rest = len(hosts) - _NAMED
+    named = ", ".join(hosts[:_NAMED])
+    return f"{named} and {rest} more" if rest > 0 else named
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
