@@ -79,7 +79,7 @@ class Course:
                 running[number] = task
                 self.pool.submit(number, task)
             if not running:
-                self._tell()
+                self.tell()
                 return
             for event in self.pool.collect(_TURN_S):
                 task = running[event.task]
@@ -96,7 +96,7 @@ class Course:
                         self._mourn(task, again)
                 del running[event.task]
             if time.monotonic() >= self._told + _TURN_S:
-                self._tell()
+                self.tell()
             left = self.left()
             if timed and left is not None and left <= 0:
                 raise Stopped
@@ -131,7 +131,8 @@ class Course:
             return None
         return self.limit_s - (time.monotonic() - self.began)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Tell how far the search is."""
         if self.on_progress is None:
             return
         self._told = time.monotonic()

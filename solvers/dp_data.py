@@ -196,7 +196,7 @@ class Offer:
                 if tied is None
                 else whole(tied[np.ix_(kept, kept)])
             ),
-            **_pins(data, self.guests),
+            **pinned(data, self.guests),
             shapes=self._shapes(excluded),
             facts=np.array(
                 [
@@ -294,8 +294,11 @@ def _most_stages(data: ProgramData, j: int, k: int) -> int:
     return max((m for m in range(1, most + 1) if domain.permits(m)), default=0)
 
 
-def _pins(data: ProgramData, guests: Sequence[int]) -> dict[str, Ints]:
-    """Return the user's pins; the options on offer have those on strategies."""
+def pinned(data: ProgramData, guests: Sequence[int]) -> dict[str, Ints]:
+    """Return the user's pins; the options on offer have those on strategies.
+
+    They are the fields host, before, stages_ok, units_ok and given of ``Costs``.
+    """
     p, chain = data.stages, data.chain
     names = [data.names[j] for j in guests]
     pins = [data.pins.of(name) for name in names]

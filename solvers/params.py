@@ -44,3 +44,21 @@ class RaceParams:
     principles: Principles = PRUNED
     journal: str | None = None
     executor: Executor = "process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MctsParams(RaceParams):
+    """Parameters of ``mcts`` and ``mcts-guided``.
+
+    Attributes
+    ----------
+    exploration
+        Exploration weight lambda of UCB (HetAuto, Eq. 1), at least 0; None for the
+        solver's own.
+    iterations
+        Rollouts in all, at least 1; None for as many as the time limit permits, and
+        without one for the solver's own number.
+    """
+
+    exploration: float | None = None
+    iterations: int | None = None

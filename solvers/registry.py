@@ -28,6 +28,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
         "uniap": "hetopt.solvers.uniap:solve",
         "uniform": "hetopt.solvers.alike:solve_uniform",
         "amp": "hetopt.solvers.alike:solve_amp",
+        "mcts": "hetopt.solvers.mcts:solve",
     }
 )
 
@@ -37,6 +38,8 @@ WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
 FREE = ("auto", "dp", "uniform", "amp")
 #: Solvers that look for good plans and settle no (p, q).
 HEURISTICS = ("mcts", "mcts-guided", "uniform", "amp")
+#: Those that draw at random, so many times, more or less curious.
+SAMPLING = ("mcts", "mcts-guided")
 
 
 def ensure_can(name: str, principles: Principles) -> None:
@@ -66,6 +69,13 @@ def ensure_races(name: str, flag: str) -> None:
     """Raise InputError if an option of the race is given to a solver without one."""
     if name == "uniap" or name in HEURISTICS:
         msg = f"solver {name} does not race over (p, q): leave this out"
+        raise InputError(msg, field=flag)
+
+
+def ensure_samples(name: str, flag: str) -> None:
+    """Raise InputError if an option of tree search is given to another solver."""
+    if name not in SAMPLING:
+        msg = f"solver {name} has none: this is for {', '.join(SAMPLING)}"
         raise InputError(msg, field=flag)
 
 

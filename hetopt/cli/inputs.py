@@ -46,6 +46,18 @@ def seconds(text: str) -> float:
     return value
 
 
+def not_negative(text: str) -> float:
+    """Argument type: a finite number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value >= 0):
+        msg = f"{text!r} is not a number of at least 0"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
 def add_problem(command: argparse.ArgumentParser) -> None:
     """Add the PROBLEM argument."""
     command.add_argument(

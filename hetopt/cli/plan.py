@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.cli.inputs import (
     add_problem,
     add_table,
     load_problem,
     load_table,
+    not_negative,
     seconds,
     whole,
 )
@@ -19,21 +20,25 @@ from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
-from hetopt.solvers.params import EXECUTORS
+from hetopt.solvers.params import EXECUTORS, MctsParams, RaceParams
 from hetopt.solvers.registry import (
+    SAMPLING,
     SOLVERS,
     WIDE,
     ensure_can,
     ensure_plans,
     ensure_races,
+    ensure_samples,
 )
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
+    from hetopt.solvers.progress import Progress
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -82,6 +87,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
+    )
+    command.add_argument(
+        "--iterations",
+        type=whole(1),
+        metavar="N",
+        help=f"end after so many rollouts; for {', '.join(SAMPLING)}",
+    )
+    command.add_argument(
+        "--exploration",
+        type=not_negative,
+        metavar="C",
+        help=f"exploration weight of UCB; for {', '.join(SAMPLING)}",
     )
     command.add_argument(
         "--top",
@@ -179,6 +196,12 @@ def _fit(options: argparse.Namespace, principles: Principles) -> None:
     ):
         if given:
             ensure_races(options.solver, flag)
+    for flag, given in (
+        ("--iterations", options.iterations is not None),
+        ("--exploration", options.exploration is not None),
+    ):
+        if given:
+            ensure_samples(options.solver, flag)
     if options.certificate is not None and principles.relaxed:
         msg = "certificates cover the pruned space only: leave out --relax"
         raise InputError(msg, field="--certificate")
@@ -199,7 +222,6 @@ def _search(
     principles: Principles,
 ) -> Result:
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.params import RaceParams
     from hetopt.solvers.registry import load
 
     solve = load(options.solver)
@@ -211,17 +233,30 @@ def _search(
         return solve(
             problem,
             table,
-            RaceParams(
-                jobs=options.jobs,
-                top=options.top,
-                on_progress=bar.update,
-                principles=principles,
-                journal=options.journal,
-                executor=options.executor,
-            ),
+            _params(options, principles, bar.update),
             time_limit_s=options.time_limit,
             seed=options.seed,
         )
+
+
+def _params(
+    options: argparse.Namespace,
+    principles: Principles,
+    on_progress: Callable[[Progress], None],
+) -> RaceParams:
+    shared: dict[str, Any] = {
+        "jobs": options.jobs,
+        "top": options.top,
+        "on_progress": on_progress,
+        "principles": principles,
+        "journal": options.journal,
+        "executor": options.executor,
+    }
+    if options.solver in SAMPLING:
+        return MctsParams(
+            **shared, exploration=options.exploration, iterations=options.iterations
+        )
+    return RaceParams(**shared)
 
 
 def _check(problem: Problem, table: CostTable, result: Result) -> None:

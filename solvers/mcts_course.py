@@ -1,0 +1,140 @@
+"""What both tree searches share: a course over a pool, cheap bounds, the result."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.table import TICK_S
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.course import Course, Stopped, open_pool
+from hetopt.solvers.ledger import Ledger
+from hetopt.solvers.outcome import result_of
+from hetopt.solvers.scout import ScoutTask
+from hetopt.solvers.scouting import Scouting
+from hetopt.solvers.worker import NO_CUTOFF, Payload, SurveyTask, Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.worker import Found
+
+
+class SeekCourse(Course):
+    """Takes the tasks of a tree search, and tells of every better plan at once."""
+
+    def find(self, found: Found) -> None:
+        """Take in a plan that a task says it found."""
+        best = self.ledger.cutoff
+        super().find(found)
+        if self.ledger.cutoff < best or found.value < best:
+            self.tell()
+
+
+def seek(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    solver: str,
+    make: Callable[..., Callable[[Any], Any]],
+    payload: Any,
+    run: Callable[[SeekCourse], None],
+    began: float,
+    time_limit_s: float | None,
+    cutoff: float | None,
+) -> Result:
+    """Run a tree search until it ends, the clock runs out or the user says stop.
+
+    Parameters
+    ----------
+    make, payload
+        What the workers run, as ``Pool`` has it.
+    run
+        Gives the course its tasks.
+    began
+        When the clock began to run.
+    cutoff
+        Seconds; plans above it are of no interest.
+
+    Notes
+    -----
+    Of every (p, q) nothing is known but a cheap bound; the answer is optimal only
+    where the plan meets it.
+    """
+    limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
+    ledger = Ledger(problem, table, top=params.top, limit=limit)
+    ended = False
+    if ledger.open():
+        pool = open_pool(params.executor, params.jobs, make, payload)
+        course = SeekCourse(
+            ledger,
+            pool,
+            began=began,
+            limit_s=time_limit_s,
+            on_progress=params.on_progress,
+            journal=None,
+        )
+        try:
+            with suppress(Stopped, KeyboardInterrupt):
+                _bound(course, problem)
+                run(course)
+                ended = True
+        finally:
+            pool.close()
+    result = result_of(
+        ledger,
+        problem,
+        table,
+        solver=solver,
+        principles=params.principles,
+        search_time_s=time.monotonic() - began,
+    )
+    if result.status == "unknown" and ended and cutoff is None:
+        reason = f"{solver} found no plan; there may be one (dp would tell)"
+        return replace(result, reason=reason)
+    return result
+
+
+def _bound(course: SeekCourse, problem: Problem) -> None:
+    """Bound every (p, q) as the race does before it solves anything."""
+    ledger = course.ledger
+    worker = Worker(
+        Payload(
+            problem=problem,
+            table=ledger.table,
+            engine="hetopt.solvers.dp:DpEngine",
+            seed=0,
+            top=1,
+        ),
+        SimpleNamespace(value=NO_CUTOFF),
+        lambda found: None,
+    )
+    scouts = Scouting(ledger) if Chain.of(ledger.table).is_uniform else None
+    for q in sorted({program.microbatches for program in ledger.open()}):
+        left = course.left()
+        if left is not None and left <= 0:
+            raise Stopped
+        if scouts is not None:
+            glance = ScoutTask(microbatches=q)
+            scouts.take(glance, worker.run(glance))
+            continue
+        surveyed = worker.run(SurveyTask(microbatches=q, cutoff=None))
+        for program in ledger.open():
+            if program.microbatches != q:
+                continue
+            bound = surveyed.bound[program.stages]
+            if np.isfinite(bound):
+                program.bound = max(0, int(bound * PERIOD_SCALE) - 1)
+            else:
+                program.how = "infeasible"

@@ -1,0 +1,134 @@
+"""The sub-trees of tree search, as a worker process grows them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hetopt.solvers.mcts_subtree import Subtree
+from hetopt.solvers.worker import NO_CUTOFF, Found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.solvers.mcts_data import Ground
+
+#: Iterations of one tree before it is another one's turn: some milliseconds.
+SLICE = 500
+#: Nodes of all trees together: 0.7 GB.
+MOST_NODES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroveSpec:
+    """What every worker is given once.
+
+    Attributes
+    ----------
+    top
+        How many best plans of different shapes are wanted.
+    exploration
+        lambda of UCB (HetAuto, Eq. 1).
+    iterations
+        Of each p; None for any number.
+    """
+
+    ground: Ground
+    seed: int
+    top: int
+    exploration: float
+    iterations: dict[int, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowTask:
+    """Grow the trees of these p until they are done.
+
+    Attributes
+    ----------
+    limit_s
+        Or until so many seconds are over; None for no limit.
+    """
+
+    stages: tuple[int, ...]
+    limit_s: float | None
+
+
+def make(
+    payload: GroveSpec, shared: Any, say: Callable[[Any], None]
+) -> Callable[[GrowTask], bool]:
+    """Return the function that runs tasks in this process."""
+    return Grove(payload, shared, say).run
+
+
+class Grove:
+    """Trees that take turns."""
+
+    def __init__(
+        self, spec: GroveSpec, shared: Any, say: Callable[[Any], None]
+    ) -> None:
+        self._spec, self._shared, self._say = spec, shared, say
+        self._waiting: deque[_Plant] | None = None
+
+    def run(self, task: GrowTask) -> bool:
+        """Let the trees grow; whether all are done."""
+        ends = None if task.limit_s is None else time.monotonic() + task.limit_s
+        if self._waiting is None:
+            self._waiting = deque(map(self._plant, task.stages))
+        waiting = self._waiting
+        while waiting:
+            plant = waiting.popleft()
+            plant.grow(int(self._shared.value))
+            if plant.left != 0:
+                waiting.append(plant)
+            if ends is not None and time.monotonic() >= ends:
+                break
+        return not waiting
+
+    def _plant(self, stages: int) -> _Plant:
+        spec = self._spec
+        tree = Subtree(
+            spec.ground,
+            stages,
+            seed=spec.seed,
+            exploration=spec.exploration,
+            most_nodes=MOST_NODES // len(spec.ground.stages),
+        )
+        return _Plant(tree, spec.iterations[stages], spec.top, self._say)
+
+
+class _Plant:
+    """One tree, the iterations it has left, and the best plans it met."""
+
+    def __init__(
+        self, tree: Subtree, left: int | None, top: int, say: Callable[[Any], None]
+    ) -> None:
+        self.tree, self.left, self._top, self._say = tree, left, top, say
+        self._known: dict[Hashable, int] = {}
+        self._cutoff = NO_CUTOFF
+
+    def grow(self, cutoff: int) -> None:
+        """Iterate a little.
+
+        Parameters
+        ----------
+        cutoff
+            Of all processes. Plans beyond it are not told: none of them is reported
+            at the end, whenever it was met.
+        """
+        count = SLICE if self.left is None else min(SLICE, self.left)
+        if self.left is not None:
+            self.left -= count
+        self.tree.iterate(count, self._take, min(self._cutoff, cutoff))
+
+    def _take(self, value: int, decision: Decision) -> int:
+        known = self._known
+        if value < known.get(decision.shape, NO_CUTOFF):
+            known[decision.shape] = value
+            self._say(Found(decision=decision, value=value))
+        if len(known) >= self._top:
+            self._cutoff = sorted(known.values())[self._top - 1] - 1
+        return self._cutoff
