@@ -33,8 +33,8 @@ class _Names(Lenient):
 
 
 class _Gres(Lenient):
-    total: str = ""
-    used: str = ""
+    total: str | None = None
+    used: str | None = None
 
 
 class _Row(Lenient):

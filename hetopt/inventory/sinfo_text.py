@@ -21,7 +21,7 @@ COMMAND = 'sinfo -h --Node -o "%N %t %G %c %m %P"'
 UNKNOWN: tuple[str, ...] = ()
 
 _COLUMNS = ("NODELIST", "STATE", "GRES", "CPUS", "MEMORY", "PARTITION")
-_NEEDED = frozenset({"NODELIST", "STATE", "GRES", "PARTITION"})
+_NEEDED = ("NODELIST", "STATE", "GRES", "PARTITION")
 
 
 def recognises(source: Source) -> bool:
@@ -42,13 +42,17 @@ def read(source: Source) -> list[Node]:
         words = line.split()
         if _is_header(words):
             columns = tuple(words)
+            for name in _NEEDED:
+                if name not in columns:
+                    msg = f"has no column {name}, expected those of {COMMAND}"
+                    raise source.error(msg, line=number)
             continue
         nodes += _nodes(source, number, words, columns)
     return nodes
 
 
 def _is_header(words: list[str]) -> bool:
-    return set(words) >= _NEEDED
+    return {"NODELIST", "STATE"} <= set(words)
 
 
 def _nodes(

@@ -24,7 +24,7 @@ _WIDTH = 88
 _NAMED = 8
 #: Text that YAML reads as text when it stands without quotes.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*|\d+(?:\.\d+){3}", re.ASCII)
-_NOT_TEXT = frozenset({"null", "true", "false"})
+_NOT_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 
 _OWN_NUMBERS = (
     "accelerator:",
@@ -77,7 +77,7 @@ def summary(inventory: Inventory) -> list[str]:
     for reading in inventory.readings:
         for unknown in reading.unknown:
             lines.append(f"{reading.file} ({reading.form}) does not say {unknown}")
-    return lines
+    return [_printable(line) for line in lines]
 
 
 def _head(inventory: Inventory) -> Iterator[str]:
@@ -149,12 +149,15 @@ def _question(text: str, indent: str = "") -> list[str]:
 
 
 def _comment(text: str, indent: str = "") -> list[str]:
-    # What an inventory says may hold anything: it stays on lines of its own.
-    plain = "".join(c if c.isprintable() else "?" for c in text)
     start = f"{indent}# "
     return textwrap.wrap(
-        plain, _WIDTH, initial_indent=start, subsequent_indent=f"{start}  "
+        _printable(text), _WIDTH, initial_indent=start, subsequent_indent=f"{start}  "
     )
+
+
+def _printable(text: str) -> str:
+    """Return text that stays on its line, whatever an inventory says."""
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def _text(value: str) -> str:

@@ -20,7 +20,7 @@ def node(
     alive: bool = True,
     zone: str = "",
 ) -> dict[str, Any]:
-    """Return a node as Ray 2.49 lists it; ``H100`` stands for ``accelerator_type:H100``."""
+    """Return a node as Ray 2.49 lists it; types without ``accelerator_type:``."""
     named = {
         name if name in ("CPU", "GPU", "NPU", "TPU") else f"accelerator_type:{name}": n
         for name, n in (resources or {}).items()

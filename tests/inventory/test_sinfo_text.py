@@ -179,6 +179,10 @@ def test_inventories(case: Case) -> None:
         ("n[1-2 idle gpu:2 8 9 p\n", "f:1: NODELIST: is 'n[1-2', expected hosts"),
         ("n1 idle gpu:a:b:c:2 8 9 p\n", "f:1: GRES: is 'gpu:a:b:c:2', expected"),
         ("n;1 idle gpu:2 8 9 p\n", "f:1: NODELIST: is 'n;1', expected a host name"),
+        (
+            "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\ngpu* up 1 2 idle n[1-2]\n",
+            "f:1: has no column GRES, expected those of sinfo -h --Node -o",
+        ),
         (HEAD, "f: holds no node (sinfo)"),
     ],
 )
