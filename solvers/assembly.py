@@ -44,7 +44,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
     if warmups is None:
         times = pipeline_times(bare, table)
         if table.schedule == "auto":
-            most = _most_in_flight(stages, table, decision.microbatches)
+            most = room_in_flight(stages, table, decision.microbatches)
             # A plan that does not fit is written down as well.
             warmups = free_warmups(times, most) or (1,) * len(stages)
         else:
@@ -89,7 +89,7 @@ def bound_seconds(value: int, microbatches: int) -> float:
     return (value - max(microbatches - 1, 0)) / PERIOD_SCALE * TICK_S
 
 
-def _most_in_flight(
+def room_in_flight(
     stages: Sequence[Stage], table: CostTable, microbatches: int
 ) -> list[int]:
     """Return how many micro-batches fit on each stage, at most q."""

@@ -50,16 +50,10 @@ def ensure_can(name: str, principles: Principles) -> None:
         raise InputError(msg, field="--relax")
 
 
-def ensure_plans(name: str, schedule: ScheduleName, objective: str = "closed") -> None:
+def ensure_plans(name: str, schedule: ScheduleName) -> None:
     """Raise InputError if a solver needs a schedule that prescribes warm-up counts."""
     if schedule != "auto":
         return
-    if objective != "closed":
-        msg = (
-            "auto does not go with --objective simulated: name a schedule that "
-            "prescribes the warm-up counts"
-        )
-        raise InputError(msg, field="--schedule")
     if name not in FREE:
         msg = f"solver {name} cannot choose warm-up counts (auto): use dp"
         raise InputError(msg, field="--schedule")

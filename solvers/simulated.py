@@ -32,12 +32,13 @@ from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import PRUNED
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate
-from hetopt.solvers.assembly import plan_of
+from hetopt.solvers.assembly import plan_of, room_in_flight
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.ledger import Ledger, Program
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.registry import HEURISTICS, load
 from hetopt.solvers.simulated_bounds import INFINITE
+from hetopt.solvers.simulated_warmups import best_warmups
 from hetopt.solvers.simulated_worker import BoundTask, Payload, SearchTask, make
 from hetopt.solvers.worker import NO_CUTOFF, Found, Verdict
 
@@ -131,7 +132,7 @@ def solve_simulated(
     most = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S) * PERIOD_SCALE
     first = NO_CUTOFF
     if started.best is not None:
-        found = ledger.value_of(decision_of(started.best.plan, table))
+        found = ledger.start(started.best.plan)
         first = found.value
         ledger.find(found)
     elif started.lower_bound_s is not None:
@@ -204,6 +205,19 @@ class SimulatedLedger(Ledger):
     def seconds(self, program: Program) -> float:
         """Return the lower bound on the simulated time."""
         return program.bound / PERIOD_SCALE * TICK_S
+
+    def start(self, plan: Plan) -> Found:
+        """Simulate a plan, under ``auto`` with the best warm-up counts."""
+        found = self.value_of(decision_of(plan, self.table))
+        if self.table.schedule != "auto":
+            return found
+        pipeline = plan.pipeline
+        warmups = best_warmups(
+            pipeline_times(plan, self.table),
+            room_in_flight(pipeline.stages, self.table, pipeline.microbatches),
+            found.value // PERIOD_SCALE,
+        )
+        return self.value_of(replace(found.decision, warmups=warmups))
 
     def value_of(self, decision: Decision) -> Found:
         """Simulate a decision."""

@@ -31,6 +31,7 @@ import numpy as np
 from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
+    AUTO,
     FORWARD,
     FREE,
     GPIPE,
@@ -121,6 +122,34 @@ def fitting(first: Ints, by: int, second: Ints, times: int, room: int) -> int:
     return low - 1
 
 
+@step
+def _free_cap(
+    costs: Costs, short: Ints, room: int, quick: int, excess: int, o: int, i: int
+) -> int:
+    """Return the most body units of the i-th stage from the end if W is free.
+
+    Every unit more leaves memory for fewer warm-ups. The last stage has one.
+    """
+    q = costs.facts[Q]
+    low, high = 0, quick
+    while low < high:
+        length = (low + high + 1) // 2
+        left = room - short[HELD, o, length]
+        each = short[KEPT, o, length]
+        warmup = 1 if i == 1 else q
+        phi, beta = short[PHI, o, length], short[BETA, o, length]
+        if i == 1:
+            phi += costs.option[o, TRAIL + FORWARD]
+            beta += costs.option[o, TRAIL + TAU] - costs.option[o, TRAIL + FORWARD]
+        if each * warmup > left:
+            warmup = left // each if left >= 0 else 0
+        if warmup >= 1 and (q - warmup) * phi + (q - 1) * beta <= excess:
+            low = length
+        else:
+            high = length - 1
+    return low
+
+
 @kernel
 def _limit(
     costs: Costs,
@@ -143,6 +172,9 @@ def _limit(
                 light, heavy = min(light, q), min(heavy, q)
                 if costs.facts[GPIPE]:
                     light, heavy = q, 1
+                if costs.facts[AUTO]:
+                    caps[c, o, i] = _free_cap(costs, short, room, quick, excess, o, i)
+                    continue
                 left = excess
                 if i == 1:
                     ends = costs.option[o, TRAIL + FORWARD]

@@ -13,6 +13,7 @@ import numpy as np
 
 from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
+    AUTO,
     CLUSTER,
     GPIPE,
     KAPPA,
@@ -42,7 +43,7 @@ def _run_cap(
     The run's last stage is the ``at``-th from the end.
     """
     q = costs.facts[Q]
-    if m < 2 or costs.facts[GPIPE]:
+    if m < 2 or costs.facts[GPIPE] or costs.facts[AUTO]:
         return int(costs.facts[L])
     heavy = 1 + (at - 1 - ended) * steps[1, INSIDE] + ended * steps[1, ACROSS]
     turn = 1 + (m - 1) * steps[1, INSIDE]

@@ -24,9 +24,7 @@ from hetopt.solvers.dp_data import (
 )
 from hetopt.solvers.simulated_bounds import BOTH, INFINITE, Limits, limits, shortest
 from hetopt.solvers.simulated_fills import joints, prefixes, promising, suffixes
-from hetopt.solvers.simulated_walk import (
-    DONE,
-    FOUND,
+from hetopt.solvers.simulated_state import (
     LENGTH,
     LIMIT,
     OPTION,
@@ -38,8 +36,8 @@ from hetopt.solvers.simulated_walk import (
     Levels,
     Walk,
     new_walk,
-    walk_on,
 )
+from hetopt.solvers.simulated_walk import CROWDED, DONE, FOUND, walk_on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,8 +51,8 @@ _SEARCHED = 1 / 256
 _FIRST = 8
 #: Entries of one table over clusters, stages and units, and of all that a search has.
 _MOST_ENTRIES, _MOST_IN_ALL = 2**24, 2**25
-#: Stages tried between two looks at the clock.
-_STEPS = 200_000
+#: Stages tried between two looks at the clock, also where warm-up counts are free.
+_STEPS, _FREE_STEPS = 200_000, 2_000
 
 
 class Interrupted(Exception):
@@ -318,14 +316,19 @@ class Search:
         )
 
     def _walk(self, view: View, levels: Levels) -> None:
-        walk = new_walk(self.data.stages, self.data.part.microbatches, self._limit())
+        free = self.data.schedule == "auto"
+        walk = new_walk(
+            self.data.stages, self.data.part.microbatches, self._limit(), free=free
+        )
         while True:
             self._check()
             walk.state[LIMIT] = self._limit()
-            walk.state[STEPS] = _STEPS
+            walk.state[STEPS] = _FREE_STEPS if free else _STEPS
             outcome = walk_on(view.costs, levels, walk)
             if outcome == FOUND:
                 self._found(self._decision(view, walk), int(walk.state[VALUE]))
+            if outcome == CROWDED:
+                raise Interrupted
             if outcome == DONE:
                 self.simulated += int(walk.state[PLANS])
                 return
@@ -338,10 +341,15 @@ class Search:
         units[-1] += sum(chain.trail)
         runs = [row for row in rows if row[RUN_PLACE] == 0]
         options = [view.offer.options[int(row[OPTION])] for row in runs]
+        warmups = None
+        if self.data.schedule == "auto":
+            p = self.data.stages
+            warmups = tuple(walk.warm.counts[p, 0, p:0:-1].tolist())
         return Decision(
             microbatches=part.microbatches,
             order=tuple(j for j, _ in options),
             strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
             hosted=tuple(int(row[RUN_STAGES]) for row in runs),
             units=tuple(units),
+            warmups=warmups,
         )

@@ -156,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
             certificate=options.certificate is not None,
         )
     problem = load_problem(options.problem, options.schedule)
-    ensure_plans(options.solver, problem.training.schedule, options.objective)
+    ensure_plans(options.solver, problem.training.schedule)
     table = load_table(problem, options.table)
     result = _search(problem, table, options, principles)
     _check(problem, table, result)

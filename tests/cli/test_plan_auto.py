@@ -49,12 +49,29 @@ def test_a_problem_can_ask_for_it(
     assert "auto is for solver dp" in capsys.readouterr().err
 
 
+def test_the_least_simulated_time(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(planned / "problem.yaml")
+    out = str(tmp_path / "plan.json")
+    options = ["--schedule", "auto", "--objective", "simulated", "--jobs", "1"]
+    assert main(["plan", problem, *options, "--out", out]) == 0
+    assert "proven optimal in simulated time" in capsys.readouterr().out
+    result = json.loads((tmp_path / "plan.json").read_text())
+    jsonschema.validate(result, schemas.RESULT)
+    assert result["plan"]["schedule"] == "auto"
+    assert result["objective"] == "simulated"
+    named = json.loads((planned / "plan.json").read_text())
+    assert result["iteration_time_s"] <= named["iteration_time_s"] * (1 + 1e-9)
+    assert main(["check", problem, out]) == 0
+    assert main(["simulate", problem, out]) == 0
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--solver", "cp-sat"], "cannot choose warm-up counts (auto): use dp"),
         (["--solver", "milp"], "cannot choose warm-up counts (auto): use dp"),
-        (["--objective", "simulated"], "auto does not go with --objective simulated"),
     ],
 )
 def test_what_does_not_go_with_it(

@@ -15,7 +15,8 @@ How the open ends of the model are read:
   ``dp``, ``cp``, ``tp`` and ``recompute`` pins are already in the table.
 * A forbidden pair (a, b) says that b does not directly follow a along the pipeline.
 * Under ``auto`` every plan is tried with all warm-up counts that may matter; of the
-  best ones it has those of least sum, then the lexicographically smallest.
+  best ones it has those of least sum, then the lexicographically smallest. For the
+  simulated time all counts up to q are tried, the last stage's too.
 * Tied embeddings add ``tied_ns[first, last]`` to g of the first and the last stage
   when p > 1, and nothing when p = 1.
 """
@@ -291,7 +292,12 @@ def _splits(
                 )
                 for i, host in enumerate(hosts)
             ]
-            chosen = _freely(q, forward, backward, kappa, omega, caps)
+            if simulated:
+                chosen = freely_simulated(
+                    q, forward, backward, kappa, omega, sync, caps
+                )
+            else:
+                chosen = _freely(q, forward, backward, kappa, omega, caps)
             if chosen is None:
                 continue
             warmups = list(chosen)
@@ -490,6 +496,42 @@ def _freely(
         found = (pace if q > 1 else 0, p * q, (q,) * p)
         best = found if best is None else min(best, found)
     return None if best is None else best[2]
+
+
+def freely_simulated(
+    q: int,
+    forward: Sequence[int],
+    backward: Sequence[int],
+    kappa: Sequence[int],
+    omega: Sequence[int],
+    sync: Sequence[int],
+    caps: Sequence[int],
+) -> tuple[int, ...] | None:
+    """Simulate all warm-up counts that fit; None if nothing does.
+
+    Of the quickest ones those of least sum, then the lexicographically smallest.
+
+    Parameters
+    ----------
+    caps
+        Most micro-batches of each stage that memory has room for, at most q.
+    """
+    vectors: list[tuple[int, ...]] = [()]
+    for cap in reversed(caps):
+        vectors = [
+            (w, *after)
+            for after in vectors
+            for w in range(after[0] if after else 1, cap + 1)
+        ]
+    return min(
+        vectors,
+        key=lambda counts: (
+            _simulated(q, forward, backward, kappa, omega, sync, counts),
+            sum(counts),
+            counts,
+        ),
+        default=None,
+    )
 
 
 def _closed_form(

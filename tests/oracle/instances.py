@@ -47,6 +47,7 @@ def make_instance(
     pinned: bool | None = None,
     clusters: int | None = None,
     widest: bool = False,
+    most: int | None = None,
 ) -> Instance:
     """Draw an instance; consecutive seeds go through the five schedules.
 
@@ -62,15 +63,18 @@ def make_instance(
         Number of clusters, or None to draw it.
     widest
         Whether brute force is to be quick even where P3 and P4 are relaxed.
+    most
+        Plans it may have before memory and pins, or None for what suits the schedule.
     """
     rng = Random(seed)
     schedule = schedule or SCHEDULES[seed % len(SCHEDULES)]
+    if most is None:
+        most = MAX_FREE_PLANS if schedule == "auto" else MAX_PLANS
     pinned = rng.random() < 0.5 if pinned is None else pinned
     size = 1.0
     while True:
         problem = draw_problem(rng, schedule, clusters, pinned=pinned, size=size)
         table = draw_table(rng, problem, size=size)
-        most = MAX_FREE_PLANS if schedule == "auto" else MAX_PLANS
         few = count_plans(table) <= most
         if few and widest:
             counted = wide.count_plans(table, WIDEST, MAX_WIDE_PLANS)

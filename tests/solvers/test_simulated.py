@@ -25,8 +25,8 @@ from hetopt.solvers import simulated_search
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pool import InlinePool
 from hetopt.solvers.simulated import solve_simulated
+from hetopt.solvers.simulated_flow import simulate_end
 from hetopt.solvers.simulated_search import survey
-from hetopt.solvers.simulated_walk import simulate_end
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer
 from tests.oracle.instances import Instance, make_instance
