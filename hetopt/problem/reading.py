@@ -142,16 +142,25 @@ def _include(document: Document, path: FieldPath) -> None:
         if not file.is_file():
             raise document.error(path, f"names {str(file)!r}, which is not a file")
         loaded = load_document(file)
-        if len(path) == 1 and _holds(loaded.data, str(path[0])):
-            loaded = loaded.part(str(path[0]))
+        if len(path) == 1:
+            loaded = _section(document, str(path[0]), str(file), loaded)
         document.replace(path, loaded)
     msg = f"names a file that names a file, more than {_MAX_DEPTH} times"
     raise document.error(path, msg)
 
 
-def _holds(data: Any, section: str) -> bool:
-    """Whether a section's file gives it under its name, as a problem file does."""
-    return isinstance(data, dict) and isinstance(data.get(section), dict | list)
+def _section(document: Document, section: str, file: str, loaded: Document) -> Document:
+    """Return a section from its own file, or from a problem file, which names it."""
+    data = loaded.data
+    if not isinstance(data, dict):
+        return loaded
+    if isinstance(data.get(section), dict | list):
+        return loaded.part(section)
+    # A list of clusters is in problem files only: pins map clusters by name.
+    if isinstance(data.get("clusters"), list):
+        msg = f"names {file!r}, which has clusters but no {section}"
+        raise document.error((section,), msg)
+    return loaded
 
 
 def _reference(document: Document, path: FieldPath) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 from hetopt.cli import main
 from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.reading import read_problem
+from hetopt.problem.reading import read_problem, read_problem_text
 
 SINFO = """\
 dgx01 idle gpu:a100:8(S:0-1) 256 2063000 batch*
@@ -66,8 +66,10 @@ def test_from_inventories_to_a_plan(
     (site / "problem.yaml").write_text(REST)
 
     # Nothing is guessed: as it is, it is no problem, and neither is a placeholder.
-    with pytest.raises(InputError, match=r"clusters.0.accelerator: is missing"):
+    with pytest.raises(InputError, match="has clusters but no links"):
         read_problem("problem.yaml")
+    with pytest.raises(InputError, match=r"clusters.0.accelerator: is missing"):
+        read_problem_text(REST.replace("links: clusters.yaml\n", ""))
     for pattern, answer in ANSWERS[:-1]:
         text = re.sub(pattern, answer, text, flags=re.MULTILINE)
     written.write_text(text)

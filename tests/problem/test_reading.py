@@ -246,6 +246,12 @@ def test_sections_of_another_problem(tmp_path: Path) -> None:
     assert [cluster.name for cluster in found.clusters] == ["a", "b"]
     assert found.links.default.connection.latency_s == 1e-3
 
+    where.write_text(where.read_text().partition("links:")[0])
+    with pytest.raises(InputError) as caught:
+        read_problem(main)
+    message = f"names {str(where)!r}, which has clusters but no links"
+    assert str(caught.value) == f"{main}:3: links: {message}"
+
 
 def test_sections_in_other_files(tmp_path: Path) -> None:
     (tmp_path / "parts" / "chips").mkdir(parents=True)
