@@ -72,7 +72,9 @@ def _devices(found: dict[str | None, int]) -> tuple[Devices, ...]:
 
 
 def typed(gres: tuple[Devices, ...], tres: tuple[Devices, ...]) -> tuple[Devices, ...]:
-    """Return the devices of GRES, with TRES's types where GRES has none."""
+    """Return the devices of GRES, or TRES's where those say nothing or no type."""
+    if not gres:
+        return tres
     bare = all(item.label is None for item in gres)
     known = all(item.label is not None for item in tres)
     same = _total(gres) == _total(tres)

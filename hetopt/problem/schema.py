@@ -329,7 +329,8 @@ _FILE = {
             "additionalProperties": False,
         },
     ],
-    "description": "Another file, relative to this one.",
+    "description": "Another file, relative to this one, which holds the section alone "
+    "or under its name.",
 }
 _FILE_REFERENCE = {"$ref": "#/$defs/FileReference"}
 

@@ -32,10 +32,12 @@ def test_a_reason_in_any_file_leaves_a_node_out() -> None:
 
 def test_files_that_contradict_each_other() -> None:
     found = grouped(
-        "n1 slots=4\nn2 slots=8 type=a100\nn3 slots=8\n",
-        "n1 idle gpu:h100:8 9 9 p\nn2 idle gpu:h100:8 9 9 p\nn3 idle gpu:h100:8 9 9 p",
+        "n1 slots=4\nn2 slots=8 type=a100\nn3 slots=8\nn4 slots=8\n",
+        "n1 idle gpu:h100:8 9 9 p\nn2 idle gpu:h100:8 9 9 p\nn3 idle gpu:h100:8 9 9 p\n"
+        "n4 idle gpu:h100:4,gpu:a40:4 9 9 p\n",
     )
-    assert found.left_out == {"on which the inventory contradicts itself": ("n1", "n2")}
+    reason = "on which the inventory contradicts itself"
+    assert found.left_out == {reason: ("n1", "n2", "n4")}
     assert [draft.hosts for draft in found.drafts] == [("n3",)]
 
 

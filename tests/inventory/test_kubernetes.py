@@ -257,6 +257,10 @@ def changed(**changes: Any) -> str:
             document(node("n1", H100 | {MEMORY: "80GB"}, EIGHT)),
             f"f: items.0.metadata.labels.{MEMORY}: is '80GB', expected MiB",
         ),
+        (
+            document(node("n1", {"amd.com/gpu.vram": "many"}, {"amd.com/gpu": "8"})),
+            "f: items.0.metadata.labels.amd.com/gpu.vram: is 'manyiB', expected",
+        ),
         (document(node("n 1", H100, EIGHT)), "f: items.0.metadata.name: is 'n 1', exp"),
         ('{"apiVersion": "v1", "kind": "List"}', "f: items: is missing, expected"),
         (document(), "f: holds no node (kubectl get nodes -o json)"),

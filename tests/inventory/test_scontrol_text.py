@@ -102,6 +102,13 @@ CASES = [
         left_out={},
     ),
     Case(
+        id="only TRES",
+        text="NodeName=n1 State=IDLE CfgTRES=cpu=64,gres/gpu=8,gres/gpu:h20-96gb=8\n"
+        "NodeName=n2 State=IDLE Partitions=p CfgTRES=cpu=64\n",
+        clusters=("h20-96gb: 1 x 8 H20-96GB",),
+        left_out={"without": 1},
+    ),
+    Case(
         id="untyped",
         text=node("n1", "IDLE", "gpu:2", more="CfgTRES=cpu=64,mem=503G,gres/gpu=2")
         + node("n2", "IDLE", "gpu:2"),
