@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 #: Name -> module with a ``LAUNCHER``.
 LAUNCHERS: Mapping[str, str] = MappingProxyType(
     {
+        "flagscale": "hetopt.export.flagscale",
         "megatron": "hetopt.export.megatron",
         "nemo": "hetopt.export.nemo",
         "torchrun": "hetopt.export.torchrun",

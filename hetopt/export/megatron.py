@@ -18,7 +18,7 @@ from hetopt.export.alike import (
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron_arguments import megatron_arguments
-from hetopt.export.megatron_reading import read_megatron
+from hetopt.export.megatron_reading import calls_megatron, read_megatron
 from hetopt.export.scripts import script_name, torchrun_scripts, visible_devices
 
 if TYPE_CHECKING:
@@ -69,6 +69,10 @@ class Megatron:
             f"    ./{first} {trial}",
         ]
         return "\n\n".join(parts + mixed_note(job))
+
+    def recognises(self, folder: Path) -> bool:
+        """Whether a script here has Megatron-LM's arguments."""
+        return calls_megatron(folder)
 
     def read(self, folder: Path) -> Sketch:
         """Read layout and degrees from a folder's scripts."""

@@ -32,6 +32,14 @@ _REFUSED = (
 _OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
 
 
+def calls_megatron(folder: Path) -> bool:
+    """Whether a script of a folder or its ``nodes`` has Megatron-LM's arguments."""
+    try:
+        return bool(_scripts(folder))
+    except InputError:
+        return False
+
+
 def read_megatron(folder: Path) -> Sketch:
     """Read the scripts of a folder and its ``nodes`` folder.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.export.labels import labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +88,7 @@ def place(problem: Problem, plan: Plan) -> Placement:
         only where the stages of a cluster have several strategies).
     """
     clusters = {cluster.name: cluster for cluster in problem.clusters}
+    spelled = labels(clusters)
     fresh = {name: 0 for name in clusters}
     ranks: list[Rank] = []
     nodes: list[Node] = []
@@ -105,7 +107,7 @@ def place(problem: Problem, plan: Plan) -> Placement:
                     )
                     raise InputError(msg, field=f"pipelines.0.stages.{number}")
                 last = Node(
-                    host=_host(cluster, fresh[cluster.name]),
+                    host=_host(cluster, fresh[cluster.name], spelled[cluster.name]),
                     cluster=cluster.name,
                     first_rank=len(ranks),
                     slots=0,
@@ -162,8 +164,8 @@ def _coordinates(stage: Stage) -> Iterator[tuple[int, int, int]]:
                 yield dp, cp, tp
 
 
-def _host(cluster: Cluster, number: int) -> str:
+def _host(cluster: Cluster, number: int, label: str) -> str:
     """Name a cluster's node: from the inventory, or a placeholder."""
     if cluster.hosts:
         return cluster.hosts[number]
-    return f"{cluster.name}-node-{number + 1}"
+    return f"{label}-node-{number + 1}"

@@ -49,14 +49,14 @@ class Sketch:
     says
         What the files say of the job itself, by the names of ``Model`` and
         ``Training``: ``hidden``, ``heads``, ``kv_heads``, ``ffn``, ``vocab``,
-        ``tied``, ``seq_len``, ``global_batch``, ``zero``. As much as they do say; where
-        the problem says otherwise, the files are of another job.
+        ``tied``, ``gated``, ``seq_len``, ``global_batch``, ``zero``, ``precision``, as
+        far as they do. Where the problem says otherwise, the files are of another job.
     """
 
     microbatches: int
     schedule: ScheduleName
     stages: tuple[StageSketch, ...]
-    says: Mapping[str, int | bool] = field(default_factory=dict)
+    says: Mapping[str, int | bool | str] = field(default_factory=dict)
 
 
 class Reader(Protocol):

@@ -1,0 +1,244 @@
+"""What FlagScale cannot do of a plan, and the plan it does instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.cost.strategies import tensor_degrees
+from hetopt.export.alike import is_one_forward_one_backward, whole_layers, zero_stages
+from hetopt.export.job import Job
+from hetopt.export.launcher import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.plan import Stage, Strategy
+    from hetopt.problem.training import Recompute
+
+
+def losses(job: Job) -> Iterator[Loss]:
+    """Yield everything of a job that FlagScale would lose."""
+    yield from _model_losses(job)
+    yield from _strategy_losses(job)
+    yield from _schedule_losses(job)
+    yield from _state_losses(job)
+    yield from _boundary_losses(job)
+
+
+def launched(job: Job) -> Job:
+    """Return the job with what ``losses`` has ``instead``; as it is without any.
+
+    Raises
+    ------
+    ValueError
+        A loss has nothing instead.
+    """
+    layers = whole_layers(job)
+    if layers is None:
+        msg = "a stage holds no attention of its own"
+        raise ValueError(msg)
+    per_layer = 3 if job.problem.model.granularity == "block" else 1
+    ends = [1 + per_layer * count for count in accumulate(layers)]
+    ends[-1] += 1
+    stages = []
+    for number, stage in enumerate(job.stages):
+        strategy = without_cp(job, stage)
+        if strategy is None:
+            msg = f"stage {number} needs context parallelism"
+            raise ValueError(msg)
+        stages.append(
+            replace(
+                stage,
+                first_unit=ends[number - 1] if number else 0,
+                end_unit=ends[number],
+                strategy=replace(
+                    strategy,
+                    recompute=_recompute(job, stage),
+                    zero=int(shards_optimizer(job)),
+                ),
+                unit_strategies=None,
+            )
+        )
+    pipeline = replace(job.plan.pipeline, stages=tuple(stages))
+    return Job.of(job.problem, replace(job.plan, pipelines=(pipeline,)))
+
+
+def without_cp(job: Job, stage: Stage) -> Strategy | None:
+    """Return a stage's strategy with its cp moved into dp or tp; None if neither can.
+
+    More replicas where the micro-batch has the sequences for them, else wider ones.
+    """
+    strategy = stage.strategy
+    if strategy.cp == 1:
+        return strategy
+    dp, tp = strategy.dp * strategy.cp, strategy.tp * strategy.cp
+    training = job.problem.training
+    if training.global_batch % (job.microbatches * dp) == 0:
+        return replace(strategy, dp=dp, cp=1)
+    cluster = job.problem.clusters[job.problem.cluster_index(stage.cluster)]
+    if tp in tensor_degrees(job.problem.model, cluster) and training.seq_len % tp == 0:
+        return replace(strategy, tp=tp, cp=1)
+    return None
+
+
+def shards_optimizer(job: Job) -> bool:
+    """Whether the distributed optimizer is on, which shards Adam's states alone."""
+    return (
+        max(zero_stages(job)) > 0
+        and job.problem.training.optimizer == "adam"
+        and not _ends_do_not_divide(job)
+    )
+
+
+def _model_losses(job: Job) -> Iterator[Loss]:
+    model = job.problem.model
+    if not model.is_decoder_only:
+        yield Loss(
+            what=f"model {model.name}, which is no decoder-only model of tokens",
+            instead=None,
+        )
+    elif job.layers is None:
+        counts = whole_layers(job)
+        yield Loss(
+            what="stages that begin or end inside a layer: stages hold whole layers",
+            instead=None
+            if counts is None
+            else f"layers per stage {_row(counts)}, each cut one with its attention",
+        )
+    if job.plan.per_unit:
+        yield Loss(
+            what="a strategy for each layer: all layers of a stage have the same",
+            instead="each stage's most frequent strategy",
+        )
+
+
+def _strategy_losses(job: Job) -> Iterator[Loss]:
+    for first, end in job.runs:
+        stage = job.stages[first]
+        strategy, other = stage.strategy, without_cp(job, stage)
+        if strategy.cp > 1:
+            yield Loss(
+                what=f"cp {strategy.cp} on {_stages(first, end)}: cp is 1",
+                instead=None
+                if other is None
+                else f"dp {other.dp}, cp 1, tp {other.tp} there",
+            )
+        tp = strategy.tp if other is None else other.tp
+        if job.problem.training.seq_len % tp:
+            yield Loss(
+                what=f"tp {tp} on {_stages(first, end)}: sequence parallelism "
+                f"needs a divisor of the {job.problem.training.seq_len} tokens of a "
+                "sequence",
+                instead=None,
+            )
+    used = {stage.strategy.recompute for stage in job.stages}
+    if "selective" in used and len(used) > 1:
+        named = ", ".join(
+            _stages(first, end)
+            for first, end in job.runs
+            if job.stages[first].strategy.recompute == "selective"
+        )
+        yield Loss(
+            what=f"selective recomputation on {named} and other on others: per stage "
+            "it is full or none",
+            instead=f"full recomputation on {named}",
+        )
+
+
+def _recompute(job: Job, stage: Stage) -> Recompute:
+    used = {each.strategy.recompute for each in job.stages}
+    mixed = "selective" in used and len(used) > 1
+    recompute = stage.strategy.recompute
+    return "full" if mixed and recompute == "selective" else recompute
+
+
+def _schedule_losses(job: Job) -> Iterator[Loss]:
+    if not is_one_forward_one_backward(job):
+        planned = tuple(stage.warmup for stage in job.stages)
+        count = len(job.stages)
+        yield Loss(
+            what=f"schedule {job.plan.schedule} with warm-ups {_row(planned)}: 1F1B "
+            f"warms up with {_row(tuple(range(count, 0, -1)))}",
+            instead="1F1B",
+        )
+
+
+def _state_losses(job: Job) -> Iterator[Loss]:
+    model, training = job.problem.model, job.problem.training
+    zeros = zero_stages(job)
+    if max(zeros) > 1 or min(zeros) < max(zeros):
+        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{_row(zeros)} by stage"
+        yield Loss(
+            what=f"ZeRO stage {each}: states of the optimizer are sharded on all "
+            "stages or on none, gradients and weights never",
+            instead=f"ZeRO stage {int(shards_optimizer(job))}",
+        )
+    if max(zeros) > 0 and training.optimizer != "adam":
+        yield Loss(
+            what=f"sharded states of {training.optimizer}: only Adam's are",
+            instead="states that are not sharded",
+        )
+    first, last = (without_cp(job, stage) for stage in _ends(job))
+    if not model.tied or first is None or last is None or len(job.stages) == 1:
+        return
+    if first.tp != last.tp:
+        yield Loss(
+            what=f"tied embeddings with tp {first.tp} on the first and {last.tp} on "
+            "the last stage: they have to be the same",
+            instead=None,
+        )
+    if max(zeros) > 0 and _ends_do_not_divide(job):
+        yield Loss(
+            what=f"tied embeddings with dp {first.dp} on the first and {last.dp} on "
+            "the last stage and sharded states: one has to divide the other",
+            instead="states that are not sharded",
+        )
+
+
+def _ends(job: Job) -> tuple[Stage, Stage]:
+    return job.stages[0], job.stages[-1]
+
+
+def _ends_do_not_divide(job: Job) -> bool:
+    """Whether tied tables cannot be reduced shard by shard between the ends."""
+    first, last = (without_cp(job, stage) for stage in _ends(job))
+    if not job.problem.model.tied or first is None or last is None:
+        return False
+    return bool(first.dp % last.dp and last.dp % first.dp)
+
+
+def _boundary_losses(job: Job) -> Iterator[Loss]:
+    for number, (before, after) in enumerate(pairwise(job.stages)):
+        same = _layout(before.strategy) == _layout(after.strategy)
+        if not same and before.resharding not in (None, "p2p"):
+            yield Loss(
+                what=f"resharding by {before.resharding} behind stage {number}: every "
+                "device sends each receiver its part",
+                instead="p2p there",
+            )
+    staged = {
+        job.problem.links.between(before.cluster, after.cluster).staged
+        for before, after in pairwise(job.stages)
+        if before.cluster != after.cluster
+    }
+    if len(staged) > 1:
+        yield Loss(
+            what="some links between clusters from device to device and others through "
+            "the host: all are the one or the other",
+            instead="all through the host",
+        )
+
+
+def _layout(strategy: Strategy) -> tuple[int, int]:
+    """How a boundary tensor lies on a stage's devices."""
+    return strategy.dp, strategy.cp * strategy.tp
+
+
+def _stages(first: int, end: int) -> str:
+    return f"stage {first}" if end == first + 1 else f"stages {first}-{end - 1}"
+
+
+def _row(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))
