@@ -21,7 +21,9 @@ LAUNCHERS: Mapping[str, str] = MappingProxyType(
         "flagscale": "hetopt.export.flagscale",
         "megatron": "hetopt.export.megatron",
         "nemo": "hetopt.export.nemo",
+        "torch": "hetopt.export.torch_pipelining",
         "torchrun": "hetopt.export.torchrun",
+        "torchtitan": "hetopt.export.torchtitan",
     }
 )
 

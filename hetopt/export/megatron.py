@@ -18,7 +18,7 @@ from hetopt.export.alike import (
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron_arguments import megatron_arguments
-from hetopt.export.megatron_reading import calls_megatron, read_megatron
+from hetopt.export.megatron_reading import is_megatron, read_megatron
 from hetopt.export.scripts import script_name, torchrun_scripts, visible_devices
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class Megatron:
         return "\n\n".join(parts + mixed_note(job))
 
     def recognises(self, folder: Path) -> bool:
-        """Whether a script here has Megatron-LM's arguments."""
-        return calls_megatron(folder)
+        """Whether a script has Megatron-LM's arguments."""
+        return is_megatron(folder)
 
     def read(self, folder: Path) -> Sketch:
         """Read layout and degrees from a folder's scripts."""

@@ -28,16 +28,17 @@ _REFUSED = (
     "--account-for-embedding-in-pipeline-split",
     "--account-for-loss-in-pipeline-split",
 )
+#: Field of a model or of training -> argument.
+_SAYS = {
+    "hidden": "--hidden-size",
+    "heads": "--num-attention-heads",
+    "kv_heads": "--num-query-groups",
+    "ffn": "--ffn-hidden-size",
+    "seq_len": "--seq-length",
+    "global_batch": "--global-batch-size",
+}
 #: What tells one node from another.
 _OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
-
-
-def calls_megatron(folder: Path) -> bool:
-    """Whether a script of a folder or its ``nodes`` has Megatron-LM's arguments."""
-    try:
-        return bool(_scripts(folder))
-    except InputError:
-        return False
 
 
 def read_megatron(folder: Path) -> Sketch:
@@ -81,23 +82,55 @@ def read_megatron(folder: Path) -> Sketch:
                 strict=True,
             )
         ),
+        says=_says(arguments),
     )
+
+
+def _says(arguments: ShellArguments) -> dict[str, int | bool]:
+    """Return what the arguments say of model and training."""
+    says: dict[str, int | bool] = {
+        name: arguments.count(argument)
+        for name, argument in _SAYS.items()
+        if argument in arguments
+    }
+    if "--hidden-size" in arguments:
+        # Complete arguments: then what they leave out is said too.
+        says["tied"] = "--untie-embeddings-and-output-weights" not in arguments
+        says["zero"] = int("--use-distributed-optimizer" in arguments)
+    return says
+
+
+def is_megatron(folder: Path) -> bool:
+    """Whether a script of a folder has Megatron-LM's arguments; raises nothing."""
+    for path in _paths(folder):
+        try:
+            if _calls(read_script(path)):
+                return True
+        except InputError:
+            continue
+    return False
+
+
+def _paths(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
+
+
+def _calls(script: ShellArguments) -> bool:
+    return LAYOUT in script or {"--num-layers", "--micro-batch-size"} <= script.names
 
 
 def _scripts(folder: Path) -> list[ShellArguments]:
     """Read the scripts that call Megatron-LM, in the order of their names."""
-    paths = [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
-    scripts = [
-        script
-        for script in map(read_script, paths)
-        if "--num-layers" in script or LAYOUT in script
-    ]
+    scripts = [script for script in map(read_script, _paths(folder)) if _calls(script)]
     if not scripts:
-        msg = "holds no script (*.sh, nodes/*.sh) with Megatron-LM's --num-layers"
+        msg = (
+            "holds no script (*.sh, nodes/*.sh) with Megatron-LM's --num-layers and "
+            "--micro-batch-size"
+        )
         raise InputError(msg, file=str(folder))
     first = scripts[0]
     for script in scripts[1:]:
-        for name in sorted({*first.values, *script.values} - _OWN):
+        for name in sorted((first.names | script.names) - _OWN):
             if first.values.get(name) != script.values.get(name):
                 msg = f"differs from that of {first.file}, expected the same in both"
                 raise InputError(msg, file=script.file, field=name)

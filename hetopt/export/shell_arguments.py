@@ -45,6 +45,11 @@ class ShellArguments:
     def __contains__(self, name: str) -> bool:
         return name in self.values
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all arguments."""
+        return frozenset(self.values)
+
     def count(self, name: str, default: int | None = None) -> int:
         """Return a whole number of at least 1.
 

@@ -312,7 +312,7 @@ def test_wrong_scripts_are_refused_with_the_reason(
 
 def test_scripts_that_differ_are_refused(tmp_path: Path) -> None:
     folder = write(draw_job(11, alike=True, schedules=("1f1b",)), tmp_path / "out")
-    (folder / "other.sh").write_text("x --num-layers 3\n")
+    (folder / "other.sh").write_text("x --num-layers 3 --micro-batch-size 1\n")
     with pytest.raises(InputError, match="expected the same in both"):
         MEGATRON.read(folder)
     with pytest.raises(InputError, match="holds no script"):

@@ -1,0 +1,97 @@
+"""Schedules as torch.distributed.pipelining loads them.
+
+One row per pipeline rank; a cell is ``<stage><F|B><micro-batch>`` (B: the whole
+backward pass), an empty one is idle (RUNTIMES.md, torch.distributed.pipelining).
+hetopt's stages run F_1..F_W, B_1, F_(W+1), B_2, ... (MODEL.md section 4).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+def stage_row(stage: int, warmup: int, microbatches: int) -> list[str]:
+    """Return the passes of one stage in order, stage and micro-batches from 0."""
+    first = min(warmup, microbatches)
+    row = [f"{stage}F{number}" for number in range(first)]
+    for number in range(microbatches):
+        row.append(f"{stage}B{number}")
+        if first + number < microbatches:
+            row.append(f"{stage}F{first + number}")
+    return row
+
+
+def schedule_text(warmups: Sequence[int], microbatches: int) -> str:
+    """Return the rows of all stages; warm-ups may not rise downstream."""
+    return "".join(
+        ",".join(stage_row(stage, warmup, microbatches)) + "\n"
+        for stage, warmup in enumerate(warmups)
+    )
+
+
+def read_schedule(path: Path) -> tuple[int, tuple[int, ...]]:
+    """Return micro-batches and the warm-up count of every stage, at most that many.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or its rows are not those of warm-up counts that
+        never rise downstream; it names the row.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [
+                [cell.strip() for cell in row if cell.strip()]
+                for row in csv.reader(file)
+            ]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+    if not rows or not rows[0]:
+        raise InputError("has no passes in its first row", file=str(path))
+    microbatches = sum(1 for cell in rows[0] if "F" in cell)
+    warmups = tuple(
+        _warmup(row, stage, microbatches, str(path)) for stage, row in enumerate(rows)
+    )
+    for stage, (before, here) in enumerate(pairwise(warmups), start=1):
+        if here > before:
+            msg = (
+                f"deadlocks: stage {stage} warms up with {here} forwards, stage "
+                f"{stage - 1} before it with {before}"
+            )
+            raise InputError(msg, file=str(path), line=stage + 1)
+    return microbatches, warmups
+
+
+def _warmup(row: list[str], stage: int, microbatches: int, file: str) -> int:
+    """Return the forwards before a row's first backward, if the rest follows them."""
+    for cell in row:
+        match = re.fullmatch(r"([0-9]+)([FB])([0-9]+)", cell)
+        if match is None or int(match[1]) != stage:
+            msg = (
+                f"{cell!r} in row {stage}, expected forward and backward passes of "
+                f"stage {stage} alone, such as {stage}F0 and {stage}B0"
+            )
+            raise InputError(msg, file=file, line=stage + 1)
+    warmup = next((place for place, cell in enumerate(row) if "B" in cell), 0)
+    expected = stage_row(stage, max(warmup, 1), microbatches)
+    if row != expected:
+        place = next(
+            (n for n, (a, b) in enumerate(zip(row, expected, strict=False)) if a != b),
+            min(len(row), len(expected)),
+        )
+        msg = (
+            f"cell {place + 1} of row {stage} is out of order, expected "
+            f"{''.join(expected[place : place + 1]) or 'none'}: one forward, one "
+            f"backward of {microbatches} micro-batches after the warm-up"
+        )
+        raise InputError(msg, file=file, line=stage + 1)
+    return warmup

@@ -1,0 +1,123 @@
+"""The ``job.json`` that hetopt's training program for PyTorch reads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hetopt.errors import InputError
+from hetopt.export.alike import zero_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from hetopt.export.job import Job
+
+_SIZES = (
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "vocab",
+    "gated",
+    "tied",
+    "norm",
+    "positions",
+)
+
+
+def module_names(layers: Sequence[int]) -> list[list[str]]:
+    """Return the modules of each stage by TorchTitan's names."""
+    parts: list[list[str]] = []
+    done = 0
+    for count in layers:
+        parts.append([f"layers.{layer}" for layer in range(done, done + count)])
+        done += count
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "output"]
+    return parts
+
+
+def torch_job(job: Job) -> dict[str, Any]:
+    """Return the content of ``job.json``.
+
+    Parameters
+    ----------
+    job
+        One whose stages have the same degrees.
+    """
+    model, training, layers = job.problem.model, job.problem.training, job.layers
+    strategy = job.stages[0].strategy
+    assert layers is not None
+    sizes = {name: getattr(model, name) for name in _SIZES}
+    if model.positions:
+        sizes["positions"] = max(model.positions, training.seq_len)
+    return {
+        "model": sizes,
+        "training": {
+            "global_batch": training.global_batch,
+            "seq_len": training.seq_len,
+            "microbatches": job.microbatches,
+            "precision": "fp32" if training.precision == "fp32" else "bf16",
+            "optimizer": training.optimizer,
+            "zero": min(max(zero_stages(job)), 1),
+        },
+        "mesh": {
+            "pp": len(job.stages),
+            "dp": strategy.dp,
+            "cp": strategy.cp,
+            "tp": strategy.tp,
+        },
+        "recompute": [stage.strategy.recompute for stage in job.stages],
+        "modules": module_names(layers),
+    }
+
+
+def job_text(job: Job) -> str:
+    """Return ``job.json``, a stage's modules in one line."""
+    content = torch_job(job)
+    modules = ",\n".join(f"    {json.dumps(part)}" for part in content.pop("modules"))
+    head = json.dumps(content, indent=2).removesuffix("\n}")
+    return f'{head},\n  "modules": [\n{modules}\n  ]\n}}\n'
+
+
+def stage_layers(modules: Any, layers: int, file: str) -> tuple[int, ...]:
+    """Return the layers of every stage from the names of its modules.
+
+    Raises
+    ------
+    InputError
+        The stages do not hold all of ``tok_embeddings``, ``layers.0`` and so on,
+        ``norm``, ``output`` in this order, at least one layer each.
+    """
+    field = "modules"
+    if not isinstance(modules, list) or not all(isinstance(m, list) for m in modules):
+        raise InputError("is no list of lists of names", file=file, field=field)
+    expected = module_names([layers])[0]
+    names = [name for part in modules for name in part]
+    for place, name in enumerate(expected):
+        if names[place : place + 1] != [name]:
+            found = repr(names[place]) if place < len(names) else "nothing"
+            msg = f"has {found} where {name!r} is expected"
+            raise InputError(msg, file=file, field=field)
+    if len(names) > len(expected):
+        msg = f"has {names[len(expected)]!r} after all modules of the model"
+        raise InputError(msg, file=file, field=field)
+    counts = tuple(
+        sum(1 for name in part if name.startswith("layers.")) for part in modules
+    )
+    if not all(counts):
+        msg = f"stage {counts.index(0)} has no layer, expected at least one"
+        raise InputError(msg, file=file, field=field)
+    return counts
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; InputError where it is none."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", file=str(path)) from error
