@@ -75,8 +75,10 @@ def feed(
         wait for no backward, while a backward waits for as many forwards as the
         least count asks for; or its own order is followed with gradients at hand.
     answer
-        Ends of the q backwards; the last end of another stage, its g included; the
-        end of the last stage of all. ABSENT where no path leads. Length q + 2.
+        Ends of the q backwards, and the last end of another stage, its g included, if
+        g takes longer than the last gradient's way to the first of them: if not, g
+        decides nothing (what tied embeddings add, the first stage of all has as
+        well). ABSENT where no path leads. Length q + 1.
     """
     flight = times[depth, FLIGHT]
     skipped = max(0, first - flight + 1)
@@ -118,9 +120,11 @@ def feed(
             end = max(end, ahead * times[depth, PHI] + back * times[depth, BETA])
         if end > ABSENT // 2:
             answer[batch] = end
-    for i in range(2, depth):
-        answer[q] = max(answer[q], clock[i, 0] + times[i, SYNCED])
-    answer[q + 1] = clock[1, 0]
+    travel = 0
+    for i in range(depth - 1, 0, -1):
+        travel += times[i + 1, HOP] + times[i + 1, BETA]
+        if times[i, SYNCED] > travel and clock[i, 0] > ABSENT // 2:
+            answer[q] = max(answer[q], clock[i, 0] + times[i, SYNCED])
 
 
 @step

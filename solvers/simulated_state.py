@@ -106,7 +106,7 @@ class Warmups(NamedTuple):
         The vector's sum, and the excess; shape (p + 1, C, 2).
     answer
         ``feed`` of the vectors of the stage being placed, by the micro-batch that
-        comes; two more for what is compared with them; shape (C + 2, q, q + 2).
+        comes; two more for what is compared with them; shape (C + 2, q, q + 1).
     done
         Scratch: ends of forwards; length q.
     """
@@ -135,7 +135,7 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
             size=np.zeros(stages + 1, dtype=np.int64),
             counts=np.ones((stages + 1, room, stages + 1), dtype=np.int64),
             facts=np.zeros((stages + 1, room, 2), dtype=np.int64),
-            answer=np.zeros((room + 2, microbatches, microbatches + 2), dtype=np.int64),
+            answer=np.zeros((room + 2, microbatches, microbatches + 1), dtype=np.int64),
             done=np.zeros(microbatches, dtype=np.int64),
         ),
     )

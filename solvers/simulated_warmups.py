@@ -241,9 +241,10 @@ def _value(walk: Walk, depth: int, q: int, loose: bool, tied: int, answer: Ints)
     """Return the simulated time of a whole pipeline, or a bound on it (``feed``)."""
     times = walk.times
     feed(times, depth, q, -1, loose, walk.arrive, walk.clock, walk.warm.done, answer)
-    value = max(answer[q], answer[q - 1] + times[depth, SYNCED] + tied)
-    if depth > 1:
-        value = max(value, answer[q + 1] + times[1, SYNCED] + tied)
+    value = answer[q - 1] + times[depth, SYNCED] + tied
+    for i in range(1, depth):
+        more = tied if i == 1 else 0
+        value = max(value, walk.clock[i, 0] + times[i, SYNCED] + more)
     return int(value)
 
 
@@ -350,7 +351,7 @@ def _is_enough(walk: Walk, depth: int, q: int, w: int) -> bool:
     times[depth, FLIGHT] = w + 1
     for n in range(q):
         feed(times, depth, q, n, True, walk.arrive, walk.clock, warm.done, bound)
-        for m in range(q + 2):
+        for m in range(q + 1):
             if warm.answer[room, n, m] > bound[m]:
                 return False
     return True
