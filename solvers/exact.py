@@ -71,7 +71,7 @@ def _hosts(decision: Decision, data: ProgramData) -> list[Host]:
         decision.order, decision.strategies, decision.hosted, strict=True
     ):
         table = data.part.clusters[j]
-        hosts += [(j, table, table.strategies.index(strategy))] * hosted
+        hosts += [(j, table, table.row(strategy))] * hosted
     return hosts
 
 

@@ -108,6 +108,11 @@ class Finds:
     ----------
     principles
         What plans of the heuristic's space keep.
+
+    Attributes
+    ----------
+    cutoff
+        Objective, in 1 / PERIOD_SCALE ticks, above which no plan is kept.
     """
 
     def __init__(
@@ -130,12 +135,8 @@ class Finds:
         self._began = time.monotonic()
         limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
         self.ledger = Ledger(problem, table, top=params.top, limit=limit)
+        self.cutoff = self.ledger.cutoff
         self._share_out()
-
-    @property
-    def cutoff(self) -> int:
-        """Objective, in 1 / PERIOD_SCALE ticks, above which no plan is kept."""
-        return self.ledger.cutoff
 
     def left_s(self) -> float | None:
         """Return the seconds left; None without a limit."""
@@ -159,11 +160,12 @@ class Finds:
     def take(self, found: Found) -> None:
         """Take in a plan that is already priced, if it is among the best."""
         ledger = self.ledger
-        if found.value > ledger.cutoff or not ledger.find(found):
+        if found.value > self.cutoff or not ledger.find(found):
             return
         ranked = ledger.ranked()
         # A heuristic may offer very many.
         ledger.plans = {kept.decision.shape: kept for kept in ranked}
+        self.cutoff = ledger.cutoff
         if ranked[0] is found:
             self._tell(found)
 

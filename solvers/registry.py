@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.problem.principles import Principles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hetopt.problem.principles import Principles
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result
 
@@ -26,6 +26,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
         "miqp-scip": "hetopt.solvers.miqp:solve_scip",
         "miqp-gurobi": "hetopt.solvers.miqp:solve_gurobi",
         "uniap": "hetopt.solvers.uniap:solve",
+        "dfs": "hetopt.solvers.dfs:solve",
         "uniform": "hetopt.solvers.alike:solve_uniform",
         "amp": "hetopt.solvers.alike:solve_amp",
         "mcts": "hetopt.solvers.mcts:solve",
@@ -35,11 +36,16 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
 #: Solvers that can also search the space without P3 or P4.
 WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
 #: Solvers that choose warm-up counts as well.
-FREE = ("auto", "dp", "uniform", "amp")
+FREE = ("auto", "dp", "dfs", "uniform", "amp")
 #: Solvers that look for good plans and settle no (p, q).
-HEURISTICS = ("mcts", "mcts-guided", "uniform", "amp")
+HEURISTICS = ("mcts", "mcts-guided", "dfs", "uniform", "amp")
 #: Those that draw at random, so many times, more or less curious.
 SAMPLING = ("mcts", "mcts-guided")
+#: Heuristics whose plans need not keep all principles, and what they do keep: an
+#: optimum of that space bounds them, one of the pruned space may not.
+WIDER: Mapping[str, Principles] = MappingProxyType(
+    {"dfs": Principles.relaxing(["p4-falling-tp"])}
+)
 
 
 def ensure_can(name: str, principles: Principles) -> None:

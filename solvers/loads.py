@@ -1,0 +1,112 @@
+"""What stages can carry at one micro-batch count: body units by time and by memory.
+
+For heuristics that lay out layers before warm-up counts and times are known. Where
+body units differ in kind, memory takes each for the largest: what has room here has
+room in the table, unless ``h-1f1b`` asks for more warm-ups than foreseen.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.schedule.warmup import warmup_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.formulations.chain import Chain
+    from hetopt.problem.training import ScheduleName
+
+    #: Cluster and strategy index of a stage.
+    Host = tuple[int, int]
+
+
+class Loads:
+    """Times and memory of hosts (cluster, strategy index) at one micro-batch count."""
+
+    def __init__(self, table: CostTable, part: TableSlice, chain: Chain) -> None:
+        self.part = part
+        self._chain = chain
+        self._usable = table.usable_bytes
+        # Free warm-up counts are chosen afterwards; 1f1b's leave no stage waiting
+        # within a cluster.
+        self._schedule: ScheduleName = (
+            "1f1b" if table.schedule == "auto" else table.schedule
+        )
+        self.unit_ns = lru_cache(maxsize=None)(self._unit_ns)
+        self.room = lru_cache(maxsize=None)(self._room)
+        self.transfer_ns = lru_cache(maxsize=None)(self._transfer_ns)
+        #: Whether stages of one cluster wait for every transfer between them.
+        self.waits = table.schedule in ("1f1b", "virtual-1f1b")
+
+    def _unit_ns(self, host: Host) -> float:
+        """Return the mean time of a body unit, forward and backward."""
+        return self._sum(host, self._chain.prefix[-1]) / self._chain.length
+
+    def ends_ns(self, host: Host, *, first: bool, last: bool) -> int:
+        """Return the time that embedding and head add to a stage."""
+        return self._sum(host, self._ends(first=first, last=last))
+
+    def _sum(self, host: Host, counts: Sequence[int]) -> int:
+        j, k = host
+        own = self.part.clusters[j]
+        return int((own.forward_ns[k] + own.backward_ns[k]) @ np.asarray(counts))
+
+    def _ends(self, *, first: bool, last: bool) -> list[int]:
+        chain = self._chain
+        return [
+            a * first + b * last for a, b in zip(chain.lead, chain.trail, strict=True)
+        ]
+
+    def _room(self, host: Host, warmup: int, *, first: bool, last: bool) -> int:
+        """Return how many body units fit; at most all there are, at least none.
+
+        Parameters
+        ----------
+        first, last
+            Whether the stage is the first or the last one, and so holds an end.
+        """
+        j, k = host
+        own, kinds = self.part.clusters[j], list(self._chain.kinds)
+        ends = np.array(self._ends(first=first, last=last))
+        held = [*kinds, *np.flatnonzero(ends)]
+        inflight = min(warmup, self.part.microbatches)
+        base = int(own.fixed_bytes[k]) + int(own.temporary_bytes[k, held].max())
+        base += int(own.state_bytes[k] @ ends)
+        base += inflight * int(own.activation_bytes[k] @ ends)
+        each = int(own.state_bytes[k, kinds].max())
+        each += inflight * int(own.activation_bytes[k, kinds].max())
+        left = self._usable[j] - base
+        return max(0, min(self._chain.length, left // max(1, each)))
+
+    def _transfer_ns(self, before: Host, after: Host, *, slowest: bool) -> int:
+        """Return kappa of the slowest or of the quickest cut between two stages."""
+        a, b = (int(self.part.clusters[j].layout[k]) for j, k in (before, after))
+        cuts = self.part.transfer_ns[list(self._chain.cut_classes), a, b]
+        return int(cuts.max(initial=0) if slowest else cuts.min(initial=2**62))
+
+    def warmups(self, hosts: Sequence[Host], period_ns: float) -> tuple[int, ...]:
+        """Return the warm-up counts to make room for.
+
+        Parameters
+        ----------
+        period_ns
+            What some stage takes at least.
+        """
+        pairs = list(pairwise(hosts))
+        adapts = self._schedule == "h-1f1b"
+        return warmup_counts(
+            self._schedule,
+            microbatches=self.part.microbatches,
+            crosses=[before[0] != after[0] for before, after in pairs],
+            round_trip_ns=[int(period_ns)] * len(hosts),
+            transfer_ns=[
+                self.transfer_ns(before, after, slowest=True) if adapts else 0
+                for before, after in pairs
+            ],
+        )
