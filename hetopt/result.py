@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import SourceKind
     from hetopt.plan import Plan
     from hetopt.problem.principles import Relaxable
+    from hetopt.problem.training import ScheduleName
 
 RESULT_SCHEMA = "hetopt-result/1"
 
@@ -73,6 +74,33 @@ class PricedPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What it costs to keep to plans that a launcher can run.
+
+    Attributes
+    ----------
+    launcher
+        Its name.
+    schedule
+        Of the plan without these limits: the one that was asked for.
+    closed_form_s, iteration_time_s
+        Of that plan; None if the time was up before one was found.
+    proven
+        Whether that plan is proven optimal.
+    """
+
+    launcher: str
+    schedule: ScheduleName
+    closed_form_s: float | None
+    iteration_time_s: float | None
+    proven: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this as plain JSON data."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """Outcome of one search.
 
@@ -95,6 +123,9 @@ class Result:
         space that is left.
     choice
         Why this solver, where ``auto`` chose it.
+    launch
+        Where only plans were searched that a launcher can run: which, and its price.
+        Status, bound and gap are about these plans.
     reason
         Why there is no plan, in one line; None when there is one.
     """
@@ -114,6 +145,7 @@ class Result:
     table_kinds: Mapping[str, SourceKind]
     relaxed: tuple[Relaxable, ...] = ()
     choice: str | None = None
+    launch: Launch | None = None
     reason: str | None = None
 
     @property
@@ -155,6 +187,7 @@ class Result:
             "solver": self.solver,
             **({} if self.choice is None else {"solver_choice": self.choice}),
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
+            **({} if self.launch is None else {"launch": self.launch.to_json()}),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,

@@ -18,10 +18,12 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
+from hetopt.export.limits import LIMITS
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.params import EXECUTORS, MctsParams, RaceParams
 from hetopt.solvers.registry import (
+    HEURISTICS,
     SAMPLING,
     SOLVERS,
     WIDE,
@@ -115,6 +117,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "together), p4 (and share one strategy), p4-falling-tp (they need not, but "
         f"tp never rises along them); for {', '.join(n for n in WIDE if n in SOLVERS)}",
     )
+    command.add_argument(
+        "--for",
+        dest="launcher",
+        metavar="LAUNCHER",
+        help="only plans that this launcher can run as they are, and what that costs: "
+        f"{', '.join(LIMITS)}",
+    )
     add_table(command)
     command.add_argument(
         "--out", metavar="FILE", help="write the result with its plan, as JSON"
@@ -155,10 +164,13 @@ def run(options: argparse.Namespace) -> int:
             journal=options.journal is not None,
             certificate=options.certificate is not None,
         )
-    problem = load_problem(options.problem, options.schedule)
+    asked = load_problem(options.problem, options.schedule)
+    problem = asked
+    if options.launcher is not None:
+        problem = LIMITS[options.launcher].fitted(asked, options.schedule)
     ensure_plans(options.solver, problem.training.schedule)
     table = load_table(problem, options.table)
-    result = _search(problem, table, options, principles)
+    result = _search(problem, table, asked, options, principles)
     _check(problem, table, result)
     text = json.dumps(result.to_json(), indent=2, allow_nan=False)
     if options.certificate is not None:
@@ -202,9 +214,30 @@ def _fit(options: argparse.Namespace, principles: Principles) -> None:
     ):
         if given:
             ensure_samples(options.solver, flag)
+    if options.launcher is not None:
+        _fit_launcher(options, principles)
     if options.certificate is not None and principles.relaxed:
         msg = "certificates cover the pruned space only: leave out --relax"
         raise InputError(msg, field="--certificate")
+
+
+def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
+    """Raise InputError if other options do not go with ``--for``."""
+    name = options.launcher
+    if name not in LIMITS:
+        msg = f"there is no launcher {name!r} with limits of its own, expected one of "
+        raise InputError(msg + ", ".join(LIMITS), field="--for")
+    if options.solver in HEURISTICS or options.solver == "uniap":
+        msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
+        raise InputError(msg, field="--solver")
+    for flag, given in (
+        ("--relax", bool(principles.relaxed)),
+        ("--objective", options.objective != "closed"),
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+    ):
+        if given:
+            raise InputError("does not go with --for: leave it out", field=flag)
 
 
 def _principles(text: str) -> Principles:
@@ -218,6 +251,7 @@ def _principles(text: str) -> Principles:
 def _search(
     problem: Problem,
     table: CostTable,
+    asked: Problem,
     options: argparse.Namespace,
     principles: Principles,
 ) -> Result:
@@ -229,6 +263,10 @@ def _search(
         from hetopt.solvers.simulated import solve_simulated
 
         solve = partial(solve_simulated, solver=options.solver)
+    if options.launcher is not None:
+        from hetopt.export.launchable import solve_for
+
+        solve = partial(solve_for, launcher=options.launcher, asked=asked, solve=solve)
     with ProgressBar(sys.stderr) as bar:
         return solve(
             problem,

@@ -168,6 +168,15 @@ RESULT: Schema = {
                 **_list(_one_of(RELAXABLE)),
                 "description": "Principles that plans need not keep (--relax).",
             },
+            "launch": _object(
+                {
+                    "launcher": _TEXT,
+                    "schedule": _one_of(SCHEDULE_CHOICES),
+                    "closed_form_s": _or_null(_SECONDS),
+                    "iteration_time_s": _or_null(_SECONDS),
+                    "proven": {"type": "boolean"},
+                }
+            ),
         },
     ),
 }

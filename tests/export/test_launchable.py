@@ -1,0 +1,139 @@
+"""The best plan a launcher can run is the best of all that it can run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hetopt.cli import main
+from hetopt.export.launchable import solve_launchable
+from hetopt.export.limits import Limits
+from hetopt.problem.digest import problem_digest
+from hetopt.solvers.dp import solve
+from hetopt.solvers.params import RaceParams
+from tests.oracle.brute_force import Found, to_plan
+from tests.oracle.brute_force import solve as brute_force
+from tests.oracle.instances import make_instance
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+
+ALIKE = Limits(shared=("dp", "cp", "tp", "recompute"))
+ENDS = Limits(equal_ends=True)
+NO_CP = Limits(context_parallel=False, recompute=("none", "full"))
+
+
+@pytest.mark.parametrize("seed", range(18))
+@pytest.mark.parametrize("limits", [ALIKE, ENDS, NO_CP], ids=["alike", "ends", "no-cp"])
+def test_no_plan_that_can_be_run_is_better(seed: int, limits: Limits) -> None:
+    instance = make_instance(seed)
+    problem, table = instance.problem, instance.table
+    if limits.equal_ends:
+        problem = replace(problem, model=replace(problem.model, tied=True))
+        table = replace(table, problem_digest=problem_digest(problem))
+    found = solve_launchable(
+        problem, table, RaceParams(jobs=0), limits, solve, time_limit_s=None, seed=0
+    )
+    runnable = [
+        shape
+        for shape in brute_force(problem, table).shapes
+        if _can_be_run(limits, problem, table, shape)
+    ]
+    if not runnable:
+        assert (found.status, found.best) == ("infeasible", None)
+        return
+    assert found.status == "optimal"
+    assert found.best is not None
+    plan = found.best.plan
+    assert plan == to_plan(problem, table, runnable[0])
+    # Every (p, q) is accounted for, none with more than the best of its plans.
+    best = {shape.shape[:2]: shape for shape in reversed(runnable)}
+    for one in found.settlements:
+        shape = best.get((one.stages, one.microbatches))
+        if shape is not None:
+            assert one.bound_s is not None
+            assert one.bound_s <= shape.value_ns * 1e-9
+
+
+def _can_be_run(
+    limits: Limits, problem: Problem, table: CostTable, shape: Found
+) -> bool:
+    _, q, order, rows, _ = shape.shape
+    part = table.at(q)
+    used = [part.clusters[j].strategies[k] for j, k in zip(order, rows, strict=True)]
+    ends_differ = used[0].tp != used[-1].tp
+    return (
+        all(len({getattr(one, name) for one in used}) == 1 for name in limits.shared)
+        and all(one.cp == 1 or limits.context_parallel for one in used)
+        and all(one.recompute in limits.recompute for one in used)
+        and all(problem.training.seq_len % (one.cp * one.tp) == 0 for one in used)
+        and not (limits.equal_ends and problem.model.tied and ends_differ)
+    )
+
+
+def test_alternatives_can_be_run_too() -> None:
+    for seed in range(6):
+        instance = make_instance(seed)
+        found = solve_launchable(
+            instance.problem,
+            instance.table,
+            RaceParams(jobs=0, top=3),
+            ALIKE,
+            solve,
+            time_limit_s=None,
+            seed=0,
+        )
+        shapes = [
+            shape
+            for shape in brute_force(instance.problem, instance.table).shapes
+            if _can_be_run(ALIKE, instance.problem, instance.table, shape)
+        ]
+        times = [] if found.best is None else [found.best, *found.alternatives]
+        assert [one.plan for one in times] == [
+            to_plan(instance.problem, instance.table, shape) for shape in shapes[:3]
+        ]
+
+
+def test_command_prints_the_price_and_a_plan_that_passes_its_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    asked = ["plan", "hetauto-exp1", "--jobs", "1", "--out", plan]
+    assert main([*asked, "--for", "megatron"]) == 0
+    printed = capsys.readouterr().out
+    assert "of the plans that megatron can run" in " ".join(printed.split())
+    assert "in closed form, " in printed
+    launch = json.loads(Path(plan).read_text())["launch"]
+    assert (launch["launcher"], launch["schedule"]) == ("megatron", "virtual-1f1b")
+    assert launch["proven"]
+    assert main(["check", "hetauto-exp1", plan]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--for", "nobody"], "--for: there is no launcher 'nobody'"),
+        (["--for", "megatron", "--schedule", "gpipe"], "--schedule: the launcher runs"),
+        (["--for", "megatron", "--relax", "p4"], "--relax: does not go with --for"),
+        (["--for", "megatron", "--solver", "mcts"], "--solver: solver mcts proves"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "hetauto-exp1", *options]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_problem_that_cannot_be_run_at_all_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "hapt-gpt39b", "--for", "flagscale"]) == 2
+    assert "model.granularity" in capsys.readouterr().err
