@@ -39,6 +39,9 @@ class ProgramData:
         A range that holds lambda of every plan within the cutoff, in the same unit.
     principles
         What a plan has to keep; an engine refuses those it has no program for.
+    leaders
+        Of every cluster the first one identical to it (``solvers.identical``); empty
+        where nobody looked. An engine may keep to one of each plan's copies.
     """
 
     part: TableSlice
@@ -54,6 +57,7 @@ class ProgramData:
     period_min: int = 0
     period_max: int | None = None
     principles: Principles = PRUNED
+    leaders: tuple[int, ...] = ()
 
 
 def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:

@@ -110,7 +110,8 @@ class Result:
         The reported plan, or None.
     alternatives
         The next best plans, best first; each differs from the others in stages,
-        micro-batches, clusters, strategies or stages per cluster.
+        micro-batches, clusters, strategies or stages per cluster, and by more than
+        an exchange of identical clusters.
     lower_bound_s
         Valid lower bound on the objective over the whole space; None if nothing is
         known or nothing is feasible.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
 from hetopt.solvers.engine import Answer
+from hetopt.solvers.identical import all_copies
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.racing import racing
 
@@ -51,7 +52,7 @@ class CpSatEngine:
         from hetopt.formulations.cp_sat import PipelineProgram
 
         program = PipelineProgram(data)
-        for decision in excluded:
+        for decision in all_copies(excluded, data.leaders):
             program.exclude(decision)
         if start is not None:
             self._hint(program, start)
@@ -85,7 +86,7 @@ class CpSatEngine:
         from hetopt.formulations.cp_sat import PipelineProgram
 
         program = PipelineProgram(data)
-        for decision in excluded:
+        for decision in all_copies(excluded, data.leaders):
             program.exclude(decision)
         model = program.model
         model.add(program.objective <= value)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class DpEngine:
     """Settles programs by label setting; nothing in it is left to chance."""
 
-    #: States double with every cluster that may host: of more they fill the memory.
-    most_clusters = 8
+    #: States multiply with the subsets of clusters: of more they fill the memory.
+    most_subsets = 256
 
     def __init__(self, seed: int) -> None:
         self._room: Room | None = None
@@ -53,6 +53,7 @@ class DpEngine:
             search = self._search(
                 replace(program, cutoff=cutoff),
                 excluded,
+                False,
                 lambda decision: found(_whole(decision, data)),
                 stop,
                 left_s,
@@ -80,7 +81,7 @@ class DpEngine:
         best: tuple[tuple[object, ...], Decision] | None = None
         for program in _programs(data):
             search = self._search(
-                program, excluded, lambda decision: None, lambda: False, None
+                program, excluded, True, lambda decision: None, lambda: False, None
             )
             decision = search.first(value)
             if decision is None:
@@ -94,6 +95,7 @@ class DpEngine:
         self,
         data: ProgramData,
         excluded: Sequence[Decision],
+        ordered: bool,
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
@@ -107,6 +109,7 @@ class DpEngine:
         return Search(
             data,
             excluded=excluded,
+            ordered=ordered,
             found=found,
             stop=stop,
             time_limit_s=time_limit_s,

@@ -14,7 +14,9 @@ of its place), and no more than the window over all of it:
 
     sum of tau <= (1 + sum of delta) lambda - 2 sum of kappa.
 
-For fixed (j, k, m) the minimum over l is one over a window that slides with R.
+Of identical clusters those with the lowest numbers are left (``Offer.leaders``), so
+few masks occur. For fixed (j, k, m) the minimum over l is one over a window that
+slides with R.
 
 Where P3 or P4 is relaxed, or clusters are many, ``dp_prices`` bounds what is left.
 """
@@ -29,6 +31,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
+    AHEAD,
     AUTO,
     CLUSTER,
     FREE,
@@ -82,8 +85,8 @@ class Limits(NamedTuple):
         cut class and layout, and in the last row between stages of a run; shape
         (X + 1, A).
     rest
-        The recursion's table; shape (2 ** J, p + 1, L + 1), in ns. Where devices have
-        prices that of ``dp_prices``; shape (2, p + 1, L + 1).
+        The recursion's table by ``Costs.row``; shape (rows, p + 1, L + 1), in ns.
+        Where devices have prices that of ``dp_prices``; shape (2, p + 1, L + 1).
     price
         Of a device of each cluster in ns.
     """
@@ -128,7 +131,7 @@ def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
     """Return limits that ``limit`` is to fill in."""
     options, layouts = len(costs.option), len(costs.home)
     classes, p, length = costs.edge.shape[1], int(costs.facts[P]), int(costs.facts[L])
-    tables = 2 if costs.facts[PRICED] else 1 << len(costs.host)
+    tables = 2 if costs.facts[PRICED] else int(costs.row.max()) + 1
     return Limits(
         knobs=knobs,
         delta=delta,
@@ -227,12 +230,15 @@ def _look_ahead(
     full = (1 << len(costs.host)) - 1
     queue, worth = scratch[0], scratch[1]
     for mask in range(full + 1):
-        rest[mask, 0, 0] = 0
+        if costs.row[mask] < 0:
+            continue
+        own = rest[costs.row[mask]]
+        own[0, 0] = 0
         low = p if mask == full else 1
         high = p if mask == full else p - 1
         for o in range(len(costs.option)):
             j, a = costs.option[o, CLUSTER], costs.option[o, LAYOUT]
-            if not mask >> j & 1:
+            if not mask >> j & 1 or mask & costs.host[j, AHEAD]:
                 continue
             for stages in range(low, high + 1):
                 total = 0
@@ -250,8 +256,8 @@ def _look_ahead(
                         extra += costs.option[o, TRAIL + TAU]
                     if stages == m:
                         extra += costs.option[o, LEAD + TAU]
-                    before = rest[mask ^ (1 << j), stages - m]
-                    after = rest[mask, stages]
+                    before = rest[costs.row[mask ^ (1 << j)], stages - m]
+                    after = own[stages]
                     tau = costs.sums[TAU, o]
                     # A run from y to end: m <= end - y <= longest.
                     first, last = 0, 0

@@ -7,10 +7,13 @@ units before it. Sums over units are differences of prefix sums.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from hetopt.solvers.identical import kept_leaders, last_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,16 +33,16 @@ MOST_EXCLUDED = 62
 
 #: Columns of ``Costs.option``; lead and trail have six each: tau, forward, g, state,
 #: activations, temporary.
-CLUSTER, LAYOUT, STAGE_DEVICES, TENSOR, ROOM, SYNC_FIXED, FREE, LEAD, TRAIL = (
-    *range(8),
-    13,
+CLUSTER, RANK, LAYOUT, STAGE_DEVICES, TENSOR, ROOM, SYNC_FIXED, FREE, LEAD, TRAIL = (
+    *range(9),
+    14,
 )
 #: Rows of ``Costs.sums``, and with PEAK the order inside LEAD and TRAIL.
 TAU, FORWARD, SYNC, STATE, ACTIVE, PEAK = range(6)
 #: Rows of ``Costs.edge``.
 KAPPA, OMEGA = range(2)
 #: Columns of ``Costs.host``.
-STOCK, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES = range(5)
+STOCK, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES, LEADER, AHEAD = range(7)
 #: Columns of ``Costs.shapes``.
 SHAPE_OPTION, SHAPE_HOSTED = range(2)
 #: Positions in ``Costs.facts``.
@@ -54,8 +57,9 @@ class Costs(NamedTuple):
     Attributes
     ----------
     option
-        Per option: its cluster and layout, devices of a stage, tensor degree, most
-        stages, g without units, memory left for units, and what lead and trail add.
+        Per option: its cluster, number among that one's strategies, layout, devices
+        of a stage, tensor degree, most stages, g without units, memory left for
+        units, and what lead and trail add.
     sums
         Prefix sums over body units of tau, forward time, g, state and activation
         bytes; shape (5, O, L + 1).
@@ -71,7 +75,8 @@ class Costs(NamedTuple):
         What tied embeddings add to g by first and last layout; shape (A, A).
     host
         Per cluster: devices, whether it may host the first and the last stage,
-        whether its units and its stages have to be counted.
+        whether its units and its stages have to be counted, the first cluster
+        identical to it, and the identical ones that have to be used before, as bits.
     before
         Whether cluster i may stand directly before cluster j; shape (J, J).
     stages_ok
@@ -80,6 +85,9 @@ class Costs(NamedTuple):
         Whether a cluster may host so many units, ends included; shape (J, U + 1).
     given
         Body units of each stage from the last one, -1 where free; length p.
+    row
+        Of each subset of clusters, as bits, its row of a table over those that can be
+        what is left, -1 if it cannot. Without use where devices have prices.
     shapes
         Excluded shapes: option and stages of each run from the end of the pipeline,
         -1 after the last one; shape (shapes, p + 1, 2).
@@ -102,6 +110,7 @@ class Costs(NamedTuple):
     stages_ok: Ints
     units_ok: Ints
     given: Ints
+    row: Ints
     shapes: Ints
     facts: Ints
 
@@ -115,11 +124,21 @@ class Offer:
         (cluster, strategy's index) of each option.
     guests
         Clusters that may host anything; in ``costs`` they are numbered anew.
+    leaders
+        Groups of identical clusters that labels tell apart in one way only: those
+        of a group are used from the last to the first, seen from the end of the
+        pipeline. Plans are the canonical ones' copies then.
     possible
         Whether the pins alone leave anything to choose.
     """
 
-    def __init__(self, data: ProgramData, excluded: Sequence[Decision]) -> None:
+    def __init__(
+        self,
+        data: ProgramData,
+        excluded: Sequence[Decision],
+        *,
+        ordered: bool = False,
+    ) -> None:
         self.data = data
         self.options = [
             (j, k)
@@ -128,6 +147,9 @@ class Offer:
             if _most_stages(data, j, k) > 0
         ]
         self.guests = sorted({j for j, _ in self.options})
+        self.leaders = kept_leaders(data)
+        if ordered and not self._are_neighbours():
+            self.leaders = tuple(range(len(data.names)))
         self.possible = bool(self.options) and self._can_rest()
         self.costs = self._costs(excluded)
 
@@ -142,6 +164,14 @@ class Offer:
             and data.pins.of(name).units.permits(0)
             for name in idle
         )
+
+    def _are_neighbours(self) -> bool:
+        """Whether nothing stands between identical clusters in the tie rule.
+
+        Then it compares two orders of clusters as it does those of their groups.
+        """
+        groups = [self.leaders[j] for j in self.guests]
+        return len(list(groupby(groups))) == len(set(groups))
 
     def _gather(self, name: str) -> Ints:
         rows = [getattr(self.data.part.clusters[j], name)[k] for j, k in self.options]
@@ -165,6 +195,7 @@ class Offer:
         option = np.zeros((len(self.options), TRAIL + PEAK + 1), dtype=np.int64)
         hosts = [j for j, _ in self.options]
         option[:, CLUSTER] = [self.guests.index(j) for j in hosts]
+        option[:, RANK] = [k for _, k in self.options]
         option[:, LAYOUT] = layouts
         option[:, STAGE_DEVICES] = self._gather("devices")
         option[:, TENSOR] = [
@@ -180,7 +211,10 @@ class Offer:
             present = np.array(counts) > 0
             option[:, end + PEAK] = temporary[:, present].max(axis=1, initial=0)
         tied = data.part.tied_ns
+        priced = bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS
         whole = np.ascontiguousarray
+        pins = pinned(data, self.guests)
+        pins["host"] = whole(np.hstack([pins["host"], self._turns()]))
         return Costs(
             option=option,
             sums=np.stack([c @ prefix for c in (tau, forward, sync, state, active)]),
@@ -196,7 +230,8 @@ class Offer:
                 if tied is None
                 else whole(tied[np.ix_(kept, kept)])
             ),
-            **pinned(data, self.guests),
+            **pins,
+            row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
             shapes=self._shapes(excluded),
             facts=np.array(
                 [
@@ -210,7 +245,7 @@ class Offer:
                     SHARING[data.principles.sharing],
                     sum(chain.lead),
                     sum(chain.trail),
-                    bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS,
+                    priced,
                     data.schedule == "auto",
                 ],
                 dtype=np.int64,
@@ -220,8 +255,37 @@ class Offer:
     def _steps(self, option: Ints) -> int:
         """Return about how many steps a table over subsets of clusters takes."""
         stages, length = self.data.stages, self.data.chain.length
-        rows = int(np.minimum(option[:, ROOM], stages).sum()) * stages
-        return (rows * length << len(self.guests)) // 2
+        most = np.bincount(option[:, CLUSTER], np.minimum(option[:, ROOM], stages))
+        groups = self._groups()
+        # What is left of a group may be none; otherwise one cluster may be next.
+        rows = sum(most[members].sum() / (len(members) + 1) for members in groups)
+        subsets = prod(len(members) + 1 for members in groups)
+        return int(rows * subsets) * stages * length
+
+    def _groups(self) -> list[list[int]]:
+        """Return the groups of guests, as they are numbered in ``costs``."""
+        groups: dict[int, list[int]] = {}
+        for i, j in enumerate(self.guests):
+            groups.setdefault(self.leaders[j], []).append(i)
+        return list(groups.values())
+
+    def _turns(self) -> Ints:
+        """Return LEADER and AHEAD of every guest; shape (J, 2)."""
+        turns = np.zeros((len(self.guests), 2), dtype=np.int64)
+        for members in self._groups():
+            for place, i in enumerate(members):
+                turns[i] = members[0], sum(1 << j for j in members[place + 1 :])
+        return turns
+
+    def _rows(self) -> Ints:
+        """Return ``Costs.row``."""
+        count = len(self.guests)
+        subset = np.arange(1 << count)
+        can_be = np.ones(len(subset), dtype=bool)
+        for members in self._groups():
+            for i, j in pairwise(members):
+                can_be &= (subset >> i & 1) >= (subset >> j & 1)
+        return np.where(can_be, np.cumsum(can_be) - 1, -1)
 
     def _layouts(self) -> tuple[list[int], Ints]:
         """Return the layouts that occur, and each option's as an index into them."""
@@ -233,7 +297,7 @@ class Offer:
         """Return excluded shapes; one with an option not on offer never occurs."""
         number = {option: o for o, option in enumerate(self.options)}
         shapes = []
-        for decision in excluded:
+        for decision in (last_first(other, self.leaders) for other in excluded):
             runs = []
             for j, strategy, hosted in zip(
                 decision.order, decision.strategies, decision.hosted, strict=True
@@ -297,7 +361,8 @@ def _most_stages(data: ProgramData, j: int, k: int) -> int:
 def pinned(data: ProgramData, guests: Sequence[int]) -> dict[str, Ints]:
     """Return the user's pins; the options on offer have those on strategies.
 
-    They are the fields host, before, stages_ok, units_ok and given of ``Costs``.
+    They are the fields before, stages_ok, units_ok and given of ``Costs``, and host but
+    for its last two columns.
     """
     p, chain = data.stages, data.chain
     names = [data.names[j] for j in guests]

@@ -64,6 +64,7 @@ from hetopt.solvers.dp_configs import (
 )
 from hetopt.solvers.dp_data import (
     ACTIVE,
+    AHEAD,
     AUTO,
     CLUSTER,
     CONSECUTIVE,
@@ -259,7 +260,8 @@ def _has_room(
 def _begin(costs: Costs, limits: Limits, doors: Buckets, porch: Pool) -> None:
     """Put a label that places nothing at the door of every layout."""
     for a in range(len(costs.home)):
-        if not costs.host[costs.home[a], MAY_CLOSE]:
+        j = costs.home[a]
+        if not costs.host[j, MAY_CLOSE] or costs.host[j, AHEAD]:
             continue
         number = bucket(doors, 0, a, 0, a if costs.facts[TIED] else 0)
         row = porch.size[0]
@@ -410,7 +412,7 @@ def _knock(
         i = costs.home[a]
         if i == j or not costs.before[i, j]:
             continue
-        if not again and not open_to >> i & 1:
+        if not again and (not open_to >> i & 1 or open_to & costs.host[i, AHEAD]):
             continue
         progress[WORK] -= 1
         label = porch.label[spare(porch)]
@@ -454,7 +456,7 @@ def _left(
     Where devices have prices the run may be of any option.
     """
     if not costs.facts[PRICED]:
-        return limits.rest[untouched(configs, config), stages, left]
+        return limits.rest[costs.row[untouched(configs, config)], stages, left]
     plain, priced = limits.rest[0, stages, left], limits.rest[1, stages, left]
     if plain >= INFINITE:
         return plain
@@ -480,7 +482,7 @@ def _may_go(
         return True
     o = label[OPTION]
     j = costs.option[o, CLUSTER]
-    open_to = untouched(configs, label[CONFIG]) | 1 << j
+    open_to = costs.row[untouched(configs, label[CONFIG]) | 1 << j]
     if open_to == len(limits.rest) - 1 or costs.host[j, COUNTS_STAGES]:
         return True
     a = costs.option[o, LAYOUT]
@@ -501,13 +503,13 @@ def _to_go(
     left, stages = costs.facts[L] - state[AT_UNITS], costs.facts[P] - placed
     if costs.facts[PRICED]:
         return _left(costs, limits, configs, state[AT_CONFIG], stages, left)
-    rest = limits.rest[untouched(configs, state[AT_CONFIG])]
+    rest = limits.rest[costs.row[untouched(configs, state[AT_CONFIG])]]
     best = rest[stages, left]
     tau = costs.sums[TAU, o]
     inner = limits.out[len(limits.out) - 1, costs.option[o, LAYOUT]]
     j = costs.option[o, CLUSTER]
     used = stages_used(configs, state[AT_CONFIG], j)
-    others = untouched(configs, state[AT_CONFIG]) | 1 << j
+    others = costs.row[untouched(configs, state[AT_CONFIG]) | 1 << j]
     ended = ALONE if others == len(limits.rest) - 1 else ENDED
     total = 0
     for m in range(1, min(costs.option[o, ROOM] - used, stages) + 1):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.solvers.compiled import kernel, step
-from hetopt.solvers.dp_data import AUTO, CLUSTER, GPIPE, Q
+from hetopt.solvers.dp_data import AUTO, CLUSTER, GPIPE, LEADER, RANK, Q
 
 if TYPE_CHECKING:
     from hetopt.solvers.dp_data import Costs, Ints
@@ -230,7 +230,8 @@ def ranked(costs: Costs, pool: Pool, a: int, b: int) -> int:
 
     What precedes them in the pipeline is the same for both, so their own parts of
     the tie rule's keys decide: devices, then clusters, strategies, stages and units
-    as they follow each other in the pipeline.
+    as they follow each other in the pipeline. Identical clusters are named when the
+    plan is complete: here they go by their group's.
     """
     if a == b:
         return 0
@@ -239,13 +240,14 @@ def ranked(costs: Costs, pool: Pool, a: int, b: int) -> int:
     for field in range(3):
         x, y = a, b
         while x >= 0 and y >= 0:
-            if field == 2:
-                here, there = pool.label[x, IN_RUN], pool.label[y, IN_RUN]
+            here, there = pool.label[x, OPTION], pool.label[y, OPTION]
+            if field == 0:
+                here = costs.host[costs.option[here, CLUSTER], LEADER]
+                there = costs.host[costs.option[there, CLUSTER], LEADER]
+            elif field == 1:
+                here, there = costs.option[here, RANK], costs.option[there, RANK]
             else:
-                here, there = pool.label[x, OPTION], pool.label[y, OPTION]
-                if field == 0:
-                    here = costs.option[here, CLUSTER]
-                    there = costs.option[there, CLUSTER]
+                here, there = pool.label[x, IN_RUN], pool.label[y, IN_RUN]
             if here != there:
                 return -1 if here < there else 1
             x, y = pool.label[x, RUN_PARENT], pool.label[y, RUN_PARENT]

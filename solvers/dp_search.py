@@ -61,6 +61,7 @@ from hetopt.solvers.dp_pool import (
 from hetopt.solvers.dp_prices import look_around
 from hetopt.solvers.dp_room import most_new
 from hetopt.solvers.exact import exact_value, with_warmups
+from hetopt.solvers.identical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,6 +110,11 @@ class Plan:
 class Search:
     """Searches one program.
 
+    Parameters
+    ----------
+    ordered
+        Whether ``first`` is to be asked, which minds the tie rule.
+
     Attributes
     ----------
     best, value
@@ -122,6 +128,7 @@ class Search:
         data: ProgramData,
         *,
         excluded: Sequence[Decision],
+        ordered: bool,
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
         time_limit_s: float | None,
@@ -135,7 +142,7 @@ class Search:
         self._found = found
         self._stop = stop
         self._end = None if time_limit_s is None else time.monotonic() + time_limit_s
-        self._offer = Offer(data, excluded)
+        self._offer = Offer(data, excluded, ordered=ordered)
         self._more = data.part.microbatches - 1
         self._gpipe = data.schedule == "gpipe"
         self._steady = self._more > 0 and not self._gpipe
@@ -391,13 +398,14 @@ class Search:
         units[0] += sum(chain.lead)
         units[-1] += sum(chain.trail)
         options = [self._offer.options[o] for o, _ in runs]
-        return Decision(
+        decision = Decision(
             microbatches=part.microbatches,
             order=tuple(j for j, _ in options),
             strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
             hosted=tuple(hosted for _, hosted in runs),
             units=tuple(units),
         )
+        return canonical(decision, self._offer.leaders)
 
     def key(self, decision: Decision) -> tuple[object, ...]:
         """Return the tie rule's key, with strategies numbered as they are here."""

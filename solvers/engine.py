@@ -50,7 +50,8 @@ class Engine(Protocol):
         Parameters
         ----------
         excluded
-            Decisions whose shapes are ruled out.
+            Decisions whose shapes are ruled out, and those of their copies among
+            identical clusters.
         found
             Called with every better decision on the way.
         stop

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
+from hetopt.solvers.identical import dealt
 from hetopt.solvers.lining_up import (
     OPTION,
     PLACE,
@@ -61,14 +62,29 @@ class _Line:
 
 
 class LineUp:
-    """Lines clusters up within one box."""
+    """Lines clusters up within one box.
+
+    Parameters
+    ----------
+    groups
+        Leaders (``identical``): of orders that differ in identical clusters alone
+        one is tried.
+    """
 
     def __init__(
-        self, outline: Outline, box: Box, *, table: CostTable, pins: Pins, seed: str
+        self,
+        outline: Outline,
+        box: Box,
+        *,
+        table: CostTable,
+        pins: Pins,
+        groups: Sequence[int],
+        seed: str,
     ) -> None:
         self.outline = outline
         self._draw = random.Random(seed)
         self._pinned = pins.order
+        self._groups = groups
         names = table.cluster_names
         self._clusters = len(names)
         options, part, chain = outline.options, outline.part, outline.chain
@@ -165,7 +181,7 @@ class LineUp:
             seen = {tuple(best.order)}
             # Of few clusters there are few orders.
             for _ in range(min(tries, 2 * factorial(min(len(best.order), 9)))):
-                changed = self._neighbour(best.order)
+                changed = list(dealt(self._neighbour(best.order), self._groups))
                 if tuple(changed) in seen:
                     continue
                 seen.add(tuple(changed))

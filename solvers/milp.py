@@ -6,6 +6,7 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from hetopt.solvers.identical import all_copies
 from hetopt.solvers.racing import racing
 from hetopt.solvers.search import Attempt, settle_exactly
 
@@ -38,7 +39,7 @@ class MilpEngine:
         from hetopt.solvers.highs import HighsRun
 
         program = IntervalProgram(data)
-        for decision in excluded:
+        for decision in all_copies(excluded, data.leaders):
             program.exclude(decision)
 
         def run(

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from hetopt.solvers.engine import Answer
+from hetopt.solvers.identical import all_copies
 from hetopt.solvers.miqp_backends import GurobiBackend, HighsBackend, ScipBackend
 from hetopt.solvers.racing import racing
 from hetopt.solvers.search import Attempt, settle_exactly
@@ -44,7 +45,7 @@ class MiqpEngine(ABC):
         program = QuadraticProgram(data)
         if program.places.impossible:
             return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
-        for decision in excluded:
+        for decision in all_copies(excluded, data.leaders):
             program.exclude(decision)
 
         def run(

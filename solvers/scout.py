@@ -166,6 +166,7 @@ def plans(
     *,
     table: CostTable,
     pins: Pins,
+    groups: Sequence[int],
     seed: str,
     order: Sequence[int] | None,
 ) -> Iterator[Decision]:
@@ -173,6 +174,8 @@ def plans(
 
     Parameters
     ----------
+    groups
+        Leaders of identical clusters.
     order
         Of clusters in a good plan, from the end of the pipeline.
     """
@@ -183,7 +186,14 @@ def plans(
         order = [table.cluster_names.index(name) for name in pins.order][::-1]
     for slack in _SLACK:
         box = replace(best, high=best.high * slack, most_sync=best.most_sync * slack)
-        line_up = LineUp(outline, box, table=table, pins=pins, seed=f"{seed} {slack}")
+        line_up = LineUp(
+            outline,
+            box,
+            table=table,
+            pins=pins,
+            groups=groups,
+            seed=f"{seed} {slack}",
+        )
         starts = [_order(outline, box)] if pins.order is None else []
         if order is not None:
             starts.append(list(order))

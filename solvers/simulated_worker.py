@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.simulated_search import Interrupted, Search, survey
 from hetopt.solvers.worker import Found, Verdict
 
@@ -108,6 +110,12 @@ class SimulatedWorker:
 
     def _search(self, task: SearchTask) -> Verdict:
         best: list[int] = []
+        groups = leaders(
+            self.table,
+            self.table.at(task.microbatches),
+            self.problem.pins,
+            PRUNED,
+        )
 
         def limit() -> int:
             # Only what is known here and now: the parent may hear of plans later.
@@ -116,7 +124,8 @@ class SimulatedWorker:
 
         def found(decision: Decision, value: int) -> None:
             best[:] = [min([value, *best])]
-            self._say(Found(decision=decision, value=value * PERIOD_SCALE))
+            own = canonical(decision, groups)
+            self._say(Found(decision=own, value=value * PERIOD_SCALE))
 
         end = None
         if task.time_limit_s is not None:

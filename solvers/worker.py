@@ -26,6 +26,7 @@ from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.bounds import Survey, focus, sharpen, survey
 from hetopt.solvers.cluster_costs import FIRST, LAST
 from hetopt.solvers.exact import exact_value
+from hetopt.solvers.identical import canonical, leaders, subsets
 from hetopt.solvers.outline import Outline
 from hetopt.solvers.relaxation import Choice, Relaxation
 from hetopt.solvers.scout import Scouted, ScoutTask, explore, is_narrow, plans
@@ -171,6 +172,7 @@ class Worker:
         self.part = lru_cache(maxsize=None)(self._part)
         self.relaxation = lru_cache(maxsize=4)(self._relaxation)
         self.outline = lru_cache(maxsize=16)(self._outline)
+        self.leaders = lru_cache(maxsize=None)(self._leaders)
 
     def run(self, task: Any) -> Any:
         """Run one task."""
@@ -241,6 +243,19 @@ class Worker:
             stages=stages,
             cutoff=cutoff,
             principles=self.principles,
+            leaders=self.leaders(part.microbatches),
+        )
+
+    def _canonical(self, decision: Decision) -> Decision:
+        """Return the copy of a plan that the tie rule prefers."""
+        return canonical(decision, self.leaders(decision.microbatches))
+
+    def _leaders(self, microbatches: int) -> tuple[int, ...]:
+        return leaders(
+            self.table,
+            self.table.at(microbatches),
+            self.problem.pins,
+            self.principles,
         )
 
     def _is_beaten(self, cutoff: int) -> bool:
@@ -259,6 +274,7 @@ class Worker:
 
     def _report(self, decision: Decision) -> None:
         """Price a decision and tell the parent."""
+        decision = self._canonical(decision)
         self.say(Found(decision=decision, value=self._value(decision)))
 
     # ---------------------------------------------------------------- tasks
@@ -280,6 +296,7 @@ class Worker:
             found,
             table=self.table,
             pins=self.problem.pins,
+            groups=self.leaders(task.microbatches),
             seed=f"{self.seed} {task.microbatches} {task.visit}",
             order=task.order,
         ):
@@ -392,8 +409,8 @@ class Worker:
                     searched=bool(reported),
                     bound=best if best is not None else cutoff + 1,
                 )
-            hosts = sum(bool(own.strategies) for own in narrowed.part.clusters)
-            if hosts > getattr(self._engine, "most_clusters", hosts):
+            choices = subsets(narrowed)
+            if choices > getattr(self._engine, "most_subsets", choices):
                 # It would run out of memory; plans and bounds are the scouts'.
                 bound = narrowed.objective_min if best is None else best
                 return Verdict(closed=False, searched=bool(reported), bound=bound)
@@ -409,7 +426,7 @@ class Worker:
                 self._ensure_same(answer.decision, answer.bound)
                 self._report(answer.decision)
                 best = self._value(answer.decision) if best is None else best
-                reported.append(answer.decision)
+                reported.append(self._canonical(answer.decision))
                 if len(reported) < self.top:
                     continue
                 return Verdict(closed=True, searched=True, bound=best)
@@ -442,7 +459,7 @@ class Worker:
                 )
                 if decision is None:
                     break
-                named.append(Found(decision=decision, value=value))
+                named.append(Found(decision=self._canonical(decision), value=value))
         return named
 
     def _focus(self, microbatches: int, stages: int, cutoff: int) -> ProgramData | None:

@@ -1,0 +1,208 @@
+"""Identical clusters: exchanging two of them turns every plan into an equal one.
+
+Two clusters are identical if every coefficient a solver reads stays the same when they
+are exchanged: what their stages cost and hold, every boundary to, from and between
+them, and the user's pins. Such exchanges compose, so clusters fall into groups; a group
+goes by its first cluster, the *leader*.
+
+Of the plans that exchanges lead to, the tie rule prefers the *canonical* one, in which
+the clusters of a group follow each other in the pipeline by their index, the first ones
+being used. A search may thus be content with one representative of each. Symmetric
+copies of a plan are no different choices: one counts among the best plans.
+
+Groups are made where all principles are kept and no order is pinned. A cluster that
+hosts twice has no place among its group, and a pinned order tells clusters apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields, replace
+from itertools import permutations, product
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.table import ClusterTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.training import Pins
+
+    Ints = NDArray[np.int64]
+
+#: Fields of a ClusterTable that are compared as they are; layouts are exchanged.
+_COLUMNS = tuple(
+    field.name
+    for field in fields(ClusterTable)
+    if field.name not in ("strategies", "layout")
+)
+
+
+def leaders(
+    table: CostTable, part: TableSlice, pins: Pins, principles: Principles
+) -> tuple[int, ...]:
+    """Return the leader of every cluster's group, at one micro-batch count.
+
+    Parameters
+    ----------
+    part
+        The table's slice, with all strategies.
+    """
+    count = len(part.clusters)
+    found = list(range(count))
+    if principles.relaxed or pins.order is not None:
+        return tuple(found)
+    for j in range(count):
+        for i in range(j):
+            if found[i] == i and _are_identical(table, part, pins, i, j):
+                found[j] = i
+                break
+    return tuple(found)
+
+
+def kept_leaders(data: ProgramData) -> tuple[int, ...]:
+    """Return the leaders of a program's groups.
+
+    A cluster whose strategies were narrowed down otherwise than its leader's is by
+    itself.
+    """
+    known = [cluster.strategies for cluster in data.part.clusters]
+    if data.principles.relaxed or data.pins.order is not None or not data.leaders:
+        return tuple(range(len(known)))
+    return tuple(i if known[i] == known[j] else j for j, i in enumerate(data.leaders))
+
+
+def subsets(data: ProgramData) -> int:
+    """Return how many subsets of its clusters are different choices to a program."""
+    groups = kept_leaders(data)
+    hosts = [groups[j] for j, own in enumerate(data.part.clusters) if own.strategies]
+    return prod(size + 1 for size in Counter(hosts).values())
+
+
+def canonical(decision: Decision, groups: Sequence[int]) -> Decision:
+    """Return the plan's canonical copy."""
+    return replace(decision, order=dealt(decision.order, groups))
+
+
+def last_first(decision: Decision, groups: Sequence[int]) -> Decision:
+    """Return the copy that uses groups from their last cluster on, from the end."""
+    order = dealt(decision.order[::-1], groups, backwards=True)
+    return replace(decision, order=order[::-1])
+
+
+def dealt(
+    order: Sequence[int], groups: Sequence[int], *, backwards: bool = False
+) -> tuple[int, ...]:
+    """Put the next cluster of its group in the place of every cluster of an order.
+
+    One that is visited again stays the same.
+
+    Parameters
+    ----------
+    backwards
+        Whether groups are gone through from their last cluster to the first.
+    """
+    left: dict[int, list[int]] = {leader: [] for leader in groups}
+    names = range(len(groups))
+    for j in names if backwards else reversed(names):
+        left[groups[j]].append(j)
+    named: dict[int, int] = {}
+    for j in order:
+        if j not in named:
+            named[j] = left[groups[j]].pop()
+    return tuple(named[j] for j in order)
+
+
+def all_copies(
+    decisions: Iterable[Decision], groups: Sequence[int]
+) -> Iterator[Decision]:
+    """Yield every plan that exchanges of identical clusters turn these into.
+
+    Parameters
+    ----------
+    decisions
+        Plans of which none is another's copy; they are among those yielded.
+    groups
+        Leaders; empty where nobody looked.
+    """
+    for decision in decisions:
+        yield from _copies(decision, groups)
+
+
+def _copies(decision: Decision, groups: Sequence[int]) -> Iterator[Decision]:
+    used = sorted({groups[j] for j in decision.order}) if groups else []
+    places = [
+        [place for place, j in enumerate(decision.order) if groups[j] == leader]
+        for leader in used
+    ]
+    if all(groups.count(leader) == 1 for leader in used):
+        yield decision
+        return
+    chosen = [
+        permutations([j for j, own in enumerate(groups) if own == leader], len(own))
+        for leader, own in zip(used, places, strict=True)
+    ]
+    for names in product(*chosen):
+        order = list(decision.order)
+        for where, own in zip(places, names, strict=True):
+            for place, j in zip(where, own, strict=True):
+                order[place] = j
+        yield replace(decision, order=tuple(order))
+
+
+def _are_identical(
+    table: CostTable, part: TableSlice, pins: Pins, i: int, j: int
+) -> bool:
+    """Whether exchanging clusters i and j changes nothing."""
+    one, other = part.clusters[i], part.clusters[j]
+    names = table.cluster_names
+    if (
+        table.cluster_devices[i] != table.cluster_devices[j]
+        or table.usable_bytes[i] != table.usable_bytes[j]
+        or one.strategies != other.strategies
+        or pins.of(names[i]) != pins.of(names[j])
+    ):
+        return False
+    swapped = {names[i]: names[j], names[j]: names[i]}
+    forbidden = {(swapped.get(a, a), swapped.get(b, b)) for a, b in pins.forbidden_next}
+    if forbidden != set(pins.forbidden_next):
+        return False
+    if any(
+        not np.array_equal(getattr(one, name), getattr(other, name))
+        for name in _COLUMNS
+    ):
+        return False
+    layout = np.arange(len(part.layouts))
+    layout[one.layout], layout[other.layout] = other.layout, one.layout
+    own = np.unique(np.concatenate([one.layout, other.layout]))
+    if not np.array_equal(layout[layout[own]], own):
+        return False
+    costs = [*part.transfer_ns, *part.occupancy_ns]
+    if part.tied_ns is not None:
+        costs.append(part.tied_ns)
+    return all(_stays(cost, layout, own) for cost in costs)
+
+
+def _stays(cost: Ints, layout: Ints, own: Ints) -> bool:
+    """Whether a matrix over layouts stays the same when they are exchanged.
+
+    Parameters
+    ----------
+    layout
+        What each layout is exchanged for.
+    own
+        The layouts that are exchanged for others.
+    """
+    there = layout[own]
+    return np.array_equal(cost[own], cost[np.ix_(there, layout)]) and np.array_equal(
+        cost[:, own], cost[np.ix_(layout, there)]
+    )
