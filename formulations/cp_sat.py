@@ -40,6 +40,7 @@ from hetopt.formulations import cp_sat_cuts as cuts
 from hetopt.formulations import cp_sat_period as period
 from hetopt.formulations import cp_sat_placement as placement
 from hetopt.formulations import cp_sat_warmups as warmups
+from hetopt.formulations.cp_sat_free import choose_warmups
 from hetopt.formulations.cp_sat_memory import fit_memory
 from hetopt.formulations.cp_sat_pins import pin
 from hetopt.formulations.cp_sat_sets import Sets
@@ -102,6 +103,8 @@ class PipelineProgram:
             period.add_up_paces(v)
             return warmups.constant_load(v)
         tau = period.stage_times(v, "tau", sets.tau)
+        if self.data.schedule == "auto":
+            return choose_warmups(v, tau)
         fixed = warmups.FIXED_DELTAS.get(self.data.schedule)
         if fixed is not None:
             deltas = warmups.fixed_deltas(v, fixed)

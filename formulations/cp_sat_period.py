@@ -103,12 +103,17 @@ def bound_occupancy(v: Variables, pace: Expression, scale: int) -> None:
                 )
 
 
-def bound_lags(v: Variables, tau: Times, deltas: Deltas) -> None:
+def bound_lags(v: Variables, tau: Times, deltas: Deltas, where: Literals = ()) -> None:
     """Keep what a stage inherits from its slow neighbours within the period.
 
     ``E_(k+1) = tau_(k+1) + max(0, E_k + 2 kappa_k - delta_k lambda) <= lambda``,
     which holds exactly when every window i..k fits:
     ``sum tau + 2 sum kappa <= (W_i - W_k + 1) lambda``.
+
+    Parameters
+    ----------
+    where
+        What says that there is a steady state, if there need not be one.
     """
     model, sets, most = v.model, v.sets, v.sets.period_max
     lag = {(j, r): model.new_int_var(0, most, f"lag[{j},{r}]") for j, r in v.slots}
@@ -117,7 +122,7 @@ def bound_lags(v: Variables, tau: Times, deltas: Deltas) -> None:
     }
     for (j, r), own in lag.items():
         time = PERIOD_SCALE * tau[j, r]
-        model.add(own <= v.period)
+        model.add(own <= v.period).only_enforce_if(where)
         if r == 0:
             model.add(own >= time + inherited[j])
             continue
@@ -136,10 +141,15 @@ def bound_lags(v: Variables, tau: Times, deltas: Deltas) -> None:
                 ).only_enforce_if([arc, *v.ends(i, r), *literals])
 
 
-def add_up_paces(v: Variables) -> None:
+def add_up_paces(v: Variables, where: Literals = ()) -> None:
     """Under gpipe, all forwards, then all backwards, so that their paces add up.
 
     ``lambda = max(max phi, max omega) + max(max beta, max omega)``.
+
+    Parameters
+    ----------
+    where
+        What says so, if they need not run that way.
     """
     model, sets = v.model, v.sets
     paces = []
@@ -149,4 +159,6 @@ def add_up_paces(v: Variables) -> None:
             model.add(pace >= time)
         bound_occupancy(v, pace, 1)
         paces.append(pace)
-    model.add(v.period == weighted(paces, [PERIOD_SCALE, PERIOD_SCALE]))
+    model.add(
+        v.period == weighted(paces, [PERIOD_SCALE, PERIOD_SCALE])
+    ).only_enforce_if(where)

@@ -147,9 +147,16 @@ def constant_load(v: Variables) -> Load:
 
 def count_warmups(v: Variables, deltas: Deltas) -> Load:
     """W_p = 1 and W_i = W_(i + 1) + delta_i; memory looks no further than q."""
+    most = most_warmups(v, v.sets.stages - 1)
+    return _load(v, chain_warmups(v, deltas, most, 1))
+
+
+def chain_warmups(
+    v: Variables, deltas: Deltas, most: int, closing: Expression
+) -> dict[tuple[int, int], Expression]:
+    """Return W of every slot, each at most ``most`` and the last one ``closing``."""
     model, sets = v.model, v.sets
     fixed = FIXED_DELTAS.get(sets.data.schedule)
-    most = most_warmups(v, sets.stages - 1)
     last = {j: model.new_int_var(1, most, f"warmup_end[{j}]") for j in sets.clusters}
     warmup: dict[tuple[int, int], Expression] = {}
     for j, r in v.slots:
@@ -159,7 +166,7 @@ def count_warmups(v: Variables, deltas: Deltas) -> Load:
         warmup[j, r] = model.new_int_var(1, most, f"warmup[{j},{r}]")
         model.add(warmup[j, r] == last[j]).only_enforce_if(v.ends(j, r))
     for j in sets.clusters:
-        model.add(last[j] == 1).only_enforce_if(v.last[j])
+        model.add(last[j] == closing).only_enforce_if(v.last[j])
     if fixed is None:
         for (j, r), cases in deltas.inside.items():
             for delta, literals in cases:
@@ -169,7 +176,7 @@ def count_warmups(v: Variables, deltas: Deltas) -> Load:
     for (i, j), arc in v.follows.items():
         for delta, literals in deltas.into[j]:
             model.add(last[i] == warmup[j, 0] + delta).only_enforce_if([arc, *literals])
-    return _load(v, warmup)
+    return warmup
 
 
 def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:

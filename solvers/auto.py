@@ -49,8 +49,6 @@ def choose(
     size = f"{programs} programs (p, q), {clusters} clusters, {units} units"
     if principles.relaxed:
         return "dp", f"knows the space without {' and '.join(principles.relaxed)}"
-    if table.schedule == "auto":
-        return "dp", "chooses warm-up counts"
     small = (
         programs <= _FEW_PROGRAMS and clusters <= _FEW_CLUSTERS and units <= _FEW_UNITS
     )

@@ -36,7 +36,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
 #: Solvers that can also search the space without P3 or P4.
 WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
 #: Solvers that choose warm-up counts as well.
-FREE = ("auto", "dp", "dfs", "uniform", "amp")
+FREE = ("auto", "cp-sat", "dp", "dfs", "uniform", "amp")
 #: Solvers that look for good plans and settle no (p, q).
 HEURISTICS = ("mcts", "mcts-guided", "dfs", "uniform", "amp")
 #: Those that draw at random, so many times, more or less curious.
@@ -61,7 +61,7 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
     if schedule != "auto":
         return
     if name not in FREE:
-        msg = f"solver {name} cannot choose warm-up counts (auto): use dp"
+        msg = f"solver {name} cannot choose warm-up counts (auto): use dp or cp-sat"
         raise InputError(msg, field="--schedule")
 
 

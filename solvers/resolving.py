@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData, objective_ceiling
 from hetopt.formulations.space import undominated
-from hetopt.solvers.registry import FREE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,24 +15,19 @@ if TYPE_CHECKING:
     from hetopt.check.certificate import Doubt
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
     from hetopt.solvers.engine import Engine
 
-#: Engines, best first; the one that made the certificate is passed over.
+#: Engines, best first; the one that made the certificate is passed over. Both choose
+#: warm-up counts where the schedule leaves them free.
 _ENGINES = (
     ("cp-sat", "hetopt.solvers.cp_sat:CpSatEngine"),
     ("dp", "hetopt.solvers.dp:DpEngine"),
 )
 
 
-def second_engine(solver: str, seed: int, schedule: ScheduleName) -> tuple[str, Engine]:
-    """Return an engine, and its name, that is not the solver's own.
-
-    Only dp chooses warm-up counts: under ``auto`` it has to look at its own programs
-    again, but whole, and with no bound of the race.
-    """
-    engines = [pair for pair in _ENGINES if schedule != "auto" or pair[0] in FREE]
-    name, path = next((pair for pair in engines if pair[0] != solver), engines[0])
+def second_engine(solver: str, seed: int) -> tuple[str, Engine]:
+    """Return an engine, and its name, that is not the solver's own."""
+    name, path = next(pair for pair in _ENGINES if pair[0] != solver)
     module, _, attribute = path.partition(":")
     return name, getattr(import_module(module), attribute)(seed)
 

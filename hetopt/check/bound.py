@@ -17,10 +17,12 @@ cost at least the least kappa out of the one plus the least kappa into the other
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from hetopt.check.free_room import FreeRoom
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,9 +46,11 @@ _STEPS = {
     "virtual-1f1b": (1, 1, 2),
     "h-1f1b": (1, 3, 1),
     "gpipe": (0, 0, 0),
-    # 0 at least; what it is at most depends on kappa, and windows bound nothing
+    # 0 at least; what it is at most depends on kappa: see ``free_room``
     "auto": (0, 0, 0),
 }
+#: Micro-batches in flight that are told apart, per stage, where warm-ups are free.
+_MOST_FLIGHTS = 4
 #: Intervals of lambda looked at for one q before giving up.
 _MOST_INTERVALS = 2000
 
@@ -74,16 +78,21 @@ def unproven(
         looked += 1
         fill = relaxation.fill(high, sorted(open_))
         rest = steps * low + relaxation.least_sync
-        missing = frozenset(
-            p for p in open_ if PS_PER_NS * (int(fill[p]) + rest) < bounds[p]
-        )
+        # From which lambda on the same fill suffices; below it, it does not.
+        enough = {
+            p: -(-(-(-bounds[p] // PS_PER_NS) - int(fill[p]) - rest) // max(1, steps))
+            for p in open_
+        }
+        missing = frozenset(p for p in open_ if enough[p] > 0)
         if not missing:
             continue
         if high - low <= 1 or not steps or looked > _MOST_INTERVALS:
             failed |= missing
             continue
+        high = min(high, low + max(enough[p] for p in missing))
         middle = (low + high) // 2
-        intervals += [(middle, high, missing), (low, middle, missing)]
+        above = frozenset(p for p in missing if low + enough[p] > middle)
+        intervals += [(middle, high, above), (low, middle, missing)]
         intervals = [(a, b, todo - failed) for a, b, todo in intervals]
     return sorted(failed)
 
@@ -109,14 +118,15 @@ class _Relaxation:
     def fill(self, period: int, counts: Sequence[int]) -> Ints:
         """Return the least fill of each of these p at lambda <= ``period``."""
         total = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
-        if not self.hosts:
+        if not self.hosts or not counts:
             return total
+        top = max(counts)
         tables = [host.tables(period) for host in self.hosts]
         for first, host in enumerate(self.hosts):
             if self.order is not None and host.name != self.order[0]:
                 continue
             others = [i for i in range(len(self.hosts)) if i != first]
-            with_last, without = self._others(others, tables)
+            with_last, without = self._others(others, tables, top)
             alone = host.alone(period)
             for p in counts:
                 if without[0, 0] == 0:
@@ -128,13 +138,14 @@ class _Relaxation:
         return total
 
     def _others(
-        self, others: list[int], tables: list[tuple[Ints, Ints]]
+        self, others: list[int], tables: list[tuple[Ints, Ints]], top: int
     ) -> tuple[Ints, Ints]:
         """Return the least fill of (stages, body units) on these clusters.
 
-        Once with one of them hosting the last stage, once with none.
+        Once with one of them hosting the last stage, once with none; for up to
+        ``top`` stages.
         """
-        shape = (self.most_stages + 1, self.length + 1)
+        shape = (top + 1, self.length + 1)
         with_last = np.full(shape, NEVER, dtype=np.int64)
         without = with_last.copy()
         without[0, 0] = 0
@@ -249,9 +260,12 @@ class _Host:
         self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
         self._cross(table, part, j)
         self.most_stages = most
+        self.free = self._free_room(part, j)
         self.fitting = lru_cache(maxsize=None)(self._fitting)
         self.costs = lru_cache(maxsize=None)(self._costs)
         self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
+        self.opened = lru_cache(maxsize=1)(partial(self._opened, stages=most))
+        self.opening_freely = lru_cache(maxsize=1)(self._opening_freely)
 
     def _cross(self, table: CostTable, part: TableSlice, j: int) -> None:
         """Find the least boundary times within the cluster, into it and out of it."""
@@ -285,11 +299,15 @@ class _Host:
         if self.most:
             slots[:, 0] = np.minimum(slots[:, 0], self._within(period - self.trail))
         last = self._cumulated(slots, period)
+        if self.free is not None:
+            after = np.stack([self.after_middle, self.trail], axis=1)
+            free = self._freely(self.free, period, after)
+            middle, last = np.minimum(middle, free[:, 0]), np.minimum(last, free[:, 1])
         size = (self.most + 1, self.units.length + 1)
         tables = np.full((2, *size), NEVER, dtype=np.int64)
         for m in range(1, self.most + 1):
-            tables[0, m] = self._row(period, m, middle[:, m], _MIDDLE)
-            tables[1, m] = self._row(period, m, last[:, m], _LAST)
+            tables[0, m] = self._row(period, m, middle[:, m, None], _MIDDLE)
+            tables[1, m] = self._row(period, m, last[:, m, None], _LAST)
         return tables[0], tables[1]
 
     def opening(self, period: int, stages: int) -> Ints:
@@ -297,6 +315,13 @@ class _Host:
 
         With p = ``stages`` it is known how many stages follow each of its own.
         """
+        inside, _, across = _STEPS[self.schedule]
+        if inside == across == 0:
+            # It does not matter how many.
+            return self.opened(period)[:stages]
+        return self._opened(period, stages)
+
+    def _opened(self, period: int, stages: int) -> Ints:
         slots = self.opening_slots(period)[:, : stages - 1].copy()
         slots[:, -1:] = np.minimum(
             slots[:, -1:], self._within(period - self.lead)[:, None]
@@ -305,8 +330,11 @@ class _Host:
         least = np.full((most + 1, self.units.length + 1), NEVER, dtype=np.int64)
         own = self._cumulated(slots[:, ::-1][:, :most], period)
         for m in range(1, most + 1):
-            if (own[:, m] >= m).any():
-                least[m] = self._row(period, m, own[:, m], _FIRST)
+            room = own[:, m, None]
+            if self.free is not None:
+                room = np.minimum(room, self.opening_freely(period)[:, m:, m])
+            if (room >= m).any():
+                least[m] = self._row(period, m, room, _FIRST)
         return least
 
     def _opening_slots(self, period: int) -> Ints:
@@ -325,9 +353,13 @@ class _Host:
         room = self._cumulated(
             self._slots(period, 1 + inside * np.arange(self.most)), period
         )
+        if self.free is not None:
+            free = self._freely(self.free, period, self.trail[:, None])
+            room = np.minimum(room, free[:, 0])
         least = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
         for m in range(1, self.most + 1):
-            least[m] = self._row(period, m, room[:, m], _ALONE)[self.units.length]
+            row = self._row(period, m, room[:, m, None], _ALONE)
+            least[m] = row[self.units.length]
         return least
 
     def _row(self, period: int, m: int, room: Ints, role: _Role) -> Ints:
@@ -336,7 +368,8 @@ class _Host:
         Parameters
         ----------
         room
-            The most body units that m stages can take, per strategy.
+            The most body units that m stages can take, per strategy, and where it
+            differs for every l = m..length; shape (K, 1) or (K, length + 1 - m).
         """
         limit = NEVER
         if self.microbatches > 1 and self.schedule not in ("gpipe", "auto"):
@@ -344,7 +377,7 @@ class _Host:
             limit = (1 + _STEPS[self.schedule][1] * (m - 1)) * period
         time, cost = self.costs(m, role)
         counts = np.arange(m, self.units.length + 1)
-        fits = (counts <= room[:, None]) & (time <= limit)
+        fits = (counts <= room) & (time <= limit)
         least = np.full(self.units.length + 1, NEVER, dtype=np.int64)
         least[m:] = np.where(fits, cost, NEVER).min(axis=0, initial=NEVER)
         return least
@@ -373,6 +406,53 @@ class _Host:
         if not role.last:
             cost = cost + self.out[:, None]
         return time, np.where(permitted & pins.stages.permits(m), cost, NEVER)
+
+    def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
+        """Prepare what memory leaves; None where warm-up counts are not free."""
+        rows, units = self.rows, self.units
+        if self.schedule != "auto" or self.microbatches == 1 or not self.most:
+            return None
+        others = [
+            (cluster.forward_ns + cluster.backward_ns).min(axis=0)
+            for i, cluster in enumerate(part.clusters)
+            if i != j and len(cluster.strategies)
+        ]
+        # Under no others whatever follows takes no time; then nobody is in the middle.
+        least = np.min(others, axis=0) if others else np.zeros_like(units.lead)
+        following = (units.prefix[-1] - units.prefix + units.trail) @ least
+        self.after_middle = 2 * self.out + int(least[units.kinds].min(initial=0))
+        self.after_first = 2 * self.out[:, None] + following
+        state = units.runs(rows.state_bytes)
+        activation = units.runs(rows.activation_bytes)
+        flights = min(self.microbatches, _MOST_FLIGHTS * (self.most_stages + 1))
+        fits = [
+            (state + flight * activation <= self._room()[:, None]).sum(axis=1) - 1
+            for flight in range(1, flights + 1)
+        ]
+        return FreeRoom(
+            run=self.run,
+            inner=self.inner,
+            fits=np.maximum(np.stack(fits, axis=1), 0),
+            stages=np.minimum(rows.max_stages, self.most),
+        )
+
+    def _freely(self, free: FreeRoom, period: int, after: Ints) -> Ints:
+        """Return the most units on the last m stages by free warm-ups.
+
+        Shape (K, N, M + 1) for N cases of what follows, shape (K, N).
+        """
+        within = self._within(np.full(self.count, period))
+        return free.most_units(period, within, after)
+
+    def _opening_freely(self, period: int) -> Ints:
+        """Return what fits where all other units follow; (K, length + 1, M + 1).
+
+        The second index is the number of body units on the cluster.
+        """
+        if self.free is None:
+            size = self.units.length + 1
+            return np.full((self.count, size, self.most + 1), size, dtype=np.int64)
+        return self._freely(self.free, period, self.after_first)
 
     def _cumulated(self, slots: Ints, period: int) -> Ints:
         """Return the most units on the first m slots; 0 where not able; (K, M + 1)."""
@@ -406,8 +486,13 @@ class _Host:
     def _fitting(self, flight: int) -> Ints:
         """Return the most body units that fit at a number in flight; (K,)."""
         rows, units = self.rows, self.units
-        short = rows.temporary_bytes[:, units.kinds].min(axis=1, initial=NEVER)
         bytes_ = rows.state_bytes + flight * rows.activation_bytes
-        room = self.usable - rows.fixed_bytes - short
-        most: Ints = (units.runs(bytes_) <= room[:, None]).sum(axis=1) - 1
+        most: Ints = (units.runs(bytes_) <= self._room()[:, None]).sum(axis=1) - 1
         return np.maximum(most, 0)
+
+    def _room(self) -> Ints:
+        """Return the bytes there are for body units on a stage; (K,)."""
+        rows = self.rows
+        short = rows.temporary_bytes[:, self.units.kinds].min(axis=1, initial=NEVER)
+        room: Ints = self.usable - rows.fixed_bytes - short
+        return room

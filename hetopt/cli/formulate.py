@@ -73,10 +73,10 @@ def run(options: argparse.Namespace) -> int:
         emit(f"wrote {options.out}: {size}")
         return 0
     problem = load_problem(options.problem)
-    if problem.training.schedule == "auto":
+    if problem.training.schedule == "auto" and options.formulation != "cp-sat":
         msg = (
-            "auto is for solver dp, which needs no program: name a schedule that "
-            "prescribes the warm-up counts"
+            f"{options.formulation} cannot choose warm-up counts (auto): use cp-sat, "
+            "or name a schedule that prescribes them"
         )
         raise InputError(msg, field="training.schedule")
     table = load_table(problem, options.table)

@@ -88,7 +88,7 @@ def _search(
         return "no bound rests on a search"
     from hetopt.solvers.resolving import resolve, second_engine
 
-    name, engine = second_engine(check.solver, options.seed or 0, table.schedule)
+    name, engine = second_engine(check.solver, options.seed or 0)
     chosen = _chosen(check.doubts, options.sample, options.seed)
     findings = []
     for doubt, wrong in resolve(

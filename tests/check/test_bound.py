@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import floor
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,10 +11,16 @@ from hetopt.check.bound import NEVER, PS_PER_NS, unproven
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
+if TYPE_CHECKING:
+    from hetopt.problem.training import ScheduleName
 
+
+@pytest.mark.parametrize("schedule", [None, "auto"])
 @pytest.mark.parametrize("seed", range(900, 915))
-def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
-    instance = make_instance(seed)
+def test_nothing_above_an_optimum_is_proven(
+    seed: int, schedule: ScheduleName | None
+) -> None:
+    instance = make_instance(seed, schedule=schedule)
     problem, table = instance.problem, instance.table
     programs = brute_force.solve(problem, table).programs
     for (p, q), found in programs.items():
@@ -24,10 +31,13 @@ def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
         assert unproven(problem, table, q, {p: NEVER}) == [p]
 
 
-def test_most_bounds_near_the_optimum_are_proven() -> None:
+@pytest.mark.parametrize("schedule", [None, "auto"])
+def test_most_bounds_near_the_optimum_are_proven(
+    schedule: ScheduleName | None,
+) -> None:
     near = proven = 0
     for seed in range(925, 930):
-        instance = make_instance(seed, pinned=False)
+        instance = make_instance(seed, pinned=False, schedule=schedule)
         problem, table = instance.problem, instance.table
         for (p, q), found in brute_force.solve(problem, table).programs.items():
             if found is None:

@@ -45,8 +45,10 @@ def test_a_problem_can_ask_for_it(
     assert json.loads(capsys.readouterr().out)["plan"]["schedule"] == "auto"
     out = str(tmp_path / "program.proto")
     arguments = ["--formulation", "cp-sat", "--p", "1", "--q", "1"]
+    assert main(["formulate", str(problem), *arguments, "--out", out]) == 0
+    out, arguments[1] = str(tmp_path / "program.lp"), "miqp"
     assert main(["formulate", str(problem), *arguments, "--out", out]) == 2
-    assert "auto is for solver dp" in capsys.readouterr().err
+    assert "miqp cannot choose warm-up counts" in capsys.readouterr().err
 
 
 def test_the_least_simulated_time(
@@ -70,8 +72,7 @@ def test_the_least_simulated_time(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--solver", "cp-sat"], "cannot choose warm-up counts (auto): use dp"),
-        (["--solver", "milp"], "cannot choose warm-up counts (auto): use dp"),
+        (["--solver", "milp"], "cannot choose warm-up counts (auto): use dp or cp-"),
     ],
 )
 def test_what_does_not_go_with_it(

@@ -291,6 +291,45 @@ def test_no_plan_at_all_is_certified_too(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.fixture(scope="module")
+def freely(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a plan whose warm-up counts were chosen."""
+    folder = tmp_path_factory.mktemp("freely")
+    (folder / "problem.yaml").write_text((certified / "problem.yaml").read_text())
+    files = {flag: str(folder / name) for flag, name in OUTPUTS.items()}
+    arguments = ["plan", str(folder / "problem.yaml"), "--schedule", "auto"]
+    for flag, file in files.items():
+        arguments += [flag, file]
+    assert main([*arguments, "--jobs", "1"]) == 0
+    return folder
+
+
+OUTPUTS = {"--out": "plan.json", "--certificate": "cert.json"}
+#: As ``FORGERIES``, where warm-up counts are free.
+FREE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
+    "nothing": (lambda data: None, "verified"),
+    "stage's warm-up": (_stage(warmup=3), "plan"),
+    "plan's schedule": (lambda data: data["plan"].update(schedule="1f1b"), "plan"),
+    "said to have no plan": (_never, "infeasible, but has a plan"),
+    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
+}
+
+
+@pytest.mark.parametrize("name", FREE_FORGERIES)
+def test_free_warm_ups_are_verified(
+    freely: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    forge, says = FREE_FORGERIES[name]
+    data = read(freely / "cert.json")
+    forge(data)
+    path = tmp_path / "cert.json"
+    path.write_text(json.dumps(data, indent=1))
+    files = [str(freely / "problem.yaml"), str(freely / "plan.json"), str(path)]
+    code, lines = verify(capsys, *files, "--sample", "all")
+    assert code == (0 if name == "nothing" else 1)
+    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+
+
 @pytest.mark.parametrize(
     ("flag", "more"),
     [

@@ -24,7 +24,7 @@ def test_certificates_hold(seed: int) -> None:
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, plan)
     assert list(check.findings()) == []
-    _, engine = second_engine("cp-sat", 0, "virtual-1f1b")
+    _, engine = second_engine("cp-sat", 0)
     for doubt, wrong in resolve(
         problem, table, check.doubts, engine, time_limit_s=None
     ):
