@@ -21,17 +21,15 @@ best plan are left. H2 has no context parallelism: cp is 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import groupby, pairwise, permutations
+from itertools import pairwise, permutations
 from math import ceil, inf
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.errors import InputError
-from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.pricing import pipeline_times
 from hetopt.problem.training import ANY
 from hetopt.solvers.assembly import plan_of
-from hetopt.solvers.heuristic import solve_by
+from hetopt.solvers.heuristic import ensure_free_units, solve_by
 from hetopt.solvers.loads import Loads
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import WIDER
@@ -40,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Pins
     from hetopt.result import Result
@@ -177,7 +176,7 @@ def solve(
     InputError
         If pins say how many units a stage or a cluster holds, which step 2 decides.
     """
-    _ensure_free(problem.pins)
+    ensure_free_units("dfs", problem.pins)
     own = params if isinstance(params, DfsParams) else DfsParams()
     return solve_by(
         lambda finds, params, seed: _search(finds, own),
@@ -190,15 +189,6 @@ def solve(
         cutoff=cutoff,
         principles=WIDER["dfs"],
     )
-
-
-def _ensure_free(pins: Pins) -> None:
-    """Raise InputError where pins say what only step 2 may."""
-    counted = [name for name, own in pins.clusters.items() if own.units != ANY]
-    if pins.units is not None or counted:
-        field = "pin.units" if pins.units else f"pin.clusters.{counted[0]}.units"
-        msg = "solver dfs spreads the units itself: use dp, or leave this out"
-        raise InputError(msg, field=field)
 
 
 def _search(finds: Finds, params: DfsParams) -> None:
@@ -485,18 +475,7 @@ class _Dfs:
             for share, own in zip(shares, held, strict=True)
             for count in share.split(own)
         ]
-        chain = self.finds.chain
-        units[0] += sum(chain.lead)
-        units[-1] += sum(chain.trail)
-        runs = [(host, len(list(run))) for host, run in groupby(hosts)]
-        clusters = loads.part.clusters
-        return Decision(
-            microbatches=self.microbatches,
-            order=tuple(j for (j, _), _ in runs),
-            strategies=tuple(clusters[j].strategies[k] for (j, k), _ in runs),
-            hosted=tuple(stages for _, stages in runs),
-            units=tuple(units),
-        )
+        return loads.decision(hosts, units)
 
 
 def _may_follow(before: _Option | None, option: _Option | None) -> bool:

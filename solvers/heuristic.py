@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from hetopt.cost.table import TICK_S
+from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
+from hetopt.problem.training import ANY
 from hetopt.solvers.bounds import survey
 from hetopt.solvers.course import Stopped
 from hetopt.solvers.exact import exact_value
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Pins
     from hetopt.result import Result
     from hetopt.solvers.params import RaceParams
 
@@ -99,6 +102,15 @@ def keeps_pins(decision: Decision, problem: Problem) -> bool:
         and all(pins.of(name).stages.permits(stages[name]) for name in names)
         and all(pins.of(name).units.permits(units[name]) for name in names)
     )
+
+
+def ensure_free_units(solver: str, pins: Pins) -> None:
+    """Raise InputError where pins say what a heuristic decides without asking them."""
+    counted = [name for name, own in pins.clusters.items() if own.units != ANY]
+    if pins.units is not None or counted:
+        field = "pin.units" if pins.units else f"pin.clusters.{counted[0]}.units"
+        msg = f"solver {solver} spreads the units itself: use dp, or leave this out"
+        raise InputError(msg, field=field)
 
 
 class Finds:

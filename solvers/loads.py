@@ -8,11 +8,12 @@ room in the table, unless ``h-1f1b`` asks for more warm-ups than foreseen.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.formulations.decision import Decision
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
@@ -109,4 +110,25 @@ class Loads:
                 self.transfer_ns(before, after, slowest=True) if adapts else 0
                 for before, after in pairs
             ],
+        )
+
+    def decision(self, hosts: Sequence[Host], units: Sequence[int]) -> Decision:
+        """Write hosts and body units of all stages down.
+
+        Parameters
+        ----------
+        units
+            Of every stage, without embedding and head.
+        """
+        held = list(units)
+        held[0] += sum(self._chain.lead)
+        held[-1] += sum(self._chain.trail)
+        runs = [(host, len(list(run))) for host, run in groupby(hosts)]
+        clusters = self.part.clusters
+        return Decision(
+            microbatches=self.part.microbatches,
+            order=tuple(j for (j, _), _ in runs),
+            strategies=tuple(clusters[j].strategies[k] for (j, k), _ in runs),
+            hosted=tuple(stages for _, stages in runs),
+            units=tuple(held),
         )

@@ -29,6 +29,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
         "dfs": "hetopt.solvers.dfs:solve",
         "uniform": "hetopt.solvers.alike:solve_uniform",
         "amp": "hetopt.solvers.alike:solve_amp",
+        "metis": "hetopt.solvers.metis:solve",
         "mcts": "hetopt.solvers.mcts:solve",
     }
 )
@@ -36,15 +37,18 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
 #: Solvers that can also search the space without P3 or P4.
 WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
 #: Solvers that choose warm-up counts as well.
-FREE = ("auto", "cp-sat", "dp", "dfs", "uniform", "amp")
+FREE = ("auto", "cp-sat", "dp", "dfs", "uniform", "amp", "metis")
 #: Solvers that look for good plans and settle no (p, q).
-HEURISTICS = ("mcts", "mcts-guided", "dfs", "uniform", "amp")
+HEURISTICS = ("mcts", "mcts-guided", "dfs", "uniform", "amp", "metis")
 #: Those that draw at random, so many times, more or less curious.
 SAMPLING = ("mcts", "mcts-guided")
 #: Heuristics whose plans need not keep all principles, and what they do keep: an
 #: optimum of that space bounds them, one of the pruned space may not.
 WIDER: Mapping[str, Principles] = MappingProxyType(
-    {"dfs": Principles.relaxing(["p4-falling-tp"])}
+    {
+        "dfs": Principles.relaxing(["p4-falling-tp"]),
+        "metis": Principles.relaxing(["p4"]),
+    }
 )
 
 
