@@ -202,7 +202,7 @@ class Stage(nn.Module):
             torch.manual_seed(names.index(name))
             if name == "tok_embeddings":
                 self.tok_embeddings = nn.Embedding(model["vocab"], model["hidden"])
-                nn.init.normal_(self.tok_embeddings.weight, std=0.02)
+                _draw_table(self.tok_embeddings.weight)
                 if model["positions"]:
                     self.positions = nn.Embedding(model["positions"], model["hidden"])
             elif name == "norm":
@@ -217,8 +217,7 @@ class Stage(nn.Module):
             if self.tok_embeddings is not None:
                 self.output.weight = self.tok_embeddings.weight
             else:
-                torch.manual_seed(names.index("tok_embeddings"))
-                nn.init.normal_(self.output.weight, std=0.02)
+                _draw_table(self.output.weight)
         order = torch.cat([self.tokens_of(rank) for rank in range(mesh.sizes["cp"])])
         self.register_buffer("everywhere", order, persistent=False)
         self.register_buffer("own", self.tokens_of(mesh.cp), persistent=False)
@@ -245,6 +244,12 @@ class Stage(nn.Module):
             if self.norm is not None and self.output is not None:
                 x = self.output(self.norm(x))
         return x
+
+
+def _draw_table(weight: Tensor) -> None:
+    """Draw the token table, of which a tied head on another stage has a copy."""
+    torch.manual_seed(0)
+    nn.init.normal_(weight, std=0.02)
 
 
 def _norm(model: dict[str, Any]) -> nn.Module:

@@ -1,0 +1,161 @@
+"""What we export is what megatron-core's own parser and checks accept."""
+
+import random
+import re
+import shlex
+import warnings
+from typing import Any
+
+import pytest
+import yaml
+
+with warnings.catch_warnings():
+    # Of what is not installed beside it.
+    warnings.simplefilter("ignore")
+    layouts = pytest.importorskip(
+        "megatron.core.transformer.pipeline_parallel_layer_layout"
+    )
+    configs = pytest.importorskip("megatron.core.transformer.transformer_config")
+    import torch
+
+from hetopt.export.bundle import bundle
+from hetopt.export.job import Job
+from hetopt.export.megatron import LAUNCHER as MEGATRON
+from hetopt.export.megatron_layout import layout_layers
+from hetopt.export.nemo import LAUNCHER as NEMO
+from tests.export.jobs import draw_job
+
+pytestmark = pytest.mark.runtimes
+
+PLANS = 500
+
+
+def arguments(job: Job, allow_lossy: bool) -> dict[str, str]:
+    """Return what a script tells pretrain_gpt.py."""
+    files = bundle(job, MEGATRON, allow_lossy=allow_lossy)
+    text = next(text for name, text in files.items() if name.endswith(".sh"))
+    (command,) = re.findall(r"^exec .*", text.replace("\\\n", " "), re.MULTILINE)
+    words = shlex.split(command.replace("=", " "))
+    pairs = zip(words, [*words[1:], "--"], strict=True)
+    return {a: "" if b.startswith("--") else b for a, b in pairs if a[:2] == "--"}
+
+
+def counts(layout: Any) -> list[int]:
+    """Return decoder layers per stage."""
+    kind = layouts.LayerType.decoder
+    return [stages[0].count(kind) for stages in layout.layout]
+
+
+def config(**fields: Any) -> Any:
+    """Return megatron-core's configuration, which checks itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return configs.TransformerConfig(
+            pipeline_dtype=torch.bfloat16, bf16=True, **fields
+        )
+
+
+def from_arguments(told: dict[str, str]) -> Any:
+    """Return the configuration that pretrain_gpt.py would make of its arguments."""
+    names = {
+        "num_layers": "--num-layers",
+        "hidden_size": "--hidden-size",
+        "ffn_hidden_size": "--ffn-hidden-size",
+        "num_attention_heads": "--num-attention-heads",
+        "kv_channels": "--kv-channels",
+        "num_query_groups": "--num-query-groups",
+        "tensor_model_parallel_size": "--tensor-model-parallel-size",
+        "pipeline_model_parallel_size": "--pipeline-model-parallel-size",
+        "context_parallel_size": "--context-parallel-size",
+        "recompute_num_layers": "--recompute-num-layers",
+    }
+    fields: dict[str, Any] = {
+        name: int(told[argument])
+        for name, argument in names.items()
+        if argument in told
+    }
+    for name, argument in (
+        ("recompute_granularity", "--recompute-granularity"),
+        ("recompute_method", "--recompute-method"),
+        ("pipeline_model_parallel_layout", "--pipeline-model-parallel-layout"),
+        ("normalization", "--normalization"),
+    ):
+        if argument in told:
+            fields[name] = told[argument]
+    return config(
+        sequence_parallel="--sequence-parallel" in told,
+        gated_linear_unit="--swiglu" in told,
+        add_bias_linear="--disable-bias-linear" not in told,
+        **fields,
+    )
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
+def test_no_plan_that_we_accept_is_rejected(alike: bool) -> None:
+    accepted = 0
+    for seed in range(PLANS):
+        job = draw_job(seed, alike=alike, granularity="block" if seed % 5 else "layer")
+        losses = list(MEGATRON.losses(job))
+        if any(loss.instead is None for loss in losses):
+            continue
+        accepted += not losses
+        told = arguments(job, allow_lossy=True)
+        made = from_arguments(told)
+        layout = made.pipeline_model_parallel_layout
+        assert layout.virtual_pipeline_model_parallel_size == 1
+        assert tuple(counts(layout)) == job.layers
+        if not losses:
+            strategy = job.stages[0].strategy
+            assert made.tensor_model_parallel_size == strategy.tp
+            assert made.context_parallel_size == strategy.cp
+            granularity = None if strategy.recompute == "none" else strategy.recompute
+            assert made.recompute_granularity == granularity
+    assert accepted > 10
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
+def test_no_recipe_that_we_accept_is_rejected(alike: bool) -> None:
+    """Megatron-Bridge's model fields are those of megatron-core's configuration."""
+    known = {field for field in configs.TransformerConfig.__dataclass_fields__}
+    for seed in range(PLANS):
+        job = draw_job(seed, alike=alike)
+        if any(loss.instead is None for loss in NEMO.losses(job)):
+            continue
+        files = bundle(job, NEMO, allow_lossy=True)
+        fields = yaml.safe_load(files["recipe.yaml"])["model"]
+        made = config(**{name: fields[name] for name in fields if name in known})
+        assert tuple(counts(made.pipeline_model_parallel_layout)) == job.layers
+        assert set(fields) - known == {
+            # Megatron-Bridge's own.
+            "vocab_size",
+            "should_pad_vocab",
+            "seq_length",
+            "position_embedding_type",
+            "share_embeddings_and_output_weights",
+        }
+
+
+def test_layouts_mean_the_same_to_both_readers() -> None:
+    """On random texts, right and wrong ones: same layers, or refused by both."""
+    rng = random.Random(7)
+    right = 0
+    for _ in range(20_000):
+        text = "E" if rng.random() < 0.9 else ""
+        for _ in range(rng.randint(0, 5)):
+            text += rng.choice(
+                ("t", "tt", "|", "t*3", "|t", "(t|)*2", "(tt|t)*3", ",", "(t*2|)*2")
+            )
+        text += rng.choice(("L", "tL", "|L", "L", "tL", "t*12L", "", "x"))
+        try:
+            stages = layouts.PipelineParallelLayerLayout.parse_str_to_list(text)
+            layout = layouts.PipelineParallelLayerLayout(text, len(stages))
+            layers = sum(counts(layout))
+            layout.validate_layer_layout(layers, 0)
+            expected = tuple(counts(layout))
+        except (AssertionError, IndexError):
+            with pytest.raises(ValueError, match=r"is not|has"):
+                layout_layers(text)
+            continue
+        assert layout_layers(text) == expected, text
+        right += 1
+    assert right > 5_000

