@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, add_table, load_problem
@@ -9,7 +12,9 @@ from hetopt.cli.output import complain, emit
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
+    from hetopt.cost.table import CostTable
     from hetopt.export.importing import Imported
     from hetopt.problem.problem import Problem
 
@@ -41,13 +46,13 @@ def add_from(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import, write the plan with its times, and say what keeps it from running."""
-    import json
-
+    from hetopt.cost.table_file import read_table
     from hetopt.files import ensure_writable, write_text
 
     ensure_writable(options.out)
     problem = load_problem(options.problem)
-    imported = read_folder(problem, options.folder, options.form, options.table)
+    read = None if options.table is None else partial(read_table, options.table)
+    imported = read_folder(problem, options.folder, options.form, read)
     text = json.dumps(imported.result().to_json(), indent=2, allow_nan=False)
     write_text(options.out, text + "\n")
     price = imported.price
@@ -61,7 +66,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def read_folder(
-    problem: Problem, folder: str, form: str | None, table: str | None
+    problem: Problem,
+    folder: str,
+    form: str | None,
+    read: Callable[[Problem], CostTable] | None,
 ) -> Imported:
     """Read a runtime's files as a plan of a problem.
 
@@ -69,22 +77,16 @@ def read_folder(
     ----------
     form
         Name of the launcher, or None to recognise it.
-    table
-        Path of a table, or None to build one.
+    read
+        As ``import_plan``'s ``read_table``.
     """
-    from functools import partial
-    from pathlib import Path
-
-    from hetopt.cost.table_file import read_table
     from hetopt.errors import InputError
     from hetopt.export.importing import import_plan
     from hetopt.export.launchers import reader
 
     sketch = reader(Path(folder), form).read(Path(folder))
     try:
-        return import_plan(
-            sketch, problem, None if table is None else partial(read_table, table)
-        )
+        return import_plan(sketch, problem, read)
     except InputError as error:
         if error.file is not None:
             raise

@@ -98,6 +98,8 @@ def example(
         if len(job.problem.clusters) == 2 and not job.problem.model.tied
     )
     names = ("left", "right")
+    settings: dict[str, Any] = {"global_batch": 32, "schedule": "1f1b", "zero": 1}
+    settings |= training
     layers = layers or (2,) * len(strategies)
     clusters = clusters or tuple(range(len(strategies)))
     problem = replace(
@@ -107,10 +109,7 @@ def example(
             for c, n in zip(drawn.problem.clusters, names, strict=True)
         ),
         model=replace(drawn.problem.model, layers=sum(layers), kv_heads=8),
-        training=replace(
-            drawn.problem.training,
-            **({"global_batch": 32, "schedule": "1f1b", "zero": 1} | training),
-        ),
+        training=replace(drawn.problem.training, **settings),
     )
     ends = [1 + sum(layers[: i + 1]) for i in range(len(layers))]
     ends[-1] += 1

@@ -1,0 +1,125 @@
+"""Put a configuration beside the best plan, and say what makes the difference."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hetopt.cli.import_ import add_from, read_folder
+from hetopt.cli.inputs import (
+    add_problem,
+    add_table,
+    load_problem,
+    load_table,
+    seconds,
+    whole,
+)
+from hetopt.cli.output import emit
+from hetopt.cli.planned import load_checked
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plan import Plan
+    from hetopt.problem.problem import Problem
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "--mine",
+        metavar="DIR",
+        required=True,
+        help="a folder with the files of a training runtime",
+    )
+    add_from(command)
+    command.add_argument(
+        "--plan",
+        metavar="PLAN",
+        help="a file that `hetopt plan --out` wrote; default: the best is searched",
+    )
+    add_table(command)
+    command.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="stop the search after this many seconds with the best plan so far",
+    )
+    command.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="workers of the search (default: one per core)",
+    )
+    command.add_argument(
+        "--json", action="store_true", help="print the comparison as JSON, nothing else"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Import, find or read our plan, take the difference apart, and report it."""
+    from hetopt.export.explaining import explain
+    from hetopt.report.console import WIDE, draw, width_of
+    from hetopt.report.explanation import explanation_report, explanation_to_json
+
+    problem = load_problem(options.problem)
+    read = None if options.table is None else partial(_reread, problem, options.table)
+    mine = read_folder(problem, options.mine, options.form, read)
+    if options.plan is None:
+        table, ours = _search(problem, options)
+    else:
+        table, ours = load_checked(options.problem, options.plan, options.table)
+    told = explain(mine, ours, table, problem, table_given=options.table is not None)
+    if options.json:
+        emit(json.dumps(explanation_to_json(told), indent=2, allow_nan=False))
+    else:
+        wide = width_of(sys.stdout) >= WIDE
+        emit(draw(explanation_report(problem.model, told, wide=wide), sys.stdout))
+    return 0
+
+
+def _reread(problem: Problem, path: str, scheduled: Problem) -> CostTable:
+    """Read a problem's table as one of the problem under another schedule.
+
+    Its costs are the same; a table is of one schedule so that plans can be checked.
+    """
+    from hetopt.cost.table_file import read_table
+    from hetopt.problem.digest import problem_digest
+
+    return replace(
+        read_table(path, problem),
+        schedule=scheduled.training.schedule,
+        problem_digest=problem_digest(scheduled),
+    )
+
+
+def _search(problem: Problem, options: argparse.Namespace) -> tuple[CostTable, Plan]:
+    """Return the best plan and the table it was made from.
+
+    Raises
+    ------
+    InfeasibleError
+        There is none, or none was found in time.
+    """
+    from hetopt.errors import InfeasibleError
+    from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.registry import load
+
+    table = load_table(problem, options.table)
+    with ProgressBar(sys.stderr) as bar:
+        result = load("auto")(
+            problem,
+            table,
+            RaceParams(jobs=options.jobs, on_progress=bar.update),
+            time_limit_s=options.time_limit,
+            seed=0,
+        )
+    if result.best is None:
+        raise InfeasibleError(result.reason or "the search was stopped")
+    return table, result.best.plan

@@ -1,0 +1,351 @@
+"""Which decisions make one plan faster than another.
+
+The user's plan is changed into hetopt's one decision after another, and every plan on
+the way is priced. Decisions are tried in this order: micro-batches, schedule, layer
+split, degrees by cluster, recomputation by cluster, and last which clusters host how
+many stages in which order. The layer split says how many layers each stage of a
+cluster has, wherever in the pipeline the cluster stands. A decision whose plan cannot
+be (devices or memory are short, or it says nothing of a cluster or stage the plan has)
+waits for the next; where none can be taken alone, the first pair that can is taken
+together, then the first three, then all that are left. So the steps always end at
+hetopt's plan and their gains add up; what one decision gains depends on those before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations, groupby
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.export.importing import roomy_table
+from hetopt.formulations.decision import Decision
+from hetopt.pricing import price
+from hetopt.solvers.assembly import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.export.importing import Imported
+    from hetopt.plan import Plan, Stage, Strategy
+    from hetopt.pricing import Price
+    from hetopt.problem.problem import Problem
+
+#: Decisions that are tried together before all that are left are.
+_MOST_TOGETHER = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A decision that two plans take differently.
+
+    Attributes
+    ----------
+    what
+        ``micro-batches``, ``schedule``, ``layer split``, ``degrees``,
+        ``recomputation`` or ``stages``.
+    cluster
+        Where the decision is one cluster's.
+    before, after
+        How each of the plans takes it.
+    """
+
+    what: str
+    cluster: str | None
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """Changes made together, and the times of the plan they lead to, in seconds."""
+
+    changes: tuple[Change, ...]
+    closed_form_s: float
+    iteration_time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Two plans of one problem, and the steps from the first to the second.
+
+    Attributes
+    ----------
+    steps
+        In order; the last has the times of ``ours``. Empty where plans are the same.
+    """
+
+    mine: Imported
+    ours: Plan
+    ours_price: Price
+    steps: tuple[Step, ...]
+
+
+def explain(
+    mine: Imported,
+    ours: Plan,
+    table: CostTable,
+    problem: Problem,
+    *,
+    table_given: bool = False,
+) -> Explanation:
+    """Price both plans and every plan on the way from one to the other.
+
+    Parameters
+    ----------
+    table
+        What ``ours`` was made from.
+    problem
+        The user's.
+    table_given
+        Whether ``table`` is the user's own, which then has to do for all plans.
+
+    Raises
+    ------
+    InputError
+        A plan has several pipelines, or strategies per unit.
+    """
+    for plan in (mine.plan, ours):
+        if plan.per_unit:
+            msg = "has a strategy for each unit, which cannot be taken apart"
+            raise InputError(msg, field="plan")
+    costs = table
+    if not table_given:
+        stages = (*mine.plan.pipeline.stages, *ours.pipeline.stages)
+        costs = roomy_table(
+            problem,
+            {mine.plan.pipeline.microbatches, ours.pipeline.microbatches},
+            [(stage.cluster, stage.strategy) for stage in stages],
+        )
+    mixer = _Mixer(mine, ours, costs, problem)
+    return Explanation(
+        mine=mine,
+        ours=ours,
+        ours_price=price(ours, table),
+        steps=tuple(_steps(mixer, changes(mine.plan, ours))),
+    )
+
+
+def changes(mine: Plan, ours: Plan) -> tuple[Change, ...]:
+    """Return the decisions that two plans take differently, in the order to try."""
+    first, second = mine.pipeline, ours.pipeline
+    found = [
+        _change("micro-batches", first.microbatches, second.microbatches),
+        _change("schedule", _schedule(mine), _schedule(ours)),
+    ]
+    order = list(dict.fromkeys(s.cluster for s in (*second.stages, *first.stages)))
+    splits = [_split(pipeline.stages, order) for pipeline in (first, second)]
+    found.append(_change("layer split", *splits))
+    shared = [
+        name for name in order if _own(first.stages, name) and _own(second.stages, name)
+    ]
+    for what, told in (("degrees", _degrees), ("recomputation", _recomputation)):
+        for name in shared:
+            before, after = _own(first.stages, name), _own(second.stages, name)
+            found.append(_change(what, told(before), told(after), name))
+    found.append(_change("stages", _hosted(first.stages), _hosted(second.stages)))
+    return tuple(change for change in found if change.before != change.after)
+
+
+class _Mixer:
+    """Plans that take some decisions from one plan and the others from another."""
+
+    def __init__(
+        self, mine: Imported, ours: Plan, costs: CostTable, problem: Problem
+    ) -> None:
+        self.mine = mine.plan
+        self.ours = ours
+        self._costs = costs
+        self._devices = {cluster.name: cluster.devices for cluster in problem.clusters}
+        self._usable = dict(
+            zip(mine.table.cluster_names, mine.table.usable_bytes, strict=True)
+        )
+        # From a plan that does not fit, the way may lead over ones that fit no worse.
+        self._most = max(1.0, self._fullest(mine.plan, mine.price))
+
+    def price(self, taken: Collection[Change]) -> Price | None:
+        """Return the price of the plan with these of our decisions; None: no such."""
+        plan = self._plan(taken)
+        if plan is None:
+            return None
+        used: dict[str, int] = {}
+        for stage in plan.pipeline.stages:
+            used[stage.cluster] = used.get(stage.cluster, 0) + stage.strategy.devices
+        if any(count > self._devices[name] for name, count in used.items()):
+            return None
+        try:
+            found = price(plan, self._costs)
+        except InputError:
+            return None
+        return found if self._fullest(plan, found) <= self._most else None
+
+    def _fullest(self, plan: Plan, found: Price) -> float:
+        """Return the largest share of memory that a stage needs; above 1: too much."""
+        return max(
+            need / self._usable[stage.cluster]
+            for need, stage in zip(
+                found.memory_bytes, plan.pipeline.stages, strict=True
+            )
+        )
+
+    def _plan(self, taken: Collection[Change]) -> Plan | None:
+        keys = {(change.what, change.cluster) for change in taken}
+
+        def of(what: str, cluster: str | None = None) -> Plan:
+            return self.ours if (what, cluster) in keys else self.mine
+
+        clusters = [stage.cluster for stage in of("stages").pipeline.stages]
+        rows = []
+        for number, name in enumerate(clusters):
+            degrees = self._strategy(of("degrees", name), clusters, number)
+            policy = self._strategy(of("recomputation", name), clusters, number)
+            if degrees is None or policy is None:
+                return None
+            rows.append((name, replace(degrees, recompute=policy.recompute)))
+        units = _units(of("layer split").pipeline.stages, clusters)
+        if units is None:
+            return None
+        scheduled = of("schedule")
+        warmups = None
+        if scheduled.schedule == "auto":
+            warmups = tuple(stage.warmup for stage in scheduled.pipeline.stages)
+            if len(warmups) != len(rows):
+                return None
+        table = replace(self._costs, schedule=scheduled.schedule)
+        runs = [(*key, len(list(run))) for key, run in groupby(rows)]
+        decision = Decision(
+            microbatches=of("micro-batches").pipeline.microbatches,
+            order=tuple(table.cluster_names.index(name) for name, _, _ in runs),
+            strategies=tuple(strategy for _, strategy, _ in runs),
+            hosted=tuple(count for _, _, count in runs),
+            units=units,
+            warmups=warmups,
+        )
+        try:
+            return plan_of(decision, table, self.mine.table_digest)
+        except (KeyError, InputError):
+            # A strategy that structure rules out, or warm-ups that deadlock.
+            return None
+
+    def _strategy(
+        self, source: Plan, clusters: Sequence[str], number: int
+    ) -> Strategy | None:
+        """Return what a plan does on a stage of a cluster; None if it does not tell.
+
+        A cluster that only the other plan uses is used as there.
+        """
+        name = clusters[number]
+        stages = source.pipeline.stages
+        if [stage.cluster for stage in stages] == list(clusters):
+            return stages[number].strategy
+        found = {stage.strategy for stage in _own(stages, name)}
+        if not found:
+            other = self.ours if source is self.mine else self.mine
+            found = {stage.strategy for stage in _own(other.pipeline.stages, name)}
+        return found.pop() if len(found) == 1 else None
+
+
+def _steps(mixer: _Mixer, left: tuple[Change, ...]) -> Iterable[Step]:
+    """Yield the steps of this module's docstring."""
+    taken: tuple[Change, ...] = ()
+    while left:
+        together, found = _next(mixer, taken, left)
+        taken += together
+        left = tuple(change for change in left if change not in together)
+        yield Step(
+            changes=together,
+            closed_form_s=found.closed_form_s,
+            iteration_time_s=found.iteration_time_s,
+        )
+
+
+def _next(
+    mixer: _Mixer, taken: tuple[Change, ...], left: tuple[Change, ...]
+) -> tuple[tuple[Change, ...], Price]:
+    for size in range(1, min(_MOST_TOGETHER, len(left) - 1) + 1):
+        for together in combinations(left, size):
+            found = mixer.price((*taken, *together))
+            if found is not None:
+                return together, found
+    last = mixer.price((*taken, *left))
+    if last is None:
+        msg = "is not in the latency table that prices both plans"
+        raise InputError(msg, field="plan")
+    return left, last
+
+
+# --- decisions as people say them ---------------------------------------------------
+
+
+def _change(
+    what: str, before: object, after: object, cluster: str | None = None
+) -> Change:
+    return Change(what=what, cluster=cluster, before=str(before), after=str(after))
+
+
+def _schedule(plan: Plan) -> str:
+    if plan.schedule != "auto":
+        return plan.schedule
+    return f"auto, warm-ups {_row(stage.warmup for stage in plan.pipeline.stages)}"
+
+
+def _bodies(stages: Sequence[Stage]) -> dict[str, list[int]]:
+    """Return units of every cluster's stages in order, embedding and head aside."""
+    found: dict[str, list[int]] = {}
+    for number, stage in enumerate(stages):
+        ends = (number == 0) + (number == len(stages) - 1)
+        found.setdefault(stage.cluster, []).append(stage.units - ends)
+    return found
+
+
+def _units(source: Sequence[Stage], clusters: Sequence[str]) -> tuple[int, ...] | None:
+    """Return units per stage where clusters stand in another order.
+
+    None where a cluster has another number of stages.
+    """
+    bodies = _bodies(source)
+    if any(clusters.count(name) != len(each) for name, each in bodies.items()):
+        return None
+    if any(name not in bodies for name in clusters):
+        return None
+    units = [bodies[name].pop(0) for name in clusters]
+    units[0] += 1
+    units[-1] += 1
+    return tuple(units)
+
+
+def _split(stages: Sequence[Stage], order: Sequence[str]) -> str:
+    """Tell the layers of every cluster's stages, clusters in a given order."""
+    bodies = _bodies(stages)
+    return "; ".join(
+        f"{_row(bodies[name])} on {name}" for name in order if name in bodies
+    )
+
+
+def _own(stages: Iterable[Stage], cluster: str) -> list[Stage]:
+    return [stage for stage in stages if stage.cluster == cluster]
+
+
+def _degrees(stages: Sequence[Stage]) -> str:
+    return _several(stages, lambda each: f"({each.dp},{each.cp},{each.tp})")
+
+
+def _recomputation(stages: Sequence[Stage]) -> str:
+    return _several(stages, lambda each: each.recompute)
+
+
+def _several(stages: Sequence[Stage], told: Callable[[Strategy], str]) -> str:
+    """Tell what stages do: once if all do the same, else each in order."""
+    each = [told(stage.strategy) for stage in stages]
+    return each[0] if len(set(each)) == 1 else ", ".join(each)
+
+
+def _hosted(stages: Sequence[Stage]) -> str:
+    """Tell how many stages each cluster hosts, in pipeline order."""
+    rows = groupby(stage.cluster for stage in stages)
+    return ", ".join(f"{len(list(run))} on {name}" for name, run in rows)
+
+
+def _row(values: Iterable[int]) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,165 @@
+"""What ``hetopt explain`` tells: two plans, and what makes the difference."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hetopt.report.console import BYTES_PER_GB, labelled, stage_table, table
+from hetopt.report.rows import chain
+from hetopt.report.summary import shape
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hetopt.export.explaining import Change, Explanation, Step
+    from hetopt.plan import Plan
+    from hetopt.pricing import Price
+    from hetopt.problem.model import Model
+
+EXPLANATION_SCHEMA = "hetopt-explanation/1"
+
+
+def explanation_report(
+    model: Model, told: Explanation, *, wide: bool = True
+) -> list[RenderableType]:
+    """Return everything ``hetopt explain`` prints."""
+    mine, ours = told.mine.price, told.ours_price
+    parts: list[RenderableType] = [
+        "yours",
+        stage_table(model, told.mine.plan, mine, wide=wide),
+        "hetopt's",
+        stage_table(model, told.ours, ours, wide=wide),
+    ]
+    if told.steps:
+        parts += ["from yours to hetopt's, one decision after another", steps(told)]
+    lines = [
+        ("yours", f"{shape(told.mine.plan)}: {chain(told.mine.plan)}"),
+        ("hetopt's", f"{shape(told.ours)}: {chain(told.ours)}"),
+        ("closed form", _faster(mine.closed_form_s, ours.closed_form_s)),
+        ("simulated", _faster(mine.iteration_time_s, ours.iteration_time_s)),
+    ]
+    lines += [("does not fit", text) for text in memory_findings(told)]
+    lines += [("not feasible", text) for text in other_findings(told)]
+    return [*parts, labelled(lines)]
+
+
+def steps(told: Explanation) -> RenderableType:
+    """Return the table of steps, with what each gains of both times."""
+    price = told.mine.price
+    start = (price.closed_form_s, price.iteration_time_s)
+    ends = [(step.closed_form_s, step.iteration_time_s) for step in told.steps]
+    rows = [("yours", f"{start[0]:.4f}", "", f"{start[1]:.4f}", "")]
+    for step, (before, after) in zip(told.steps, pairwise([start, *ends]), strict=True):
+        rows.append(
+            (
+                "; ".join(map(sentence, step.changes)),
+                f"{after[0]:.4f}",
+                f"{after[0] - before[0]:+.4f}",
+                f"{after[1]:.4f}",
+                f"{after[1] - before[1]:+.4f}",
+            )
+        )
+    last = ends[-1]
+    rows.append(
+        (
+            "in all",
+            "",
+            f"{last[0] - start[0]:+.4f}",
+            "",
+            f"{last[1] - start[1]:+.4f}",
+        )
+    )
+    return table(
+        ("decision", "closed form s", "change s", "simulated s", "change s"),
+        rows,
+        left=("decision",),
+    )
+
+
+def sentence(change: Change) -> str:
+    """Return a change as people say it."""
+    where = "" if change.cluster is None else f" on {change.cluster}"
+    return f"{change.what}{where}: {change.before} -> {change.after}"
+
+
+def memory_findings(told: Explanation) -> list[str]:
+    """Say which stages of the user's plan need more memory than there is."""
+    price = told.mine.price
+    return [
+        f"stage {number} ({stage.cluster}) needs {need / BYTES_PER_GB:.1f} GB a "
+        f"device, {usable / BYTES_PER_GB:.1f} GB are usable: "
+        f"{(need - usable) / BYTES_PER_GB:.1f} GB too much"
+        for number, (stage, need, usable) in enumerate(
+            zip(
+                told.mine.plan.pipeline.stages,
+                price.memory_bytes,
+                price.usable_bytes,
+                strict=True,
+            )
+        )
+        if need > usable
+    ]
+
+
+def other_findings(told: Explanation) -> list[str]:
+    """Say what else keeps the user's plan from being feasible."""
+    if memory_findings(told):
+        # Strategies that never fit are in no table, which says the same again.
+        kept = (" memory ", "the table has no")
+        return [f for f in told.mine.findings if not any(k in f for k in kept)]
+    return list(told.mine.findings)
+
+
+def explanation_to_json(told: Explanation) -> dict[str, Any]:
+    """Return an explanation as plain JSON data."""
+    mine, ours = told.mine.price, told.ours_price
+    return {
+        "schema": EXPLANATION_SCHEMA,
+        "mine": {
+            **_plan_to_json(told.mine.plan, mine),
+            "feasible": not told.mine.findings,
+            "findings": list(told.mine.findings),
+        },
+        "ours": _plan_to_json(told.ours, ours),
+        "speedup": {
+            "closed_form": mine.closed_form_s / ours.closed_form_s,
+            "simulated": mine.iteration_time_s / ours.iteration_time_s,
+        },
+        "steps": [_step_to_json(step) for step in told.steps],
+    }
+
+
+def _plan_to_json(plan: Plan, price: Price) -> dict[str, Any]:
+    return {
+        "closed_form_s": price.closed_form_s,
+        "iteration_time_s": price.iteration_time_s,
+        "memory_bytes": list(price.memory_bytes),
+        "usable_bytes": list(price.usable_bytes),
+        "plan": plan.to_json(),
+    }
+
+
+def _step_to_json(step: Step) -> dict[str, Any]:
+    return {
+        "changes": [
+            {
+                "what": change.what,
+                "cluster": change.cluster,
+                "before": change.before,
+                "after": change.after,
+            }
+            for change in step.changes
+        ],
+        "closed_form_s": step.closed_form_s,
+        "iteration_time_s": step.iteration_time_s,
+    }
+
+
+def _faster(mine_s: float, ours_s: float) -> str:
+    """Say how two times compare."""
+    ratio = mine_s / ours_s
+    if abs(ratio - 1) < 5e-4:
+        return f"yours {mine_s:.4f} s, hetopt's {ours_s:.4f} s: as fast"
+    how = f"{ratio:.2f}x as fast" if ratio >= 1.005 else f"{ratio - 1:+.2%}"
+    return f"yours {mine_s:.4f} s, hetopt's {ours_s:.4f} s: {how}"

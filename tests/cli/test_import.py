@@ -1,0 +1,234 @@
+"""``hetopt import`` and ``hetopt explain`` at the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from hetopt.cli import main
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import RunHetopt
+
+TRAIN: dict[str, Any] = {
+    "system": {
+        "pipeline_model_parallel_size": 2,
+        "sequence_parallel": True,
+        "use_distributed_optimizer": True,
+        "bf16": True,
+        "hetero": {
+            "enable_hetero": True,
+            "hetero_process_meshes": [1, 1, 1, 2, 1, 1, 1, 1, 1, 1],
+            "hetero_pipeline_layer_split": [2, 2],
+            "hetero_device_types": ["fast", "A40"],
+        },
+    },
+    "model": {
+        "num_layers": 4,
+        "hidden_size": 1024,
+        "num_attention_heads": 8,
+        "seq_length": 1024,
+        "swiglu": True,
+        "untie_embeddings_and_output_weights": True,
+        "micro_batch_size": 1,
+        "global_batch_size": 4,
+    },
+}
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """Return a folder with a FlagScale configuration for the small problem."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "train.yaml").write_text(yaml.safe_dump(TRAIN))
+    return folder
+
+
+def edit(folder: Path, part: str, key: str, value: object) -> None:
+    data = yaml.safe_load((folder / "train.yaml").read_text())
+    data[part][key] = value
+    (folder / "train.yaml").write_text(yaml.safe_dump(data))
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = main(list(arguments))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_import_check_export_and_import_again(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(small / "problem.yaml")
+    plan, again = str(tmp_path / "plan.json"), str(tmp_path / "again.json")
+    code, out, err = call(
+        capsys, "import", problem, str(mine), "--from", "flagscale", "--out", plan
+    )
+    assert (code, err) == (0, "")
+    assert "s in closed form" in out
+    written = json.loads(Path(plan).read_text())
+    # The problem's own: with two micro-batches 1F1B does the same.
+    assert written["plan"]["schedule"] == "virtual-1f1b"
+    assert written["solver"] == "import"
+    assert call(capsys, "check", problem, plan)[0] == 0
+    bundle = str(tmp_path / "bundle")
+    exported = call(
+        capsys, "export", problem, plan, "--to", "flagscale", "--out", bundle
+    )
+    assert exported[0] == 0, exported
+    # Whose files these are can be told.
+    assert call(capsys, "import", problem, bundle, "--out", again)[0] == 0
+    assert Path(again).read_text() == Path(plan).read_text()
+
+
+def test_what_is_not_feasible_is_written_with_a_warning(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (small / "problem.yaml").read_text()
+    problem = tmp_path / "pinned.yaml"
+    problem.write_text(text + "pin: {microbatches: 4}\n")
+    plan = str(tmp_path / "plan.json")
+    code, out, err = call(capsys, "import", str(problem), str(mine), "--out", plan)
+    assert code == 0
+    assert "but it is not feasible" in out
+    assert err.startswith("warning: pin microbatches: 2, expected 4\n")
+    code, _, err = call(capsys, "check", str(problem), plan)
+    assert code == 1
+    assert "pin microbatches: 2, expected 4" in err
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "message"),
+    [
+        ("model", "hidden_size", 2048, "hidden: the files say 2048, the problem 1024"),
+        ("model", "num_layers", 5, "adds up to 4, num_layers is 5"),
+        ("model", "micro_batch_size", 3, "expected a multiple of"),
+        ("system", "hetero", {"enable_hetero": False}, "is not true, expected meshes"),
+        ("system", "hetero", [1], "expected meshes"),
+    ],
+)
+def test_bad_folders_are_one_line(
+    small: Path,
+    mine: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    part: str,
+    key: str,
+    value: object,
+    message: str,
+) -> None:
+    edit(mine, part, key, value)
+    for command in (["import", "--out", str(tmp_path / "p.json")], ["explain"]):
+        folder = [str(mine)] if command[0] == "import" else ["--mine", str(mine)]
+        code, out, err = call(
+            capsys,
+            *(command[0], str(small / "problem.yaml"), *folder, *command[1:]),
+            *("--from", "flagscale"),
+        )
+        assert (code, out) == (2, "")
+        assert message in err
+        assert str(mine) in err
+        assert err.count("\n") == 1
+    assert not (tmp_path / "p.json").exists()
+
+
+def test_folders_and_readers_that_there_are_not(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(small / "problem.yaml")
+    (tmp_path / "empty").mkdir()
+    for arguments, message in (
+        ([str(tmp_path / "lost")], "no such folder"),
+        ([problem], "is a file, expected a folder"),
+        ([str(tmp_path / "empty")], "is of no known launcher: name one with --from"),
+        ([str(mine), "--from", "torchrun"], "--from: nothing reads 'torchrun'"),
+        ([str(mine), "--from", "flagscal"], "--from: nothing reads 'flagscal'"),
+    ):
+        code, out, err = call(
+            capsys, "import", problem, *arguments, "--out", str(tmp_path / "p.json")
+        )
+        assert (code, out) == (2, "")
+        assert message in err
+        assert err.count("\n") == 1
+
+
+def test_explain_takes_a_plan_apart(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(small / "problem.yaml")
+    plan = str(tmp_path / "plan.json")
+    better = tmp_path / "better"
+    better.mkdir()
+    (better / "train.yaml").write_text((mine / "train.yaml").read_text())
+    edit(better, "system", "pipeline_model_parallel_size", 2)
+    hetero = TRAIN["system"]["hetero"] | {"hetero_pipeline_layer_split": [3, 1]}
+    edit(better, "system", "hetero", hetero)
+    edit(better, "system", "recompute_granularity", "selective")
+    assert call(capsys, "import", problem, str(better), "--out", plan)[0] == 0
+    arguments = ("explain", problem, "--mine", str(mine), "--plan", plan)
+    code, out, err = call(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    whats = [change["what"] for step in told["steps"] for change in step["changes"]]
+    assert whats == ["layer split", "recomputation", "recomputation"]
+    assert told["steps"][-1]["closed_form_s"] == told["ours"]["closed_form_s"]
+    assert told["mine"]["feasible"]
+    code, out, err = call(capsys, *arguments)
+    assert (code, err) == (0, "")
+    assert "layer split: 2 on fast; 2 on slow -> 3 on fast; 1 on slow" in out
+    # The changes of the table add up to its last line.
+    rows = [
+        line.split() for line in out.splitlines() if " -> " in line or "in all" in line
+    ]
+    steps = [
+        float(row[-3]) for row in rows if "in" not in row[:1] and row[-3][:1] in "+-"
+    ]
+    total = next(row for row in rows if row[:2] == ["in", "all"])
+    assert sum(steps) == pytest.approx(float(total[2]), abs=2e-4)
+
+
+def test_explain_says_what_does_not_fit(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (small / "problem.yaml").read_text()
+    plan = str(tmp_path / "plan.json")
+    problem = tmp_path / "tight.yaml"
+    tight = text.replace("accelerator: A40,", "accelerator: A40, memory: 700 MB,")
+    assert tight != text
+    problem.write_text(tight)
+    better = tmp_path / "better"
+    better.mkdir()
+    (better / "train.yaml").write_text((mine / "train.yaml").read_text())
+    hetero = TRAIN["system"]["hetero"] | {
+        "hetero_process_meshes": [1, 1, 1, 1, 2],
+        "hetero_device_types": ["fast"],
+    }
+    edit(better, "system", "hetero", hetero)
+    code, _, err = call(capsys, "import", str(problem), str(better), "--out", plan)
+    assert (code, err) == (0, "")
+    code, out, err = call(
+        capsys, "explain", str(problem), "--mine", str(mine), "--plan", plan
+    )
+    assert (code, err) == (0, "")
+    assert "does not fit" in out
+    assert "stage 1 (slow) needs" in out
+    assert "GB too much" in out
+
+
+def test_explain_searches_where_no_plan_is_given(
+    small: Path, mine: Path, run_hetopt: RunHetopt
+) -> None:
+    done = run_hetopt(
+        *("explain", "problem.yaml", "--mine", str(mine), "--jobs", "1", "--json"),
+        cwd=small,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["speedup"]["closed_form"] >= 1
+    best = run_hetopt("plan", "problem.yaml", "--jobs", "1", "--json", cwd=small)
+    assert told["ours"]["plan"] == json.loads(best.stdout)["plan"]
