@@ -215,7 +215,7 @@ def _boundary_losses(job: Job) -> Iterator[Loss]:
         if not same and before.resharding not in (None, "p2p"):
             yield Loss(
                 what=f"resharding by {before.resharding} behind stage {number}: every "
-                "device sends each receiver its part",
+                "device sends each receiver its part (to plan so, pin resharding: p2p)",
                 instead="p2p there",
             )
     staged = {
