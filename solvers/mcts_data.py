@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: Positions in ``Space.facts``.
-P, L, TIED, GPIPE, ADAPTIVE, INSIDE, ACROSS, LEADS, TRAILS = range(9)
+P, L, TIED, GPIPE, ADAPTIVE, INSIDE, ACROSS, LEADS, TRAILS, FILLED = range(10)
 #: delta of a boundary inside a cluster and across; h-1f1b's are at least these.
 _DELTAS = {"eager-1f1b": (2, 2), "virtual-1f1b": (1, 2)}
 
@@ -61,7 +61,8 @@ class Space(NamedTuple):
         Body units of each stage from the first one, -1 where free; length p.
     facts
         p, L, whether embeddings are tied and p > 1, whether gpipe, whether h-1f1b,
-        delta inside clusters, delta across, units at the front, units at the end.
+        delta inside clusters, delta across, units at the front, units at the end,
+        whether layers are no decision of the tree but filled in at its leaves.
     """
 
     option: Ints
@@ -92,6 +93,8 @@ class Ground:
         Slices of the table, with the strategies to choose from.
     stages
         The p of interest.
+    filled
+        Whether layers are to be filled in (``mcts_fill``) where no pin is on them.
 
     Attributes
     ----------
@@ -107,8 +110,11 @@ class Ground:
         parts: Sequence[TableSlice],
         pins: Pins,
         stages: Sequence[int],
+        *,
+        filled: bool = False,
     ) -> None:
         self.parts = parts
+        self._filled = filled
         self.chain = chain = Chain.of(table)
         data = [
             ProgramData(
@@ -170,6 +176,9 @@ class Ground:
                     across,
                     sum(data.chain.lead),
                     sum(data.chain.trail),
+                    self._filled
+                    and data.pins.units is None
+                    and pins["units_ok"][:, 1:].all(),
                 ],
                 dtype=np.int64,
             ),

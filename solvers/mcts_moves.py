@@ -9,123 +9,44 @@ but one choice per place, so that sixteen clusters do not make a node with 16! c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from hetopt.solvers.compiled import step
-from hetopt.solvers.dp_data import (
-    ACTIVE,
-    FREE,
-    LEAD,
-    MAY_CLOSE,
-    MAY_OPEN,
-    PEAK,
-    ROOM,
-    STATE,
-    TRAIL,
-)
-from hetopt.solvers.mcts_data import (
-    ACROSS,
-    GPIPE,
-    INSIDE,
-    LEADS,
-    TRAILS,
-    L,
-    P,
+from hetopt.solvers.dp_data import MAY_CLOSE, MAY_OPEN, ROOM, TAU
+from hetopt.solvers.mcts_data import FILLED, LEADS, TRAILS, L, P
+from hetopt.solvers.mcts_fill import fill
+from hetopt.solvers.mcts_memory import least_flight, stage_fits
+from hetopt.solvers.mcts_state import (
+    AT_ORDER,
+    AT_Q,
+    AT_SPLIT,
+    AT_STAGES,
+    AT_STRATEGY,
+    AT_TOTAL,
+    COUNT,
+    DEAD,
+    END,
+    LEAF,
+    LEFT,
+    PHASE,
+    STAGE,
+    TURN,
+    UNITS,
+    Q,
+    draw,
 )
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from hetopt.solvers.mcts_data import Space
+    from hetopt.solvers.mcts_state import State
 
-    Ints = NDArray[np.int64]
+    Ints = NDArray[np.int64] | NDArray[np.int32]
 
-#: Positions in ``State.at``: what is decided next, the q as an index, clusters in the
-#: order, the one whose turn it is, stages and units decided, units it has left.
-PHASE, Q, COUNT, TURN, STAGE, UNITS, LEFT = range(7)
-#: Phases; in DEAD ends there is no plan.
-AT_Q, AT_ORDER, AT_STAGES, AT_TOTAL, AT_SPLIT, AT_STRATEGY, LEAF, DEAD = range(8)
-#: No more clusters.
-END = -1
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
-
-
-class State(NamedTuple):
-    """A prefix of decisions.
-
-    Attributes
-    ----------
-    at
-        The positions above.
-    order, used
-        Clusters along the pipeline, and whether each is among them; length J.
-    hosted, chosen
-        Stages and option of each in the order; length J.
-    units
-        Body units of each stage; length p.
-    moves
-        What may be decided next; as long as there can be choices.
-    times
-        Room to price a plan: tau, kappa and delta of each stage; shape (3, p).
-    seed
-        State of the random numbers; length 1, unsigned.
-    """
-
-    at: Ints
-    order: Ints
-    used: Ints
-    hosted: Ints
-    chosen: Ints
-    units: Ints
-    moves: Ints
-    times: Ints
-    seed: NDArray[np.uint64]
-
-
-def new_state(space: Space, seed: int) -> State:
-    """Make room for a prefix; ``seed`` of 64 bits."""
-    stages, clusters = len(space.given), len(space.required)
-    most = max(
-        len(space.counts),
-        clusters + 1,
-        stages,
-        int(space.facts[L]),
-        int(np.diff(space.begins, axis=1).max(initial=0)),
-    )
-    return State(
-        at=np.zeros(LEFT + 1, dtype=np.int64),
-        order=np.zeros(clusters, dtype=np.int64),
-        used=np.zeros(clusters, dtype=np.int64),
-        hosted=np.zeros(clusters, dtype=np.int64),
-        chosen=np.zeros(clusters, dtype=np.int64),
-        units=np.zeros(stages, dtype=np.int64),
-        moves=np.zeros(most, dtype=np.int64),
-        times=np.zeros((3, stages), dtype=np.int64),
-        seed=np.array([seed], dtype=np.uint64),
-    )
-
-
-@step
-def draw(seed: NDArray[np.uint64], count: int) -> int:
-    """Draw a whole number below ``count``: SplitMix64 (Steele et al., 2014)."""
-    seed[0] += _GOLDEN
-    mixed = seed[0]
-    mixed = (mixed ^ (mixed >> _30)) * _FIRST
-    mixed = (mixed ^ (mixed >> _27)) * _SECOND
-    mixed ^= mixed >> _31
-    return int(np.int64(((mixed >> _32) * np.uint64(count)) >> _32))
-
-
-@step
-def restart(state: State) -> None:
-    """Go back to the root."""
-    state.at[:] = 0
-    state.used[:] = 0
+#: Strategies of which the quickest is picked.
+_ENTRANTS = 4
 
 
 @step
@@ -279,6 +200,9 @@ def take(space: Space, state: State, move: int) -> None:
     elif phase == AT_STAGES:
         state.hosted[at[TURN]] = move
         at[PHASE] = AT_TOTAL
+        if space.facts[FILLED]:
+            at[STAGE] += move
+            at[PHASE] = AT_STRATEGY
     elif phase == AT_TOTAL:
         at[LEFT] = move
         at[PHASE] = AT_SPLIT
@@ -288,11 +212,17 @@ def take(space: Space, state: State, move: int) -> None:
         _close(state)
     else:
         state.chosen[at[TURN]] = move
-        if not fits(space, state, at[TURN], at[STAGE] - state.hosted[at[TURN]]):
+        filled = space.facts[FILLED]
+        if not filled and not _fits(space, state):
             at[PHASE] = DEAD
             return
         at[TURN] += 1
-        at[PHASE] = LEAF if at[TURN] == at[COUNT] else AT_STAGES
+        if at[TURN] < at[COUNT]:
+            at[PHASE] = AT_STAGES
+        elif filled and not fill(space, state):
+            at[PHASE] = DEAD
+        else:
+            at[PHASE] = LEAF
 
 
 @step
@@ -347,6 +277,23 @@ def spread(space: Space, state: State) -> None:
 
 
 @step
+def pick(space: Space, state: State, moves: Ints, begin: int, count: int) -> int:
+    """Return the place of one of ``count`` moves, at random.
+
+    Where layers are filled in, the quickest of a few strategies: which of them fit
+    that many stages is known by then.
+    """
+    best = begin + draw(state.seed, count)
+    if space.facts[FILLED] and state.at[PHASE] == AT_STRATEGY:
+        body = space.sums[TAU, :, space.facts[L]]
+        for _ in range(_ENTRANTS - 1):
+            other = begin + draw(state.seed, count)
+            if body[moves[other]] < body[moves[best]]:
+                best = other
+    return best
+
+
+@step
 def roll_out(space: Space, state: State) -> None:
     """Decide all that is left at random."""
     while state.at[PHASE] < LEAF:
@@ -357,57 +304,21 @@ def roll_out(space: Space, state: State) -> None:
         if not count:
             state.at[PHASE] = DEAD
             return
-        take(space, state, state.moves[draw(state.seed, count)])
+        take(space, state, state.moves[pick(space, state, state.moves, 0, count)])
 
 
 @step
-def fits(space: Space, state: State, turn: int, first: int) -> bool:
-    """Whether the stages of one cluster, ``first`` on, fit into memory.
-
-    Under h-1f1b with the fewest warm-ups there can be; ``price`` knows how many.
-    """
-    at, facts = state.at, space.facts
+def _fits(space: Space, state: State) -> bool:
+    """Whether the stages of the cluster whose turn it is fit into memory."""
+    at = state.at
+    turn, end = at[TURN], at[STAGE]
     left = 0
-    for stage in range(first):
+    for stage in range(end - state.hosted[turn]):
         left += state.units[stage]
-    crossings = at[COUNT] - 1 - turn
-    for stage in range(first, first + state.hosted[turn]):
-        flight = 1 + facts[INSIDE] * (facts[P] - 1 - stage)
-        flight += (facts[ACROSS] - facts[INSIDE]) * crossings
-        q = space.counts[at[Q]]
-        if facts[GPIPE] or flight > q:
-            flight = q
-        if not stage_fits(space, state, state.chosen[turn], stage, left, flight):
+    for stage in range(end - state.hosted[turn], end):
+        flight = least_flight(space, state, turn, stage)
+        right = left + state.units[stage]
+        if not stage_fits(space, state.chosen[turn], stage, left, right, flight):
             return False
-        left += state.units[stage]
+        left = right
     return True
-
-
-@step
-def stage_fits(
-    space: Space, state: State, o: int, stage: int, left: int, flight: int
-) -> bool:
-    """Whether a stage with option ``o`` fits into memory.
-
-    Parameters
-    ----------
-    left
-        Body units before the stage.
-    flight
-        Micro-batches in flight.
-    """
-    option, right = space.option[o], left + state.units[stage]
-    peak = 0
-    for u in range(left, right):
-        peak = max(peak, space.temporary[o, u])
-    held = space.sums[STATE, o, right] - space.sums[STATE, o, left]
-    active = space.sums[ACTIVE, o, right] - space.sums[ACTIVE, o, left]
-    if stage == 0:
-        held += option[LEAD + STATE]
-        active += option[LEAD + ACTIVE]
-        peak = max(peak, option[LEAD + PEAK])
-    if stage == space.facts[P] - 1:
-        held += option[TRAIL + STATE]
-        active += option[TRAIL + ACTIVE]
-        peak = max(peak, option[TRAIL + PEAK])
-    return bool(held + peak + flight * active <= option[FREE])

@@ -26,11 +26,12 @@ from hetopt.solvers.mcts_data import (
     L,
     P,
 )
-from hetopt.solvers.mcts_moves import COUNT, Q, stage_fits
+from hetopt.solvers.mcts_memory import stage_fits
+from hetopt.solvers.mcts_state import COUNT, Q
 
 if TYPE_CHECKING:
     from hetopt.solvers.mcts_data import Space
-    from hetopt.solvers.mcts_moves import State
+    from hetopt.solvers.mcts_state import State
 
 #: No plan: a stage does not fit into memory.
 TOO_LARGE = -1
@@ -133,6 +134,7 @@ def _adapt(space: Space, state: State, longest: int) -> bool:
     right = space.facts[L]
     stage = stages - 1
     for turn in range(at[COUNT] - 1, -1, -1):
+        o = state.chosen[turn]
         for _ in range(state.hosted[turn]):
             if stage < stages - 1:
                 kappa, delta = times[_KAPPA, stage], 3
@@ -144,7 +146,7 @@ def _adapt(space: Space, state: State, longest: int) -> bool:
                 flight += delta
             left = right - state.units[stage]
             inflight = min(flight, space.counts[at[Q]])
-            if not stage_fits(space, state, state.chosen[turn], stage, left, inflight):
+            if not stage_fits(space, o, stage, left, right, inflight):
                 return False
             right = left
             stage -= 1

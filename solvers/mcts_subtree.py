@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
-from hetopt.solvers.mcts_moves import COUNT, Q, new_state
 from hetopt.solvers.mcts_price import TOO_LARGE
+from hetopt.solvers.mcts_state import COUNT, Q, new_state
 from hetopt.solvers.mcts_tree import (
     CHOICES,
     DONE,
@@ -21,10 +21,10 @@ from hetopt.solvers.mcts_tree import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hetopt.solvers.mcts_data import Ground
-    from hetopt.solvers.mcts_moves import State
+    from hetopt.solvers.mcts_state import State
 
 #: Nodes of a tree at first.
 _FEW = 1 << 10
@@ -36,11 +36,13 @@ class Subtree:
     Parameters
     ----------
     seed
-        What is drawn depends on it and on p, and on nothing else.
+        Whole numbers; what is drawn depends on them and on p, and on nothing else.
     exploration
         lambda of UCB (HetAuto, Eq. 1).
     most_nodes
         Beyond them the tree does not grow; each takes about 40 bytes.
+    reference
+        0, or what rewards are compared with; see ``grow``.
     """
 
     def __init__(
@@ -48,17 +50,19 @@ class Subtree:
         ground: Ground,
         stages: int,
         *,
-        seed: int,
+        seed: Sequence[int],
         exploration: float,
         most_nodes: int,
+        reference: int = 0,
     ) -> None:
         space = ground.at(stages)
         self.ground, self.space = ground, space
-        words = np.random.SeedSequence([seed, stages]).generate_state(1, np.uint64)
+        words = np.random.SeedSequence([*seed, stages]).generate_state(1, np.uint64)
         self.state: State = new_state(space, int(words[0]))
         self._most = len(self.state.moves)
         self._most_nodes = most_nodes
         self._exploration = exploration
+        self._reference = reference
         # One choice per level: q, clusters and no more of them; stages, units in
         # all, strategy of each; units of each stage.
         self._depth = 3 + 4 * len(space.required) + stages
@@ -86,6 +90,7 @@ class Subtree:
                 iterations,
                 cutoff,
                 len(self.nodes.visits) < self._most_nodes,
+                self._reference,
                 self._report,
             )
             iterations -= int(self._report[DONE])

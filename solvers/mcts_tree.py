@@ -15,23 +15,17 @@ import numpy as np
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.compiled import kernel, step
-from hetopt.solvers.mcts_moves import (
-    DEAD,
-    LEAF,
-    PHASE,
-    choices,
-    draw,
-    restart,
-    roll_out,
-    take,
-)
+from hetopt.solvers.mcts_data import FILLED
+from hetopt.solvers.mcts_moves import choices, pick, roll_out, take
+from hetopt.solvers.mcts_polish import polish
 from hetopt.solvers.mcts_price import TOO_LARGE, price
+from hetopt.solvers.mcts_state import DEAD, LEAF, PHASE, restart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.solvers.mcts_data import Space
-    from hetopt.solvers.mcts_moves import State
+    from hetopt.solvers.mcts_state import State
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -39,6 +33,8 @@ if TYPE_CHECKING:
 #: Positions in ``Nodes.size``, and in what ``grow`` reports.
 NODES, CHOICES = range(2)
 DONE, VALUE, FULL = range(3)
+#: Plans are near the cutoff that exceed it by at most one part in so many.
+_NEAR = 100
 
 
 class Nodes(NamedTuple):
@@ -100,6 +96,16 @@ def reward_of(value: int) -> float:
 
 
 @step
+def standing(value: int, reference: int) -> float:
+    """Return (reference / value) ** 4: what small differences show in.
+
+    1 / (1 + l) of two plans differs by less than exploration makes of it.
+    """
+    share = reference / value
+    return share * share * share * share
+
+
+@step
 def _select(nodes: Nodes, node: int, exploration: float) -> int:
     """Return the place of the choice with the largest UCB; the first of several."""
     begin = nodes.first[node]
@@ -124,11 +130,11 @@ def _open(nodes: Nodes, node: int, state: State, count: int) -> None:
 
 
 @step
-def _expand(nodes: Nodes, node: int, seed: NDArray[np.uint64]) -> int:
+def _expand(space: Space, state: State, nodes: Nodes, node: int) -> int:
     """Try a choice that has not been tried, at random; return its place."""
     begin, tried = nodes.first[node], nodes.tried[node]
     here = begin + tried
-    other = here + draw(seed, nodes.branches[node] - tried)
+    other = pick(space, state, nodes.move, here, nodes.branches[node] - tried)
     nodes.move[here], nodes.move[other] = nodes.move[other], nodes.move[here]
     child = nodes.size[NODES]
     nodes.child[here] = child
@@ -157,7 +163,7 @@ def _descend(space: Space, state: State, nodes: Nodes, exploration: float) -> in
         if new and nodes.size[NODES] == len(nodes.visits):
             return depth + 1
         place = (
-            _expand(nodes, node, state.seed)
+            _expand(space, state, nodes, node)
             if new
             else _select(nodes, node, exploration)
         )
@@ -179,9 +185,12 @@ def grow(
     iterations: int,
     cutoff: int,
     may_widen: bool,
+    reference: int,
     report: Ints,
 ) -> None:
     """Iterate until a plan within the cutoff is met, or the tree needs more room.
+
+    Where layers are filled in, plans near the cutoff are polished.
 
     Parameters
     ----------
@@ -190,6 +199,9 @@ def grow(
     may_widen
         Whether to stop for more room; else the tree stays as large as it is, and
         rollouts begin at its leaves.
+    reference
+        0 for the paper's rewards, else an objective no plan is below, for
+        ``standing``.
     report
         What happened: iterations done; the objective of the plan that ``state``
         holds, or TOO_LARGE; whether there is no room for another iteration's nodes.
@@ -207,7 +219,12 @@ def grow(
         value = TOO_LARGE
         if state.at[PHASE] == LEAF:
             value = price(space, state)
-        reward = 0.0 if value == TOO_LARGE else reward_of(value)
+        near = value != TOO_LARGE and value <= cutoff + cutoff // _NEAR
+        if space.facts[FILLED] and near:
+            value = polish(space, state, value)
+        reward = 0.0
+        if value != TOO_LARGE:
+            reward = standing(value, reference) if reference else reward_of(value)
         for i in range(depth):
             node = nodes.path[i]
             nodes.visits[node] += 1

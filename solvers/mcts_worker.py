@@ -7,13 +7,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.solvers.mcts_harvest import Harvest
 from hetopt.solvers.mcts_subtree import Subtree
-from hetopt.solvers.worker import NO_CUTOFF, Found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable
 
-    from hetopt.formulations.decision import Decision
     from hetopt.solvers.mcts_data import Ground
 
 #: Iterations of one tree before it is another one's turn: some milliseconds.
@@ -93,22 +92,19 @@ class Grove:
         tree = Subtree(
             spec.ground,
             stages,
-            seed=spec.seed,
+            seed=[spec.seed],
             exploration=spec.exploration,
             most_nodes=MOST_NODES // len(spec.ground.stages),
         )
-        return _Plant(tree, spec.iterations[stages], spec.top, self._say)
+        harvest = Harvest(spec.top, self._say)
+        return _Plant(tree, spec.iterations[stages], harvest)
 
 
 class _Plant:
-    """One tree, the iterations it has left, and the best plans it met."""
+    """One tree, and the iterations it has left."""
 
-    def __init__(
-        self, tree: Subtree, left: int | None, top: int, say: Callable[[Any], None]
-    ) -> None:
-        self.tree, self.left, self._top, self._say = tree, left, top, say
-        self._known: dict[Hashable, int] = {}
-        self._cutoff = NO_CUTOFF
+    def __init__(self, tree: Subtree, left: int | None, harvest: Harvest) -> None:
+        self.tree, self.left, self._harvest = tree, left, harvest
 
     def grow(self, cutoff: int) -> None:
         """Iterate a little.
@@ -122,13 +118,5 @@ class _Plant:
         count = SLICE if self.left is None else min(SLICE, self.left)
         if self.left is not None:
             self.left -= count
-        self.tree.iterate(count, self._take, min(self._cutoff, cutoff))
-
-    def _take(self, value: int, decision: Decision) -> int:
-        known = self._known
-        if value < known.get(decision.shape, NO_CUTOFF):
-            known[decision.shape] = value
-            self._say(Found(decision=decision, value=value))
-        if len(known) >= self._top:
-            self._cutoff = sorted(known.values())[self._top - 1] - 1
-        return self._cutoff
+        harvest = self._harvest
+        self.tree.iterate(count, harvest.take, min(harvest.cutoff, cutoff))

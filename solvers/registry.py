@@ -31,6 +31,7 @@ SOLVERS: Mapping[str, str] = MappingProxyType(
         "amp": "hetopt.solvers.alike:solve_amp",
         "metis": "hetopt.solvers.metis:solve",
         "mcts": "hetopt.solvers.mcts:solve",
+        "mcts-guided": "hetopt.solvers.mcts_guided:solve",
     }
 )
 

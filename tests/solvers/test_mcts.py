@@ -16,11 +16,9 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import Principles
 from hetopt.solvers import mcts_tree
-from hetopt.solvers.exact import exact_value
 from hetopt.solvers.mcts import shares, solve
 from hetopt.solvers.mcts_data import Ground
 from hetopt.solvers.mcts_subtree import Subtree
@@ -30,6 +28,7 @@ from hetopt.solvers.worker import NO_CUTOFF
 from tests.formulations.programs import table as plain_table
 from tests.oracle import brute_force, plain
 from tests.oracle.instances import make_instance
+from tests.solvers.mcts_values import exact
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -48,27 +47,13 @@ BIG = 5
 MANY = 300
 
 
-def data_of(problem: Problem, table: CostTable, decision: Decision) -> ProgramData:
-    return ProgramData(
-        part=table.at(decision.microbatches),
-        chain=Chain.of(table),
-        schedule=table.schedule,
-        pins=problem.pins,
-        names=table.cluster_names,
-        devices=table.cluster_devices,
-        usable_bytes=table.usable_bytes,
-        stages=decision.stages,
-        cutoff=NO_CUTOFF,
-    )
-
-
 def uncompiled(function: Any) -> Any:
     return function.py_func
 
 
 def planted(ground: Ground, stages: int) -> Subtree:
     # So curious that all children are visited alike.
-    return Subtree(ground, stages, seed=0, exploration=1e6, most_nodes=1 << 20)
+    return Subtree(ground, stages, seed=[0], exploration=1e6, most_nodes=1 << 20)
 
 
 def grow(
@@ -127,7 +112,7 @@ def test_the_tree_holds_the_plans_that_brute_force_tries(seed: int) -> None:
     def take(value: int, decision: Decision) -> int:
         key = (decision.shape, decision.units)
         if key not in different:
-            assert exact_value(decision, data_of(problem, table, decision)) == value
+            assert exact(problem, table, decision) == value
         assert different.setdefault(key, value) == value
         return NO_CUTOFF
 
@@ -224,7 +209,7 @@ def test_what_does_not_fit_earns_nothing() -> None:
 def test_a_tree_that_is_full_goes_on() -> None:
     problem, table = plain.problem(), plain_table()
     tree = Subtree(
-        Ground.of(problem, table), 3, seed=0, exploration=1.0, most_nodes=1 << 10
+        Ground.of(problem, table), 3, seed=[0], exploration=1.0, most_nodes=1 << 10
     )
     tree.iterate(20_000, lambda value, decision: value - 1, NO_CUTOFF)
     assert tree.nodes.visits[0] == 20_000
@@ -339,7 +324,7 @@ def test_seeds_are_of_64_bits() -> None:
     problem, table = plain.problem(), plain_table()
     ground = Ground.of(problem, table)
     trees = [
-        Subtree(ground, 2, seed=seed, exploration=1.0, most_nodes=10)
+        Subtree(ground, 2, seed=[seed], exploration=1.0, most_nodes=10)
         for seed in (0, 1, 2**40)
     ]
     states = {int(tree.state.seed[0]) for tree in trees}

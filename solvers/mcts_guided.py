@@ -1,0 +1,166 @@
+"""The ``mcts-guided`` solver: tree search that the exact part tells where to look.
+
+What it has over ``mcts``: (p, q) are visited by their lower bounds, the best first,
+and not at all where the bound exceeds the best plan; the relaxation leaves out the
+strategies that no better plan uses; of the others rollouts prefer quick ones; layers
+are no decision of the tree but filled in at its leaves, with an eye to the period;
+plans near the best are polished; and rewards tell good plans from better ones.
+
+Visits go in waves, whose size does not depend on how many processes there are. What
+is learnt in one wave is known to all visits of the next, so with a given number of
+iterations the plan is the same in one process and in many.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.mcts_course import seek
+from hetopt.solvers.mcts_guided_worker import GuidedSpec, VisitTask, make
+from hetopt.solvers.params import MctsParams
+from hetopt.solvers.registry import ensure_can, ensure_plans
+from hetopt.solvers.worker import Payload, SurveyTask
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.bounds import Survey
+    from hetopt.solvers.ledger import Program
+    from hetopt.solvers.mcts_course import SeekCourse
+    from hetopt.solvers.params import RaceParams
+
+#: Rewards lie between 0 and 1, those of good plans close together.
+EXPLORATION = 0.2
+#: Iterations where there is neither a time limit nor a number.
+ITERATIONS = 200_000
+#: Visits of a wave.
+_WAVE = 8
+#: Iterations of a visit.
+_VISIT = 2000
+#: By how much a visit makes others of nearly as good a bound more attractive.
+_PATIENCE = 0.01
+
+
+def solve(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Look for a plan of small closed form; see ``mcts.solve``."""
+    ensure_can("mcts-guided", params.principles)
+    ensure_plans("mcts-guided", problem.training.schedule)
+    own = params if isinstance(params, MctsParams) else MctsParams()
+    iterations = own.iterations
+    if iterations is None and time_limit_s is None:
+        iterations = ITERATIONS
+    payload = Payload(
+        problem=problem,
+        table=table,
+        engine="hetopt.solvers.dp:DpEngine",
+        seed=seed,
+        top=params.top,
+    )
+    return seek(
+        problem,
+        table,
+        params,
+        solver="mcts-guided",
+        make=make,
+        payload=GuidedSpec(
+            payload=payload,
+            exploration=EXPLORATION if own.exploration is None else own.exploration,
+        ),
+        run=lambda course: _Waves(course, iterations).run(),
+        began=time.monotonic(),
+        time_limit_s=time_limit_s,
+        cutoff=cutoff,
+    )
+
+
+class _Waves:
+    """Visits, wave by wave, and how many iterations are left."""
+
+    def __init__(self, course: SeekCourse, iterations: int | None) -> None:
+        self._course, self._left = course, iterations
+        self._visits: Counter[tuple[int, int]] = Counter()
+        self._known: set[int] = set()
+
+    def run(self) -> None:
+        """Visit (p, q) until nothing better can be anywhere."""
+        ledger = self._course.ledger
+        while self._left != 0 and ledger.open():
+            programs = self._next()
+            fresh = {program.microbatches for program in programs} - self._known
+            if fresh:
+                # What is known of them so far holds for the q as a whole.
+                self._known |= fresh
+                surveys = (
+                    SurveyTask(microbatches=q, cutoff=None) for q in sorted(fresh)
+                )
+                self._course.perform(surveys, self._surveyed)
+            else:
+                tasks = self._wave(programs)
+                self._course.perform(iter(tasks), self._visited)
+            ledger.refute()
+
+    def _surveyed(self, task: SurveyTask, found: Survey) -> None:
+        for program in self._course.ledger.open():
+            if program.microbatches != task.microbatches:
+                continue
+            bound = float(found.bound[program.stages])
+            if np.isfinite(bound):
+                program.bound = max(program.bound, int(bound * PERIOD_SCALE) - 1)
+            else:
+                program.how = "infeasible"
+
+    def _next(self) -> list[Program]:
+        """Return what to visit: where the bound is least, or few visits were."""
+
+        def rank(program: Program) -> tuple[float, int, int]:
+            visits = self._visits[program.stages, program.microbatches]
+            weight = 1 + _PATIENCE * visits
+            return (program.bound * weight, program.stages, program.microbatches)
+
+        return sorted(self._course.ledger.open(), key=rank)[:_WAVE]
+
+    def _wave(self, programs: Sequence[Program]) -> list[VisitTask]:
+        """Return a visit of each, as far as there are iterations."""
+        tasks = []
+        for program in programs:
+            iterations = _VISIT if self._left is None else min(_VISIT, self._left)
+            if not iterations:
+                break
+            if self._left is not None:
+                self._left -= iterations
+            key = (program.stages, program.microbatches)
+            visit = self._visits[key]
+            tasks.append(
+                VisitTask(
+                    microbatches=program.microbatches,
+                    stages=program.stages,
+                    visit=visit,
+                    iterations=iterations,
+                    cutoff=self._course.ledger.cutoff,
+                    bound=program.bound,
+                    # To begin with any plan will do, and narrowing takes long.
+                    narrow=visit > 0,
+                )
+            )
+            self._visits[key] += 1
+        return tasks
+
+    def _visited(self, task: VisitTask, bound: int) -> None:
+        program = self._course.ledger.programs[task.stages, task.microbatches]
+        program.bound = max(program.bound, bound)
