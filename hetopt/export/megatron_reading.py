@@ -21,12 +21,17 @@ LAYOUT = "--pipeline-model-parallel-layout"
 FIRST = "--decoder-first-pipeline-num-layers"
 LAST = "--decoder-last-pipeline-num-layers"
 
-#: Schedules and models that hetopt cannot price.
+#: Schedules, cuts and models that hetopt cannot price.
 _REFUSED = (
     "--num-layers-per-virtual-pipeline-stage",
     "--num-virtual-stages-per-pipeline-rank",
     "--account-for-embedding-in-pipeline-split",
     "--account-for-loss-in-pipeline-split",
+    "--num-experts",
+    "--multi-latent-attention",
+    "--mtp-num-layers",
+    "--use-megatron-fsdp",
+    "--use-torch-fsdp2",
 )
 #: Field of a model or of training -> argument.
 _SAYS = {
@@ -153,7 +158,7 @@ def _layers(arguments: ShellArguments) -> tuple[int, ...]:
     """Return layers per stage as Megatron-LM would cut them."""
     for name in _REFUSED:
         if name in arguments:
-            msg = "is given, which hetopt cannot price: write it as a layout without it"
+            msg = "is given, which hetopt cannot price"
             raise InputError(msg, file=arguments.file, field=name)
     stages = arguments.count(PIPELINE, 1)
     if LAYOUT not in arguments:
@@ -196,7 +201,10 @@ def _even_layers(arguments: ShellArguments, stages: int) -> tuple[int, ...]:
 
 
 def _recompute(arguments: ShellArguments) -> Recompute:
-    name = "--recompute-granularity"
+    name, modules = "--recompute-granularity", "--recompute-modules"
+    if arguments.values.get(modules, "core_attn") != "core_attn":
+        msg = f"is {arguments.values[modules]!r}, hetopt can price core_attn alone"
+        raise InputError(msg, file=arguments.file, field=modules)
     if name not in arguments:
         return "selective" if "--recompute-activations" in arguments else "none"
     match arguments.values[name]:

@@ -1,8 +1,8 @@
 """The arguments that shell scripts pass on, without running them.
 
-Enough of the shell for the launch scripts that people write: assignments, arrays,
-``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, quotes, comments, lines continued
-with a backslash. Conditions and loops are read as if every line ran once.
+Enough of the shell for what people write to launch: assignments, arrays,
+``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, ``$((A * B))``, quotes, comments,
+lines continued with a backslash. Conditions and loops are read as if every line ran once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(
     r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?-([^{}]*))?\}|([A-Za-z_]\w*))"
 )
-_ANY_SUM = re.compile(r"\$\(\([^()]*\)\)")
-_SUM = re.compile(r"\$\(\(\s*(\d+(?:\s*\*\s*\d+)*)\s*\)\)")
+#: Arithmetic, in today's and in the old spelling.
+_SUM = re.compile(r"\$\(\(([^()]*)\)\)|\$\[([^][]*)\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +97,8 @@ def read_script(path: Path) -> ShellArguments:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Yield words as the shell splits them, sums of the form $((a * b)) kept whole."""
-    text = _ANY_SUM.sub(lambda match: "".join(match[0].split()), text)
+    """Yield words as the shell splits them, arithmetic kept whole."""
+    text = _SUM.sub(lambda match: "".join(match[0].split()), text)
     for token in shlex.split(text.replace("\r\n", "\n"), comments=True):
         # The shell drops a backslash with the line's end, shlex not quite.
         word = token.replace("\\\n", " ").strip("\n")
@@ -142,12 +142,14 @@ def _replaced(word: str, known: dict[str, list[str]]) -> list[str]:
     if match is not None:
         name = match[1] or match[3]
         if name in known:
-            words = known[name]
-            if len(words) == 1 and words[0].lstrip().startswith("-"):
-                return words[0].split()
-            return words
-    text = _VARIABLE.sub(lambda m: _value(m, known), word)
-    return [_SUM.sub(_product, text)]
+            # Without quotes around it, a variable's text is split into words.
+            return [
+                word
+                for text in known[name]
+                for word in (text.split() if text.lstrip().startswith("-") else [text])
+            ]
+    text = _SUM.sub(lambda found: _result(found, known), word)
+    return [_VARIABLE.sub(lambda found: _value(found, known), text)]
 
 
 def _value(match: re.Match[str], known: dict[str, list[str]]) -> str:
@@ -157,8 +159,16 @@ def _value(match: re.Match[str], known: dict[str, list[str]]) -> str:
     return match[0] if match[2] is None else match[2]
 
 
-def _product(match: re.Match[str]) -> str:
-    result = 1
-    for factor in match[1].split("*"):
-        result *= int(factor)
+def _result(match: re.Match[str], known: dict[str, list[str]]) -> str:
+    """Return a product or quotient of whole numbers; the text itself if it is more."""
+    text = _VARIABLE.sub(lambda found: _value(found, known), match[1] or match[2] or "")
+    parts = re.split(r"([*/])", text)
+    numbers = [" ".join(known.get(part, [part])) for part in parts[::2]]
+    if not all(re.fullmatch("[0-9]+", number) for number in numbers):
+        return match[0]
+    result = int(numbers[0])
+    for sign, number in zip(parts[1::2], map(int, numbers[1:]), strict=True):
+        if sign == "/" and not number:
+            return match[0]
+        result = result * number if sign == "*" else result // number
     return str(result)

@@ -273,6 +273,20 @@ def test_a_hand_made_script_is_read(tmp_path: Path) -> None:
     assert strategy.recompute == "selective"
 
 
+def test_options_in_one_word_of_an_array_are_split(tmp_path: Path) -> None:
+    text = HAND.replace(
+        "--micro-batch-size 2 --global-batch-size 128", "${BATCH[@]}"
+    ).replace(
+        "GPUS=8\n",
+        "GPUS=8\nexport BATCH=(\n"
+        '  "--micro-batch-size 2"  # each\n'
+        '  "--global-batch-size $((GPUS * 48 / 3))"\n)\n',
+    )
+    sketch = MEGATRON.read(hand_made(tmp_path, text))
+    assert sketch.microbatches == 32
+    assert sketch.says["global_batch"] == 128
+
+
 def test_layers_without_a_layout_are_even_but_at_the_ends(tmp_path: Path) -> None:
     text = HAND.replace("'Et*9|(t*7|)*2,t*7L'", "6").replace(
         "pipeline-model-parallel-layout", "decoder-last-pipeline-num-layers"
@@ -291,6 +305,8 @@ def test_layers_without_a_layout_are_even_but_at_the_ends(tmp_path: Path) -> Non
         ("NNODES:-4", "NNODES:-3", "24 ranks, which is no multiple"),
         ("GPUS=8", "GPUS=eight", "is 'eight', expected a whole number"),
         ("--bf16", "--num-layers-per-virtual-pipeline-stage 2", "cannot price"),
+        ("--bf16", "--num-experts 8", "num-experts: is given"),
+        ("--bf16", "--recompute-modules mlp moe", "can price core_attn alone"),
         ("--bf16", "--recompute-granularity full", "expected uniform or block"),
         ("--micro-batch-size 2", "", "micro-batch-size: is missing"),
         ("GPUS=8", "GPUS='8", "cannot be read as a shell script"),
