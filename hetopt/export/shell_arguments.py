@@ -1,8 +1,9 @@
 """The arguments that shell scripts pass on, without running them.
 
-Enough of the shell for what people write to launch: assignments, arrays,
+Enough of the shell for the launch scripts that people write: assignments, arrays,
 ``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, ``$((A * B))``, quotes, comments,
-lines continued with a backslash. Conditions and loops are read as if every line ran once.
+lines continued with a backslash. Conditions and loops are read as if every line ran
+once.
 """
 
 from __future__ import annotations
