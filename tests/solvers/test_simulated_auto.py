@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.check import check_result
+from hetopt.cost.build import build_table
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.reading import read_problem
 from hetopt.problem.training import SCHEDULES
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
-from hetopt.solvers import simulated_state
+from hetopt.solvers import dp, simulated_state
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.simulated import solve_simulated
 from hetopt.solvers.simulated_warmups import best_warmups
@@ -27,6 +31,8 @@ from tests.oracle.instances import Instance, make_instance
 from tests.solvers.test_simulated import seconds
 
 if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result
 
@@ -44,14 +50,16 @@ def answered(seed: int) -> tuple[Instance, Answer]:
     return instance, answer
 
 
-@cache
-def plan(seed: int, schedule: ScheduleName, top: int = 1) -> Result:
-    instance, _ = answered(seed)
+def under(instance: Instance, schedule: ScheduleName) -> tuple[Problem, CostTable]:
     training = replace(instance.problem.training, schedule=schedule)
     problem = replace(instance.problem, training=training)
-    table = replace(
-        instance.table, schedule=schedule, problem_digest=problem_digest(problem)
-    )
+    digest = problem_digest(problem)
+    return problem, replace(instance.table, schedule=schedule, problem_digest=digest)
+
+
+@cache
+def plan(seed: int, schedule: ScheduleName, top: int = 1) -> Result:
+    problem, table = under(answered(seed)[0], schedule)
     return solve_simulated(
         problem,
         table,
@@ -95,6 +103,34 @@ def test_no_worse_than_any_named_schedule(seed: int) -> None:
         if named is not None:
             assert best is not None
             assert best.iteration_time_s <= named.iteration_time_s
+
+
+def test_no_worse_on_exp1() -> None:
+    problem = read_problem(str(problem_files()["hetauto-exp1"]))
+    whole = Instance(seed=0, problem=problem, table=build_table(problem))
+    params = RaceParams(jobs=0)
+    free = under(whole, "auto")
+    closed = dp.solve(*free, params, time_limit_s=None, seed=0)
+    quick = solve_simulated(*free, params, solver="dp", time_limit_s=None, seed=0)
+    assert closed.status == quick.status == "optimal"
+    assert closed.best is not None
+    assert quick.best is not None
+    for schedule in SCHEDULES:
+        named = dp.solve(*under(whole, schedule), params, time_limit_s=None, seed=0)
+        assert named.best is not None
+        slack = named.best.plan.pipeline.microbatches / PERIOD_SCALE * 1e-9
+        assert closed.best.closed_form_s <= named.best.closed_form_s + slack
+        # Whatever is quicker would be found, and nothing is.
+        below = solve_simulated(
+            *under(whole, schedule),
+            params,
+            solver="dp",
+            time_limit_s=None,
+            seed=0,
+            cutoff=quick.best.iteration_time_s * (1 - 1e-9),
+        )
+        assert "unsettled" not in below.settled
+        assert below.reason == "no plan is within the cutoff"
 
 
 def draw(rng: Random) -> tuple[PipelineTimes, list[int]]:
