@@ -51,8 +51,8 @@ _SEARCHED = 1 / 256
 _FIRST = 8
 #: Entries of one table over clusters, stages and units, and of all that a search has.
 _MOST_ENTRIES, _MOST_IN_ALL = 2**24, 2**25
-#: Stages tried between two looks at the clock, also where warm-up counts are free.
-_STEPS, _FREE_STEPS = 200_000, 2_000
+#: Stages tried between two looks at the clock.
+_STEPS = 200_000
 
 
 class Interrupted(Exception):
@@ -323,7 +323,7 @@ class Search:
         while True:
             self._check()
             walk.state[LIMIT] = self._limit()
-            walk.state[STEPS] = _FREE_STEPS if free else _STEPS
+            walk.state[STEPS] = _STEPS
             outcome = walk_on(view.costs, levels, walk)
             if outcome == FOUND:
                 self._found(self._decision(view, walk), int(walk.state[VALUE]))

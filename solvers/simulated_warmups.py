@@ -39,6 +39,7 @@ from hetopt.solvers.simulated_state import (
     EXCESS,
     INFINITE,
     LIMIT,
+    STEPS,
     STRAIN,
     SUM,
     Levels,
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
     from hetopt.solvers.dp_data import Ints
     from hetopt.solvers.simulated_state import Walk, Warmups
+
+#: Simulations for one stage beyond which its vectors are too many.
+_MOST_STEPS = 500_000
 
 
 def best_warmups(
@@ -120,7 +124,7 @@ def warm_up(
     """Give counts to the stage placed at this depth, before others.
 
     Return how many vectors are left: 0 if no plan is within the limit, -1 if they
-    are too many to tell apart.
+    are too many to tell apart. A simulation is a step of the walk.
 
     Parameters
     ----------
@@ -169,6 +173,9 @@ def warm_up(
                     times, depth, q, n, False, walk.arrive, walk.clock, warm.done,
                     warm.answer[room, n],
                 )  # fmt: skip
+            walk.state[STEPS] -= 2 * q
+            if walk.state[STEPS] < -_MOST_STEPS:
+                return -1
             total = w
             if depth > 1:
                 total += warm.facts[depth - 1, parent, SUM]
