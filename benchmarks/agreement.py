@@ -45,7 +45,7 @@ def is_verified(result: Result, instance: Instance) -> bool:
     check = CertificateCheck(problem, table, data, plan)
     if list(check.findings()):
         return False
-    _, engine = second_engine(result.solver, 0)
+    _, engine = second_engine(result.solver, 0, table.schedule)
     searched = resolve(problem, table, check.doubts, engine, time_limit_s=None)
     return all(wrong is None for _, wrong in searched)
 

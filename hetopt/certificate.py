@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hetopt.plan import Plan
+    from hetopt.problem.principles import Relaxable
     from hetopt.result import How, Status
 
 CERTIFICATE_SCHEMA = "hetopt-certificate/1"
@@ -63,6 +64,8 @@ class Certificate:
     ----------
     solver
         Who searched where a bound did not suffice.
+    relaxed
+        Principles that plans need not keep; every claim is about the space left.
     plan, value_ps
         The best plan found and its value; None if there is none.
     lower_bound_ps
@@ -79,6 +82,7 @@ class Certificate:
     value_ps: int | None
     lower_bound_ps: int | None
     programs: tuple[Claim, ...]
+    relaxed: tuple[Relaxable, ...] = ()
 
     def to_text(self) -> str:
         """Return the certificate as JSON text, one line per claim."""
@@ -88,6 +92,7 @@ class Certificate:
             "table_digest": self.table_digest,
             "solver": self.solver,
             "objective": "closed",
+            "relaxed": list(self.relaxed),
             "status": self.status,
             "value_ps": self.value_ps,
             "lower_bound_ps": self.lower_bound_ps,

@@ -13,6 +13,7 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.formulations.space import undominated
 from hetopt.pricing import pipeline_times
+from hetopt.problem.principles import Principles
 from hetopt.solvers.assembly import value_of
 from hetopt.solvers.bounds import focus, survey
 from hetopt.solvers.relaxation import Relaxation
@@ -39,16 +40,17 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
     Raises
     ------
     InputError
-        The result is about a space or an objective that no certificate covers.
+        The result is about an objective that no certificate covers.
     """
-    if result.relaxed or result.objective != "closed":
-        msg = "certificates cover the closed form over the whole pruned space"
+    if result.objective != "closed":
+        msg = "certificates cover the closed form only"
         raise InputError(msg)
     best = result.best
+    principles = Principles.relaxing(result.relaxed)
     value = None if best is None else value_of(pipeline_times(best.plan, table))
     if best is not None and value is not None and result.status == "optimal":
         stages, q = len(best.plan.pipeline.stages), best.plan.pipeline.microbatches
-        claims = list(_Claims(problem, table, value, (stages, q)).all())
+        claims = list(_Claims(problem, table, value, (stages, q), principles).all())
     else:
         claims = [_as_settled(settlement) for settlement in result.settlements]
     claims.sort(key=lambda claim: (claim.microbatches, claim.stages))
@@ -64,6 +66,7 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         value_ps=value,
         lower_bound_ps=min(bounds, default=None),
         programs=tuple(claims),
+        relaxed=result.relaxed,
     )
 
 
@@ -84,12 +87,18 @@ class _Claims:
     """What holds of every (p, q), given the optimum."""
 
     def __init__(
-        self, problem: Problem, table: CostTable, value: int, solved: tuple[int, int]
+        self,
+        problem: Problem,
+        table: CostTable,
+        value: int,
+        solved: tuple[int, int],
+        principles: Principles,
     ) -> None:
         self.problem = problem
         self.table = table
         self.value = value
         self.solved = solved
+        self.principles = principles
         self.chain = Chain.of(table)
 
     def all(self) -> Iterator[Claim]:
@@ -105,10 +114,11 @@ class _Claims:
             return
         relaxation = Relaxation(
             table=self.table,
-            part=undominated(self.table, self.table.at(q), self.chain),
+            part=undominated(self.table, self.table.at(q), self.chain, self.principles),
             chain=self.chain,
             pins=self.problem.pins,
             most_stages=max(within),
+            principles=self.principles,
         )
         # The relaxation counts in ns, the claims in ps.
         cutoff = (self.value + 1) / PERIOD_SCALE

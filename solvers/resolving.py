@@ -8,26 +8,45 @@ from typing import TYPE_CHECKING
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData, objective_ceiling
 from hetopt.formulations.space import undominated
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.registry import FREE, WIDE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hetopt.check.certificate import Doubt
     from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
     from hetopt.solvers.engine import Engine
 
-#: Engines, best first; the one that made the certificate is passed over. Both choose
-#: warm-up counts where the schedule leaves them free.
+#: Engines, best first; the one that made the certificate is passed over.
 _ENGINES = (
     ("cp-sat", "hetopt.solvers.cp_sat:CpSatEngine"),
     ("dp", "hetopt.solvers.dp:DpEngine"),
+    ("miqp-highs", "hetopt.solvers.miqp:MiqpHighsEngine"),
 )
 
 
-def second_engine(solver: str, seed: int) -> tuple[str, Engine]:
-    """Return an engine, and its name, that is not the solver's own."""
-    name, path = next(pair for pair in _ENGINES if pair[0] != solver)
+def second_engine(
+    solver: str,
+    seed: int,
+    schedule: ScheduleName,
+    principles: Principles = PRUNED,
+) -> tuple[str, Engine]:
+    """Return an engine, and its name, that is not the solver's own.
+
+    Only dp knows both free warm-up counts and a wider space: there it has to look at
+    its own programs again, but whole, and with no bound of the race.
+    """
+    able = [
+        pair
+        for pair in _ENGINES
+        if (schedule != "auto" or pair[0] in FREE)
+        and (not principles.relaxed or pair[0] in WIDE)
+    ]
+    name, path = next((pair for pair in able if pair[0] != solver), able[0])
     module, _, attribute = path.partition(":")
     return name, getattr(import_module(module), attribute)(seed)
 
@@ -39,6 +58,7 @@ def resolve(
     engine: Engine,
     *,
     time_limit_s: float | None,
+    principles: Principles = PRUNED,
 ) -> Iterator[tuple[Doubt, str | None]]:
     """Search each program again below its bound; yield what is wrong, or None.
 
@@ -48,10 +68,12 @@ def resolve(
     ----------
     time_limit_s
         For each program; one that is not settled by then is not confirmed.
+    principles
+        What plans have to keep.
     """
     chain = Chain.of(table)
     for doubt in doubts:
-        part = undominated(table, table.at(doubt.microbatches), chain)
+        part = undominated(table, table.at(doubt.microbatches), chain, principles)
         cutoff = objective_ceiling(part, chain, doubt.stages)
         if doubt.bound_ps is not None:
             cutoff = min(cutoff, doubt.bound_ps - 1)
@@ -65,6 +87,7 @@ def resolve(
             usable_bytes=table.usable_bytes,
             stages=doubt.stages,
             cutoff=cutoff,
+            principles=principles,
         )
         answer = engine.settle(
             data,

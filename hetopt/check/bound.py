@@ -8,7 +8,7 @@ where F_p(high) is the least fill when every cluster is looked at by itself: whi
 its strategies hosts m stages with l body units most cheaply, given that every stage
 and the cluster's own windows keep up with lambda = high and fit into memory. Adding
 the clusters up, with one of them first and one last, gives F_p. An interval on which
-that does not suffice is halved.
+that does not suffice is halved. Where principles are relaxed, ``wide_bound`` has F.
 
 Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
 cost at least the least kappa out of the one plus the least kappa into the other.
@@ -16,47 +16,37 @@ cost at least the least kappa out of the one plus the least kappa into the other
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.free_room import FreeRoom
+from hetopt.check.hosting import NEVER, Host, add
+from hetopt.check.wide_bound import WideRelaxation
+from hetopt.problem.principles import PRUNED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]
 
 #: Bounds are whole picoseconds, times of the table whole nanoseconds.
 PS_PER_NS = 1000
-#: More than any sum of times, and small enough for two of them to be added.
-NEVER = 2**60
-#: Warm-ups that a boundary inside a cluster adds at least and at most, and the least
-#: that one between clusters adds (MODEL.md section 4).
-_STEPS = {
-    "1f1b": (1, 1, 1),
-    "eager-1f1b": (2, 2, 2),
-    "virtual-1f1b": (1, 1, 2),
-    "h-1f1b": (1, 3, 1),
-    "gpipe": (0, 0, 0),
-    # 0 at least; what it is at most depends on kappa: see ``free_room``
-    "auto": (0, 0, 0),
-}
-#: Micro-batches in flight that are told apart, per stage, where warm-ups are free.
-_MOST_FLIGHTS = 4
 #: Intervals of lambda looked at for one q before giving up.
 _MOST_INTERVALS = 2000
 
 
 def unproven(
-    problem: Problem, table: CostTable, microbatches: int, bounds: Mapping[int, int]
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    bounds: Mapping[int, int],
+    principles: Principles = PRUNED,
 ) -> list[int]:
     """Return the stage counts whose bound does not follow from the relaxation.
 
@@ -64,10 +54,17 @@ def unproven(
     ----------
     bounds
         By stage count: what every plan of it takes at least, in ps.
+    principles
+        What plans have to keep.
     """
     if not bounds:
         return []
-    relaxation = _Relaxation(problem, table, microbatches, max(bounds))
+    most = max(bounds)
+    relaxation = (
+        WideRelaxation(problem, table, microbatches, most, principles)
+        if principles.relaxed
+        else _Relaxation(problem, table, microbatches, most)
+    )
     failed: set[int] = set()
     steps = microbatches - 1
     reach = max(bounds.values()) // (PS_PER_NS * steps) + 1 if steps else NEVER
@@ -107,7 +104,7 @@ class _Relaxation:
         self.most_stages = most_stages
         order = problem.pins.order
         self.hosts = [
-            _Host(problem, table, part, j, most_stages)
+            Host(problem, table, part, j, most_stages)
             for j in range(len(table.cluster_names))
             if order is None or table.cluster_names[j] in order
         ]
@@ -155,344 +152,9 @@ class _Relaxation:
             new_with, new_without = with_last.copy(), without.copy()
             if not host.may_rest:
                 new_with[:], new_without[:] = NEVER, NEVER
-            _add(with_last, inner, new_with)
-            _add(without, inner, new_without)
+            add(with_last, inner, new_with)
+            add(without, inner, new_without)
             if may_last:
-                _add(without, last, new_with)
+                add(without, last, new_with)
             with_last, without = new_with, new_without
         return with_last, without
-
-
-def _add(before: Ints, costs: Ints, after: Ints) -> None:
-    """after[p + m, u + l] = min(itself, before[p, u] + costs[m, l])."""
-    stages, units = before.shape
-    for m, n in zip(*np.nonzero(costs < NEVER), strict=True):
-        if m < stages and n < units:
-            target = after[m:, n:]
-            np.minimum(
-                target, before[: stages - m, : units - n] + costs[m, n], out=target
-            )
-    np.minimum(after, NEVER, out=after)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Units:
-    """The body of the model between its ends; counts by kind."""
-
-    lead: Ints
-    trail: Ints
-    prefix: Ints
-
-    @classmethod
-    def of(cls, table: CostTable) -> _Units:
-        kinds = len(table.kinds)
-        inside = [i for i, kind in enumerate(table.units) if table.body[kind]]
-
-        def counts(units: tuple[int, ...]) -> Ints:
-            return np.bincount(units, minlength=kinds).astype(np.int64)
-
-        body = table.units[inside[0] : inside[-1] + 1]
-        prefix = np.array([counts(body[:n]) for n in range(len(body) + 1)])
-        return cls(
-            lead=counts(table.units[: inside[0]]),
-            trail=counts(table.units[inside[-1] + 1 :]),
-            prefix=prefix,
-        )
-
-    @property
-    def length(self) -> int:
-        return len(self.prefix) - 1
-
-    @property
-    def kinds(self) -> Ints:
-        """Kinds of the body."""
-        return np.flatnonzero(self.prefix[-1])
-
-    def runs(self, cost: Ints) -> Ints:
-        """Return the least cost of l neighbouring body units; (K, length + 1).
-
-        Parameters
-        ----------
-        cost
-            Of one unit of each kind, per strategy; shape (K, N).
-        """
-        total = self.prefix @ cost.T
-        size = len(total)
-        runs = [(total[n:] - total[: size - n]).min(axis=0) for n in range(size)]
-        return np.stack(runs, axis=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Role:
-    """Whether a cluster hosts the first stage, and the last."""
-
-    first: bool = False
-    last: bool = False
-
-
-_MIDDLE, _FIRST, _LAST = _Role(), _Role(first=True), _Role(last=True)
-_ALONE = _Role(first=True, last=True)
-
-
-class _Host:
-    """What one cluster can host, by itself."""
-
-    def __init__(
-        self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
-    ) -> None:
-        self.name = table.cluster_names[j]
-        self.units = _Units.of(table)
-        self.rows: ClusterTable = part.clusters[j]
-        self.usable = table.usable_bytes[j]
-        self.schedule = table.schedule
-        self.microbatches = part.microbatches
-        pins = problem.pins.of(self.name)
-        forced = problem.pins.order is not None
-        self.may_rest = not forced and pins.stages.permits(0) and pins.units.permits(0)
-        self.pins = pins
-        rows, units = self.rows, self.units
-        self.count = len(rows.strategies)
-        self.most = min(most, int(rows.max_stages.max(initial=0)))
-        tau = rows.forward_ns + rows.backward_ns
-        self.lead, self.trail = tau @ units.lead, tau @ units.trail
-        self.run = units.runs(tau)
-        sync = rows.sync_unit_ns[:, units.kinds].min(axis=1, initial=NEVER)
-        self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
-        self._cross(table, part, j)
-        self.most_stages = most
-        self.free = self._free_room(part, j)
-        self.fitting = lru_cache(maxsize=None)(self._fitting)
-        self.costs = lru_cache(maxsize=None)(self._costs)
-        self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
-        self.opened = lru_cache(maxsize=1)(partial(self._opened, stages=most))
-        self.opening_freely = lru_cache(maxsize=1)(self._opening_freely)
-
-    def _cross(self, table: CostTable, part: TableSlice, j: int) -> None:
-        """Find the least boundary times within the cluster, into it and out of it."""
-        own = self.rows.layout
-        classes = sorted(set(table.cuts))
-        others = sorted(
-            {
-                int(layout)
-                for i, cluster in enumerate(part.clusters)
-                for layout in cluster.layout
-                if i != j
-            }
-        )
-        kappa, omega = part.transfer_ns[classes], part.occupancy_ns[classes]
-        self.inner = kappa[:, own, own].min(axis=0, initial=NEVER)
-        self.inner_pace = omega[:, own, own].min(axis=0, initial=NEVER)
-        none = np.zeros(self.count, dtype=np.int64)
-        self.into, self.out = none, none
-        if classes and others:
-            self.into = kappa[:, others][:, :, own].min(axis=(0, 1))
-            self.out = kappa[:, own][:, :, others].min(axis=(0, 2))
-
-    def tables(self, period: int) -> tuple[Ints, Ints]:
-        """Return the least fill of (m, l) in the middle, and as the last cluster."""
-        inside, _, across = _STEPS[self.schedule]
-        places = np.arange(self.most)
-        middle = self._cumulated(
-            self._slots(period, 1 + across + inside * places), period
-        )
-        slots = self._slots(period, 1 + inside * places)
-        if self.most:
-            slots[:, 0] = np.minimum(slots[:, 0], self._within(period - self.trail))
-        last = self._cumulated(slots, period)
-        if self.free is not None:
-            after = np.stack([self.after_middle, self.trail], axis=1)
-            free = self._freely(self.free, period, after)
-            middle, last = np.minimum(middle, free[:, 0]), np.minimum(last, free[:, 1])
-        size = (self.most + 1, self.units.length + 1)
-        tables = np.full((2, *size), NEVER, dtype=np.int64)
-        for m in range(1, self.most + 1):
-            tables[0, m] = self._row(period, m, middle[:, m, None], _MIDDLE)
-            tables[1, m] = self._row(period, m, last[:, m, None], _LAST)
-        return tables[0], tables[1]
-
-    def opening(self, period: int, stages: int) -> Ints:
-        """Return the least fill of (m, l) as the first of several clusters.
-
-        With p = ``stages`` it is known how many stages follow each of its own.
-        """
-        inside, _, across = _STEPS[self.schedule]
-        if inside == across == 0:
-            # It does not matter how many.
-            return self.opened(period)[:stages]
-        return self._opened(period, stages)
-
-    def _opened(self, period: int, stages: int) -> Ints:
-        slots = self.opening_slots(period)[:, : stages - 1].copy()
-        slots[:, -1:] = np.minimum(
-            slots[:, -1:], self._within(period - self.lead)[:, None]
-        )
-        most = min(self.most, stages - 1)
-        least = np.full((most + 1, self.units.length + 1), NEVER, dtype=np.int64)
-        own = self._cumulated(slots[:, ::-1][:, :most], period)
-        for m in range(1, most + 1):
-            room = own[:, m, None]
-            if self.free is not None:
-                room = np.minimum(room, self.opening_freely(period)[:, m:, m])
-            if (room >= m).any():
-                least[m] = self._row(period, m, room, _FIRST)
-        return least
-
-    def _opening_slots(self, period: int) -> Ints:
-        """Return what fits on a stage that i + 1 others follow, i = 0..; (K, W).
-
-        One of those at least is on another cluster.
-        """
-        inside, _, across = _STEPS[self.schedule]
-        return self._slots(
-            period, 1 + across + inside * np.arange(self.most_stages - 1)
-        )
-
-    def alone(self, period: int) -> Ints:
-        """Return the least fill of p stages with all body units, p = 0..most."""
-        inside, _, _ = _STEPS[self.schedule]
-        room = self._cumulated(
-            self._slots(period, 1 + inside * np.arange(self.most)), period
-        )
-        if self.free is not None:
-            free = self._freely(self.free, period, self.trail[:, None])
-            room = np.minimum(room, free[:, 0])
-        least = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
-        for m in range(1, self.most + 1):
-            row = self._row(period, m, room[:, m, None], _ALONE)
-            least[m] = row[self.units.length]
-        return least
-
-    def _row(self, period: int, m: int, room: Ints, role: _Role) -> Ints:
-        """Return the least fill of m stages with l = 0..length body units.
-
-        Parameters
-        ----------
-        room
-            The most body units that m stages can take, per strategy, and where it
-            differs for every l = m..length; shape (K, 1) or (K, length + 1 - m).
-        """
-        limit = NEVER
-        if self.microbatches > 1 and self.schedule not in ("gpipe", "auto"):
-            # The window over all stages of the cluster.
-            limit = (1 + _STEPS[self.schedule][1] * (m - 1)) * period
-        time, cost = self.costs(m, role)
-        counts = np.arange(m, self.units.length + 1)
-        fits = (counts <= room) & (time <= limit)
-        least = np.full(self.units.length + 1, NEVER, dtype=np.int64)
-        least[m:] = np.where(fits, cost, NEVER).min(axis=0, initial=NEVER)
-        return least
-
-    def _costs(self, m: int, role: _Role) -> tuple[Ints, Ints]:
-        """Return time on m stages, and with its boundaries, of l = m.. body units.
-
-        Both have shape (K, length + 1 - m); what pins forbid costs NEVER.
-        """
-        units, pins = self.units, self.pins
-        ends = [
-            end
-            for end, there in ((units.lead, role.first), (units.trail, role.last))
-            if there
-        ]
-        held = np.arange(m, units.length + 1) + sum(int(end.sum()) for end in ends)
-        permitted = np.array([pins.units.permits(int(n)) for n in held], dtype=bool)
-        time = self.run[:, m:] + 2 * (m - 1) * self.inner[:, None]
-        if role.first:
-            time = time + self.lead[:, None]
-        if role.last:
-            time = time + self.trail[:, None]
-        cost = time
-        if not role.first:
-            cost = cost + self.into[:, None]
-        if not role.last:
-            cost = cost + self.out[:, None]
-        return time, np.where(permitted & pins.stages.permits(m), cost, NEVER)
-
-    def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
-        """Prepare what memory leaves; None where warm-up counts are not free."""
-        rows, units = self.rows, self.units
-        if self.schedule != "auto" or self.microbatches == 1 or not self.most:
-            return None
-        others = [
-            (cluster.forward_ns + cluster.backward_ns).min(axis=0)
-            for i, cluster in enumerate(part.clusters)
-            if i != j and len(cluster.strategies)
-        ]
-        # Under no others whatever follows takes no time; then nobody is in the middle.
-        least = np.min(others, axis=0) if others else np.zeros_like(units.lead)
-        following = (units.prefix[-1] - units.prefix + units.trail) @ least
-        self.after_middle = 2 * self.out + int(least[units.kinds].min(initial=0))
-        self.after_first = 2 * self.out[:, None] + following
-        state = units.runs(rows.state_bytes)
-        activation = units.runs(rows.activation_bytes)
-        flights = min(self.microbatches, _MOST_FLIGHTS * (self.most_stages + 1))
-        fits = [
-            (state + flight * activation <= self._room()[:, None]).sum(axis=1) - 1
-            for flight in range(1, flights + 1)
-        ]
-        return FreeRoom(
-            run=self.run,
-            inner=self.inner,
-            fits=np.maximum(np.stack(fits, axis=1), 0),
-            stages=np.minimum(rows.max_stages, self.most),
-        )
-
-    def _freely(self, free: FreeRoom, period: int, after: Ints) -> Ints:
-        """Return the most units on the last m stages by free warm-ups.
-
-        Shape (K, N, M + 1) for N cases of what follows, shape (K, N).
-        """
-        within = self._within(np.full(self.count, period))
-        return free.most_units(period, within, after)
-
-    def _opening_freely(self, period: int) -> Ints:
-        """Return what fits where all other units follow; (K, length + 1, M + 1).
-
-        The second index is the number of body units on the cluster.
-        """
-        if self.free is None:
-            size = self.units.length + 1
-            return np.full((self.count, size, self.most + 1), size, dtype=np.int64)
-        return self._freely(self.free, period, self.after_first)
-
-    def _cumulated(self, slots: Ints, period: int) -> Ints:
-        """Return the most units on the first m slots; 0 where not able; (K, M + 1)."""
-        total = np.zeros((self.count, slots.shape[1] + 1), dtype=np.int64)
-        able = np.logical_and.accumulate(slots >= 1, axis=1)
-        if self.microbatches > 1:
-            able[:, 1:] &= (self.inner_pace <= period)[:, None]
-        stages = np.arange(1, slots.shape[1] + 1)
-        able &= stages <= self.rows.max_stages[:, None]
-        total[:, 1:] = np.where(able, np.cumsum(slots, axis=1), 0)
-        return total
-
-    def _slots(self, period: int, warmups: Ints) -> Ints:
-        """Return the most body units on a stage of each warm-up count; (K, W)."""
-        slots = np.empty((self.count, len(warmups)), dtype=np.int64)
-        within = self._within(np.full(self.count, period))
-        for i, warmup in enumerate(warmups):
-            flight = min(int(warmup), self.microbatches)
-            if self.schedule == "gpipe":
-                flight = self.microbatches
-            slots[:, i] = np.minimum(self.fitting(flight), within)
-        return slots
-
-    def _within(self, period: Ints) -> Ints:
-        """Return the most body units whose shortest run takes at most a time."""
-        if self.microbatches == 1:
-            return np.full(self.count, self.units.length, dtype=np.int64)
-        most: Ints = (self.run <= period[:, None]).sum(axis=1) - 1
-        return np.maximum(most, 0)
-
-    def _fitting(self, flight: int) -> Ints:
-        """Return the most body units that fit at a number in flight; (K,)."""
-        rows, units = self.rows, self.units
-        bytes_ = rows.state_bytes + flight * rows.activation_bytes
-        most: Ints = (units.runs(bytes_) <= self._room()[:, None]).sum(axis=1) - 1
-        return np.maximum(most, 0)
-
-    def _room(self) -> Ints:
-        """Return the bytes there are for body units on a stage; (K,)."""
-        rows = self.rows
-        short = rows.temporary_bytes[:, self.units.kinds].min(axis=1, initial=NEVER)
-        room: Ints = self.usable - rows.fixed_bytes - short
-        return room

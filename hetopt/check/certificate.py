@@ -10,16 +10,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.certificate import CERTIFICATE_SCHEMA, PS_S
-from hetopt.check.bound import NEVER, unproven
+from hetopt.check.bound import unproven
+from hetopt.check.hosting import NEVER
 from hetopt.check.plan import check_plan
-from hetopt.check.reading import choice, choices, items, mapping, read_plan, text, whole
+from hetopt.check.reading import (
+    choice,
+    choices,
+    items,
+    mapping,
+    read_plan,
+    read_principles,
+    text,
+    whole,
+)
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
 from hetopt.problem.digest import problem_digest
 from hetopt.result import OPTIMALITY_GAP, How, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hetopt.cost.table import CostTable
     from hetopt.plan import Plan
@@ -62,6 +72,8 @@ class CertificateCheck:
         A certificate's JSON.
     plan
         The plan that the certificate is said to be about; None if there is none.
+    relaxed
+        The principles that it need not keep, where its file says so.
 
     Attributes
     ----------
@@ -80,6 +92,7 @@ class CertificateCheck:
         table: CostTable,
         data: Mapping[str, Any],
         plan: Plan | None,
+        relaxed: tuple[str, ...] | None = None,
     ) -> None:
         self.problem = problem
         self.table = table
@@ -88,6 +101,8 @@ class CertificateCheck:
         choice(data, "schema", (CERTIFICATE_SCHEMA,), "")
         choice(data, "objective", ("closed",), "")
         self.solver = text(data, "solver", "")
+        self.principles = read_principles(data)
+        self.relaxed = relaxed
         self.status = choice(data, "status", choices(Status), "")
         self.digests = {
             key: text(data, key, "") for key in ("problem_digest", "table_digest")
@@ -136,6 +151,13 @@ class CertificateCheck:
                     field=key,
                     message=f"{self.digests[key]}, but the {what} has {digest}",
                 )
+        claimed = self.principles.relaxed
+        if self.relaxed is not None and claimed != self.relaxed:
+            yield Finding(
+                field="relaxed",
+                message=f"{_listed(claimed)}, but the plan file says "
+                f"{_listed(self.relaxed)}",
+            )
 
     def _value(self) -> Iterator[Finding]:
         if self.claimed != self.plan:
@@ -150,7 +172,9 @@ class CertificateCheck:
             yield Finding(field="value_ps", message="is null, but there is a plan")
             return
         try:
-            checked = check_plan(self.problem, self.table, self.claimed)
+            checked = check_plan(
+                self.problem, self.table, self.claimed, self.principles
+            )
         except CheckError as error:
             for finding in error.findings:
                 yield Finding(field="plan", message=finding)
@@ -281,9 +305,13 @@ class CertificateCheck:
         weak = set()
         for q, bounds in by_count.items():
             for group in _alike(bounds):
-                failed = unproven(self.problem, self.table, q, group)
+                failed = unproven(self.problem, self.table, q, group, self.principles)
                 weak |= {places[p, q] for p in failed}
         return weak
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _alike(bounds: Mapping[int, int]) -> list[dict[int, int]]:

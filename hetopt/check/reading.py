@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.errors import InputError
 from hetopt.plan import PLAN_SCHEMA, Plan
+from hetopt.problem.principles import Principles
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
@@ -33,6 +34,19 @@ def read_plan(data: object, field: str) -> Plan:
         for at, entry in items(pipeline, "stages", place):
             _check_stage(mapping(entry, at), at)
     return Plan.from_json(plan)
+
+
+def read_principles(data: Mapping[str, Any]) -> Principles:
+    """Return what plans have to keep: all but what ``relaxed`` lists."""
+    names = []
+    for place, name in items(data, "relaxed", ""):
+        if not isinstance(name, str):
+            raise InputError(f"is {name!r}, expected a string", field=place)
+        names.append(name)
+    try:
+        return Principles.relaxing(names)
+    except ValueError as error:
+        raise InputError(str(error), field="relaxed") from error
 
 
 def _check_stage(stage: Mapping[str, Any], field: str) -> None:

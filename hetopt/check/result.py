@@ -13,12 +13,13 @@ from hetopt.check.reading import (
     mapping,
     number,
     read_plan,
+    read_principles,
     text,
     whole,
 )
 from hetopt.cost.table import TICK_S
-from hetopt.errors import CheckError, InputError
-from hetopt.problem.principles import PRUNED, Principles
+from hetopt.errors import CheckError
+from hetopt.problem.principles import PRUNED
 from hetopt.result import OPTIMALITY_GAP, RESULT_SCHEMA, How, Objective, Status
 
 if TYPE_CHECKING:
@@ -66,7 +67,9 @@ class _Claims:
         self.status = choice(data, "status", choices(Status), "")
         self.objective = choice(data, "objective", choices(Objective), "")
         text(data, "solver", "")
-        self.principles = _principles(data)
+        self.principles = PRUNED
+        if "relaxed" in data:
+            self.principles = read_principles(data)
         self.numbers = {
             key: number(data, key, "")
             for key in (
@@ -271,21 +274,6 @@ class _Claims:
             seen.append(_shape(other))
             if self.objective != "uniap":
                 yield from self._program_findings(place, other, value)
-
-
-def _principles(data: Mapping[str, Any]) -> Principles:
-    """Return what the plans of a result have to keep: all that is not relaxed."""
-    if "relaxed" not in data:
-        return PRUNED
-    names = []
-    for place, name in items(data, "relaxed", ""):
-        if not isinstance(name, str):
-            raise InputError(f"is {name!r}, expected a string", field=place)
-        names.append(name)
-    try:
-        return Principles.relaxing(names)
-    except ValueError as error:
-        raise InputError(str(error), field="relaxed") from error
 
 
 def _close(first: float, second: float) -> bool:

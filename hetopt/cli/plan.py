@@ -216,9 +216,6 @@ def _fit(options: argparse.Namespace, principles: Principles) -> None:
             ensure_samples(options.solver, flag)
     if options.launcher is not None:
         _fit_launcher(options, principles)
-    if options.certificate is not None and principles.relaxed:
-        msg = "certificates cover the pruned space only: leave out --relax"
-        raise InputError(msg, field="--certificate")
 
 
 def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:

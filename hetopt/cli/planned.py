@@ -89,12 +89,21 @@ def _load(
     return problem, table, [plan, *others]
 
 
-def load_planned(problem_name: str, plan_path: str) -> tuple[Problem, Plan | None]:
-    """Read a problem and a plan file that may say there is no plan; check nothing."""
-    from hetopt.check.reading import read_plan
+def load_planned(
+    problem_name: str, plan_path: str
+) -> tuple[Problem, Plan | None, tuple[str, ...] | None]:
+    """Read a problem and a plan file that may say there is no plan; check nothing.
+
+    Also return the principles that the plan need not keep, where its file is a
+    result, which says so.
+    """
+    from hetopt.check.reading import read_plan, read_principles
 
     data = read_json(plan_path)
+    relaxed: tuple[str, ...] | None = None
     with _named(plan_path):
+        if data.get("schema") == RESULT_SCHEMA:
+            relaxed = read_principles({"relaxed": [], **data}).relaxed
         if data.get("schema") == PLAN_SCHEMA:
             plan: Plan | None = read_plan(data, "")
         elif data.get("schema") != RESULT_SCHEMA:
@@ -103,7 +112,8 @@ def load_planned(problem_name: str, plan_path: str) -> tuple[Problem, Plan | Non
             plan = None
         else:
             plan = read_plan(data["plan"], "plan")
-    return load_problem(problem_name, None if plan is None else plan.schedule), plan
+    schedule = None if plan is None else plan.schedule
+    return load_problem(problem_name, schedule), plan, relaxed
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -55,13 +55,13 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.check.certificate import CertificateCheck
     from hetopt.problem.document import load_document
 
-    problem, plan = load_planned(options.problem, options.plan)
+    problem, plan, relaxed = load_planned(options.problem, options.plan)
     table = load_table(problem, options.table)
     document = load_document(options.certificate)
     try:
         if not isinstance(document.data, dict):
             raise InputError("is not a JSON object, expected a certificate")
-        check = CertificateCheck(problem, table, document.data, plan)
+        check = CertificateCheck(problem, table, document.data, plan, relaxed)
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
     findings = list(check.findings())
@@ -88,11 +88,18 @@ def _search(
         return "no bound rests on a search"
     from hetopt.solvers.resolving import resolve, second_engine
 
-    name, engine = second_engine(check.solver, options.seed or 0)
+    name, engine = second_engine(
+        check.solver, options.seed or 0, table.schedule, check.principles
+    )
     chosen = _chosen(check.doubts, options.sample, options.seed)
     findings = []
     for doubt, wrong in resolve(
-        problem, table, chosen, engine, time_limit_s=options.time_limit
+        problem,
+        table,
+        chosen,
+        engine,
+        time_limit_s=options.time_limit,
+        principles=check.principles,
     ):
         if wrong is not None:
             place = _line(document, doubt.field)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.check.bound import NEVER, PS_PER_NS, unproven
+from hetopt.check.bound import PS_PER_NS, unproven
+from hetopt.check.hosting import NEVER
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 

@@ -291,17 +291,29 @@ def test_no_plan_at_all_is_certified_too(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def _planned(certified: Path, folder: Path, *more: str) -> Path:
+    """Plan for the same problem in another folder."""
+    (folder / "problem.yaml").write_text((certified / "problem.yaml").read_text())
+    files = {flag: str(folder / name) for flag, name in OUTPUTS.items()}
+    arguments = ["plan", str(folder / "problem.yaml"), *more, "--jobs", "1"]
+    for flag, file in files.items():
+        arguments += [flag, file]
+    assert main(arguments) == 0
+    return folder
+
+
 @pytest.fixture(scope="module")
 def freely(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a plan whose warm-up counts were chosen."""
     folder = tmp_path_factory.mktemp("freely")
-    (folder / "problem.yaml").write_text((certified / "problem.yaml").read_text())
-    files = {flag: str(folder / name) for flag, name in OUTPUTS.items()}
-    arguments = ["plan", str(folder / "problem.yaml"), "--schedule", "auto"]
-    for flag, file in files.items():
-        arguments += [flag, file]
-    assert main([*arguments, "--jobs", "1"]) == 0
-    return folder
+    return _planned(certified, folder, "--schedule", "auto")
+
+
+@pytest.fixture(scope="module")
+def widely(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a plan that need not keep P4."""
+    folder = tmp_path_factory.mktemp("widely")
+    return _planned(certified, folder, "--relax", "p4", "--solver", "dp")
 
 
 OUTPUTS = {"--out": "plan.json", "--certificate": "cert.json"}
@@ -330,10 +342,51 @@ def test_free_warm_ups_are_verified(
     assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
 
 
+#: As ``FORGERIES``, where P4 is relaxed.
+WIDE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
+    "nothing": (lambda data: None, "verified"),
+    "wider than it was": (_set(relaxed=["p3", "p4"]), "relaxed: p3, p4, but the plan"),
+    "narrower than it was": (_set(relaxed=[]), "relaxed: none, but the plan"),
+    "other principle": (_set(relaxed=["p4-falling-tp"]), "relaxed: p4-falling-tp"),
+    "no such principle": (_set(relaxed=["p9"]), "relaxed"),
+    "principles as text": (_set(relaxed="p4"), "relaxed"),
+    "principles left out": (lambda data: data.pop("relaxed"), "relaxed"),
+    "said to have no plan": (_never, "infeasible, but has a plan"),
+    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_FORGERIES)
+def test_wider_spaces_are_verified(
+    widely: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    forge, says = WIDE_FORGERIES[name]
+    data = read(widely / "cert.json")
+    forge(data)
+    path = tmp_path / "cert.json"
+    path.write_text(json.dumps(data, indent=1))
+    files = [str(widely / "problem.yaml"), str(widely / "plan.json"), str(path)]
+    code, lines = verify(capsys, *files, "--sample", "all")
+    assert (code == 0) == (name == "nothing")
+    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+
+
+def test_the_pruned_space_is_not_said_to_be_wider(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = read(certified / "cert.json")
+    data["relaxed"] = ["p4"]
+    path = tmp_path / "cert.json"
+    path.write_text(json.dumps(data))
+    files = [str(certified / name) for name in FILES[:2]]
+    code, lines = verify(capsys, *files, str(path))
+    assert code == 1
+    assert "relaxed: p4, but the plan file says none" in lines[0]
+
+
 @pytest.mark.parametrize(
     ("flag", "more"),
     [
-        ("--certificate", ("cert.json", "--relax", "p4", "--solver", "dp")),
         ("--certificate", ("cert.json", "--solver", "uniap")),
         ("--journal", ("run.jsonl", "--solver", "uniap")),
         ("--executor", ("ray", "--solver", "uniap")),

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from hetopt.check.certificate import CertificateCheck
+from hetopt.problem.principles import Principles
 from hetopt.solvers.certifying import certify
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import load
 from hetopt.solvers.resolving import resolve, second_engine
 from tests.oracle.instances import make_instance
 
@@ -24,9 +26,35 @@ def test_certificates_hold(seed: int) -> None:
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, plan)
     assert list(check.findings()) == []
-    _, engine = second_engine("cp-sat", 0)
+    _, engine = second_engine("cp-sat", 0, "virtual-1f1b")
     for doubt, wrong in resolve(
         problem, table, check.doubts, engine, time_limit_s=None
+    ):
+        assert wrong is None, doubt
+
+
+@pytest.mark.parametrize("seed", range(820, 828))
+@pytest.mark.parametrize("solver", ["dp", "miqp-highs"])
+def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
+    names = (["p4"], ["p4-falling-tp"], ["p3"], ["p3", "p4"])[seed % 4]
+    principles = Principles.relaxing(names)
+    instance = make_instance(seed, widest=True)
+    problem, table = instance.problem, instance.table
+    params = RaceParams(jobs=0, principles=principles)
+    result = load(solver)(problem, table, params, time_limit_s=None, seed=0)
+    data = json.loads(certify(problem, table, result).to_text())
+    assert data["relaxed"] == names
+    plan = None if result.best is None else result.best.plan
+    check = CertificateCheck(problem, table, data, plan, tuple(names))
+    assert list(check.findings()) == []
+    _, engine = second_engine(solver, 0, table.schedule, principles)
+    for doubt, wrong in resolve(
+        problem,
+        table,
+        check.doubts,
+        engine,
+        time_limit_s=None,
+        principles=principles,
     ):
         assert wrong is None, doubt
 
