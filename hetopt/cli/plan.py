@@ -232,6 +232,8 @@ def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
         ("--objective", options.objective != "closed"),
         ("--certificate", options.certificate is not None),
         ("--journal", options.journal is not None),
+        # A table holds the cheapest resharding, which may not be the launcher's.
+        ("--table", options.table is not None),
     ):
         if given:
             raise InputError("does not go with --for: leave it out", field=flag)

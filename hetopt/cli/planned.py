@@ -14,7 +14,7 @@ from hetopt.result import RESULT_SCHEMA
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from hetopt.cost.table import CostTable
     from hetopt.plan import Plan
@@ -75,6 +75,8 @@ def _load(
             raise InputError(f"there is no plan{detail}", field="plan")
         plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
     problem = load_problem(problem_name, plan.schedule)
+    with _named(plan_path):
+        problem = _fitted(problem, data)
     table = load_table(problem, table_path)
     with _named(plan_path):
         if alone:
@@ -87,6 +89,19 @@ def _load(
             for number, other in enumerate(data["alternatives"])
         ]
     return problem, table, [plan, *others]
+
+
+def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
+    """Return what a result that was searched for a launcher is about."""
+    from hetopt.check.reading import choice, mapping
+    from hetopt.export.limits import LIMITS
+
+    if "launch" not in data:
+        return problem
+    name = choice(
+        mapping(data["launch"], "launch"), "launcher", tuple(LIMITS), "launch"
+    )
+    return LIMITS[name].fitted(problem, None)
 
 
 def load_planned(

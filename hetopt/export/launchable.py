@@ -7,11 +7,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cost.build import build_table
 from hetopt.cost.table import TICK_S
 from hetopt.cost.table_file import table_digest
 from hetopt.export.limits import LIMITS, Limits, branches, permitted
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.digest import problem_digest
 from hetopt.result import OPTIMALITY_GAP, How, Launch, PricedPlan, Result, Settlement
 from hetopt.solvers.outcome import devices_used, mfu
 
@@ -73,15 +73,9 @@ def solve_for(
     left_s = None
     if time_limit_s is not None:
         left_s = max(time_limit_s - (time.monotonic() - began), 0.01)
-    # The coefficients do not depend on the schedule.
     without = solve(
         asked,
-        replace(
-            table,
-            schedule=asked.training.schedule,
-            problem_digest=problem_digest(asked),
-            per_unit=None,
-        ),
+        build_table(asked),
         replace(params, top=1),
         time_limit_s=left_s,
         seed=seed,
@@ -153,7 +147,8 @@ def solve_launchable(
             bound = result.lower_bound_s or 0.0
             heapq.heappush(waiting, (bound, count, result, space))
 
-    search((problem, permitted(limits, problem, table)))
+    for part in permitted(limits, problem, table):
+        search((problem, part))
     while waiting:
         bound, _, result, space = heapq.heappop(waiting)
         late = time_limit_s is not None and time.monotonic() - began > time_limit_s

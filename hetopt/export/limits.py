@@ -7,7 +7,7 @@ without losses.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from itertools import permutations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ import numpy as np
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import RECOMPUTE, SCHEDULES
+from hetopt.problem.training import RECOMPUTE, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training import Recompute, ScheduleName
 
 Shared = Literal["dp", "cp", "tp", "recompute"]
+
+_DIRECT = frozenset({"p2p"})
 
 #: Orders of clusters are listed one by one up to this many clusters.
 _MOST_ORDERED = 5
@@ -44,22 +46,23 @@ class Limits:
     context_parallel
         Whether cp may exceed 1.
     recompute
-        Policies it knows.
+        Policies that stages of one plan may have together.
     zero
         ZeRO stages it knows.
     equal_ends
-        Whether tied embeddings need the same tp on the first and the last stage.
+        Whether tied embeddings need the same tp on the first and the last stage, and
+        with sharded optimizer states a dp that divides the other's.
     """
 
-    schedules: tuple[ScheduleName, ...] = SCHEDULES
+    schedules: tuple[ScheduleName, ...] = SCHEDULE_CHOICES
     shared: tuple[Shared, ...] = ()
     context_parallel: bool = True
-    recompute: tuple[Recompute, ...] = RECOMPUTE
+    recompute: tuple[tuple[Recompute, ...], ...] = (RECOMPUTE,)
     zero: tuple[int, ...] = (0, 1, 2, 3)
     equal_ends: bool = False
 
     def fitted(self, problem: Problem, asked: ScheduleName | None) -> Problem:
-        """Return a problem with a schedule that can be run.
+        """Return a problem with a schedule and with resharding that can be had.
 
         Parameters
         ----------
@@ -76,10 +79,14 @@ class Limits:
             msg = f"the launcher runs {', '.join(self.schedules)}, not {asked}"
             raise InputError(msg, field="--schedule")
         self._ensure_runs(problem)
-        if problem.training.schedule in self.schedules:
-            return problem
-        training = replace(problem.training, schedule=self.schedules[0])
-        return replace(problem, training=training)
+        training, pins = problem.training, problem.pins
+        if training.schedule not in self.schedules:
+            training = replace(training, schedule=self.schedules[0])
+        # Every launcher here sends from device to device, each its own part.
+        ways = replace(
+            pins.resharding, allowed=_DIRECT & (pins.resharding.allowed or _DIRECT)
+        )
+        return replace(problem, training=training, pins=replace(pins, resharding=ways))
 
     def _ensure_runs(self, problem: Problem) -> None:
         if problem.training.zero not in self.zero:
@@ -94,12 +101,10 @@ class Limits:
             raise InputError(msg, field="model")
 
     def permits(self, strategy: Strategy, problem: Problem) -> bool:
-        """Whether a stage may have this strategy, whatever the other stages have."""
+        """Whether a stage may have such degrees, whatever the other stages have."""
         return (
-            (self.context_parallel or strategy.cp == 1)
-            and strategy.recompute in self.recompute
-            and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
-        )
+            self.context_parallel or strategy.cp == 1
+        ) and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
 
 
 _MEGATRON = Limits(
@@ -112,19 +117,31 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
         "flagscale": Limits(
             schedules=("1f1b",),
             context_parallel=False,
-            recompute=("none", "full"),
+            recompute=(("none", "full"), ("selective",)),
             zero=(0, 1),
             equal_ends=True,
         ),
         "megatron": _MEGATRON,
         "nemo": _MEGATRON,
+        "torch": Limits(
+            schedules=SCHEDULE_CHOICES, shared=("dp", "cp", "tp"), zero=(0, 1)
+        ),
     }
 )
 
 
-def permitted(limits: Limits, problem: Problem, table: CostTable) -> CostTable:
-    """Return the table of all that each stage may be, whatever the others are."""
-    return narrow(table, lambda _, strategy: limits.permits(strategy, problem))
+def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTable]:
+    """Return tables of all that each stage may be, whatever the others are."""
+    tables = []
+    for together in limits.recompute:
+
+        def kept(
+            cluster: int, strategy: Strategy, together: tuple[str, ...] = together
+        ) -> bool:
+            return strategy.recompute in together and limits.permits(strategy, problem)
+
+        tables.append(narrow(table, kept))
+    return tables
 
 
 def branches(
@@ -148,9 +165,12 @@ def branches(
             return [
                 (problem, _where(table, name, value)) for value in _values(table, name)
             ]
-    unequal = stages[0].strategy.tp != stages[-1].strategy.tp
-    if limits.equal_ends and problem.model.tied and unequal:
-        return list(_with_equal_ends(problem, table))
+    first, last = stages[0].strategy, stages[-1].strategy
+    if limits.equal_ends and problem.model.tied:
+        if first.tp != last.tp:
+            return list(_with_equal_ends(problem, table))
+        if problem.training.zero and first.dp % last.dp and last.dp % first.dp:
+            return list(_with_dividing_ends(problem, table))
     return []
 
 
@@ -170,38 +190,78 @@ def _where(table: CostTable, name: Shared, value: Any) -> CostTable:
     return narrow(table, lambda _, strategy: getattr(strategy, name) == value)
 
 
-def _with_equal_ends(
+def _with_orders(
     problem: Problem, table: CostTable
 ) -> Iterator[tuple[Problem, CostTable]]:
-    """Split a space by the order of its clusters and the tp of both ends."""
+    """Split a space by the order of its clusters."""
     count = len(table.cluster_names)
     orders: list[tuple[str, ...]] = []
     if problem.pins.order is not None:
         orders = [problem.pins.order]
     elif count > _MOST_ORDERED:
         msg = (
-            "tied embeddings need the same tp at both ends of the pipeline, and "
+            "tied embeddings need matching ends of the pipeline, and "
             f"{count} clusters have too many orders: pin the order, or untie"
         )
         raise InputError(msg, field="model.tied")
     else:
         for used in range(1, count + 1):
             orders += permutations(table.cluster_names, used)
-    for order, tp in product(orders, _values(table, "tp")):
-        ends = {table.cluster_names.index(name) for name in (order[0], order[-1])}
+    for order in orders:
+        pinned = replace(problem, pins=replace(problem.pins, order=order))
+        yield pinned, replace(table, problem_digest=problem_digest(pinned))
 
-        def kept(
-            cluster: int,
-            strategy: Strategy,
-            ends: set[int] = ends,
-            tp: int = tp,
-        ) -> bool:
-            return cluster not in ends or strategy.tp == tp
 
-        narrowed = narrow(table, kept)
-        if narrowed.slices:
-            pinned = replace(problem, pins=replace(problem.pins, order=order))
-            yield pinned, replace(narrowed, problem_digest=problem_digest(pinned))
+def _with_equal_ends(
+    problem: Problem, table: CostTable
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by the order of its clusters and the tp of both ends."""
+    for pinned, part in _with_orders(problem, table):
+        assert pinned.pins.order is not None
+        ends = {
+            table.cluster_names.index(pinned.pins.order[place]) for place in (0, -1)
+        }
+        for tp in _values(part, "tp"):
+
+            def kept(
+                cluster: int,
+                strategy: Strategy,
+                ends: set[int] = ends,
+                tp: int = tp,
+            ) -> bool:
+                return cluster not in ends or strategy.tp == tp
+
+            narrowed = narrow(part, kept)
+            if narrowed.slices:
+                yield pinned, narrowed
+
+
+def _with_dividing_ends(
+    problem: Problem, table: CostTable
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by the order of its clusters and the dp of the first one."""
+    for pinned, part in _with_orders(problem, table):
+        assert pinned.pins.order is not None
+        first, last = (
+            table.cluster_names.index(pinned.pins.order[place]) for place in (0, -1)
+        )
+        for dp in _values(part, "dp"):
+
+            def kept(
+                cluster: int,
+                strategy: Strategy,
+                first: int = first,
+                last: int = last,
+                dp: int = dp,
+            ) -> bool:
+                if cluster == first:
+                    return strategy.dp == dp
+                divides = strategy.dp % dp == 0 or dp % strategy.dp == 0
+                return cluster != last or divides
+
+            narrowed = narrow(part, kept)
+            if narrowed.slices:
+                yield pinned, narrowed
 
 
 def narrow(table: CostTable, keep: Callable[[int, Strategy], bool]) -> CostTable:

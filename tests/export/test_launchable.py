@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ALIKE = Limits(shared=("dp", "cp", "tp", "recompute"))
 ENDS = Limits(equal_ends=True)
-NO_CP = Limits(context_parallel=False, recompute=("none", "full"))
+NO_CP = Limits(context_parallel=False, recompute=(("none", "full"), ("selective",)))
 
 
 @pytest.mark.parametrize("seed", range(18))
@@ -66,11 +66,17 @@ def _can_be_run(
     _, q, order, rows, _ = shape.shape
     part = table.at(q)
     used = [part.clusters[j].strategies[k] for j, k in zip(order, rows, strict=True)]
-    ends_differ = used[0].tp != used[-1].tp
+    first, last = used[0], used[-1]
+    ends_differ = first.tp != last.tp or bool(
+        problem.training.zero and first.dp % last.dp and last.dp % first.dp
+    )
     return (
         all(len({getattr(one, name) for one in used}) == 1 for name in limits.shared)
         and all(one.cp == 1 or limits.context_parallel for one in used)
-        and all(one.recompute in limits.recompute for one in used)
+        and any(
+            {one.recompute for one in used} <= set(together)
+            for together in limits.recompute
+        )
         and all(problem.training.seq_len % (one.cp * one.tp) == 0 for one in used)
         and not (limits.equal_ends and problem.model.tied and ends_differ)
     )
