@@ -4,11 +4,14 @@ The user's plan is changed into hetopt's one decision after another, and every p
 the way is priced. Decisions are tried in this order: micro-batches, schedule, layer
 split, degrees by cluster, recomputation by cluster, and last which clusters host how
 many stages in which order. The layer split says how many layers each stage of a
-cluster has, wherever in the pipeline the cluster stands. A decision whose plan cannot
-be (devices or memory are short, or it says nothing of a cluster or stage the plan has)
-waits for the next; where none can be taken alone, the first pair that can is taken
-together, then the first three, then all that are left. So the steps always end at
-hetopt's plan and their gains add up; what one decision gains depends on those before.
+cluster has, wherever in the pipeline the cluster stands.
+
+A step is the first decision that leads to a plan that can be (devices and memory
+suffice, and it says something of every cluster and stage) and whose closed form is not
+longer. Where no decision does so alone, two are taken together, of the pairs that do
+the one with the least closed form; then three; then all that are left. So no gain is
+hidden behind a loss that another decision makes good, the steps end at hetopt's plan,
+and their gains add up. What a decision gains depends on those before it.
 """
 
 from __future__ import annotations
@@ -156,6 +159,7 @@ class _Mixer:
     ) -> None:
         self.mine = mine.plan
         self.ours = ours
+        self.start_s = mine.price.closed_form_s
         self._costs = costs
         self._devices = {cluster.name: cluster.devices for cluster in problem.clusters}
         self._usable = dict(
@@ -249,10 +253,12 @@ class _Mixer:
 def _steps(mixer: _Mixer, left: tuple[Change, ...]) -> Iterable[Step]:
     """Yield the steps of this module's docstring."""
     taken: tuple[Change, ...] = ()
+    reached_s = mixer.start_s
     while left:
-        together, found = _next(mixer, taken, left)
+        together, found = _next(mixer, taken, left, reached_s)
         taken += together
         left = tuple(change for change in left if change not in together)
+        reached_s = found.closed_form_s
         yield Step(
             changes=together,
             closed_form_s=found.closed_form_s,
@@ -261,13 +267,23 @@ def _steps(mixer: _Mixer, left: tuple[Change, ...]) -> Iterable[Step]:
 
 
 def _next(
-    mixer: _Mixer, taken: tuple[Change, ...], left: tuple[Change, ...]
+    mixer: _Mixer,
+    taken: tuple[Change, ...],
+    left: tuple[Change, ...],
+    reached_s: float,
 ) -> tuple[tuple[Change, ...], Price]:
+    """Return the next decisions, and the price of the plan they lead to."""
     for size in range(1, min(_MOST_TOGETHER, len(left) - 1) + 1):
+        gained = []
         for together in combinations(left, size):
             found = mixer.price((*taken, *together))
-            if found is not None:
+            if found is None or found.closed_form_s > reached_s:
+                continue
+            if size == 1:
                 return together, found
+            gained.append((together, found))
+        if gained:
+            return min(gained, key=lambda pair: pair[1].closed_form_s)
     last = mixer.price((*taken, *left))
     if last is None:
         msg = "is not in the latency table that prices both plans"
@@ -319,8 +335,14 @@ def _split(stages: Sequence[Stage], order: Sequence[str]) -> str:
     """Tell the layers of every cluster's stages, clusters in a given order."""
     bodies = _bodies(stages)
     return "; ".join(
-        f"{_row(bodies[name])} on {name}" for name in order if name in bodies
+        f"{_runs(bodies[name])} on {name}" for name in order if name in bodies
     )
+
+
+def _runs(values: Iterable[int]) -> str:
+    """Tell numbers in order, equal neighbours once with how many there are."""
+    runs = [(value, len(list(run))) for value, run in groupby(values)]
+    return ", ".join(str(v) if n == 1 else f"{n} x {v}" for v, n in runs)
 
 
 def _own(stages: Iterable[Stage], cluster: str) -> list[Stage]:
