@@ -63,19 +63,20 @@ CASES = {
         hosted=(2, 2),
         recompute=("none", "full", "selective", "none"),
     ),
-    "every-degree": Case(
+    "replicas": Case(
         layers=(1, 2),
         warmups=(3, 1),
-        degrees=(2, 2, 2),
-        nodes=((8, 2),),
+        degrees=(2, 1, 2),
+        nodes=((4, 2),),
         q=3,
         recompute=("selective", "full"),
     ),
-    # Fewer key-value heads than ranks, and a schedule without warm-ups to speak of.
+    # Fewer key-value heads than ranks, a tied head on another stage than its table,
+    # split sequences with learned positions, all forward passes first.
     "gpt": Case(
         layers=(1, 1),
         warmups=(4, 4),
-        degrees=(1, 1, 4),
+        degrees=(1, 2, 2),
         nodes=((4, 2),),
         zero=0,
         optimizer="sgd",
@@ -85,7 +86,7 @@ CASES = {
             "positions": 24,
             "tied": True,
             "heads": 4,
-            "kv_heads": 2,
+            "kv_heads": 1,
             "head_dim": 8,
         },
     ),
