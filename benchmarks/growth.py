@@ -1,7 +1,9 @@
 """How planning grows with clusters, devices and layers.
 
-Run with ``python -m benchmarks.growth``; every problem is planned by the command line
-in a process of its own. Problems are generated (``benchmarks.growing``), all times in
+Run with ``python -m benchmarks.growth``: ten problems of sixteen clusters, then one of
+every size, each planned by the command line in a process of its own; the tables are
+written to ``benchmarks/results/growth.md`` as well. With sizes or seeds of your own
+they are printed only. Problems are generated (``benchmarks.growing``), all times in
 them are modelled. Times and memory depend on the machine; where a proof is out of
 reach, so does the gap.
 """
@@ -9,7 +11,6 @@ reach, so does the gap.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import subprocess
@@ -20,23 +21,34 @@ import time
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.growing import Size, document
+from hetopt.files import write_text
 
-#: Of the short run: from each size one step in every direction.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+RESULTS = Path(__file__).parent / "results" / "growth.md"
+#: From each size one step in every direction.
 SIZES = (
     Size(2, 64, 24),
     Size(2, 1024, 48),
+    Size(4, 256, 24),
     Size(4, 1024, 48),
     Size(4, 4096, 96),
+    Size(8, 1024, 48),
     Size(8, 4096, 96),
     Size(8, 16384, 126),
+    Size(12, 4096, 96),
     Size(12, 16384, 126),
     Size(16, 16384, 126),
     Size(16, 65536, 192),
     Size(16, 131072, 256),
 )
+#: What ten seeds are planned of, and what every one of them is to reach.
+MANY, SEEDS = Size(16, 16384, 126), range(10)
+BAR_GAP, BAR_GIB = 0.01, 4.0
 #: Seconds between two looks at the memory used.
 _TURN_S = 0.5
 
@@ -145,45 +157,81 @@ def _resident_bytes(folder: Path) -> int:
     return 0
 
 
-def _sizes(options: argparse.Namespace) -> list[Size]:
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """Return what ten seeds came to, against the bar."""
+    close = sum(
+        found.gap is not None and found.gap <= BAR_GAP and found.peak_gib < BAR_GIB
+        for found in outcomes
+    )
+    gaps = [found.gap for found in outcomes if found.gap is not None]
+    return (
+        f"{len(outcomes)} seeds, {MANY.clusters} clusters, about {MANY.devices:,} "
+        f"devices, {MANY.layers} layers: {close} proven or within {BAR_GAP:.0%} under "
+        f"{BAR_GIB:g} GiB; largest gap {max(gaps, default=float('nan')):.2%}, "
+        f"longest {max(found.seconds for found in outcomes):.0f} s, at most "
+        f"{max(found.peak_gib for found in outcomes):.2f} GiB"
+    )
+
+
+def _all(options: argparse.Namespace) -> Iterator[tuple[Size, int]]:
+    """Yield the sizes and seeds asked for."""
     axes = (options.clusters, options.devices, options.layers)
-    if all(axis is None for axis in axes):
-        return list(SIZES)
-    defaults = ([16], [16384], [126])
+    defaults = ([MANY.clusters], [MANY.devices], [MANY.layers])
     chosen = [axis or default for axis, default in zip(axes, defaults, strict=True)]
-    return [Size(*size) for size in product(*chosen)]
+    for size in product(*chosen):
+        for seed in options.seeds or [0]:
+            yield Size(*size), seed
+
+
+def _machine(options: argparse.Namespace) -> str:
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (
+        f"{options.jobs} workers on {os.cpu_count()} cores, limit "
+        f"{options.time_limit:g} s, solver {options.solver}; load averages {load} "
+        "(above the workers: other work on the machine). All times in the problems "
+        "are modelled."
+    )
 
 
 def main() -> None:
-    """Plan every size and seed, and print one table."""
+    """Plan every size and seed, and print the tables."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    for axis in ("--clusters", "--devices", "--layers"):
+    for axis in ("--clusters", "--devices", "--layers", "--seeds"):
         parser.add_argument(axis, type=int, nargs="+", metavar="N")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
     parser.add_argument("--time-limit", type=float, default=120, metavar="S")
     parser.add_argument("--solver", default="dp", metavar="NAME")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="also growth.csv")
     options = parser.parse_args()
-    print(f"{options.jobs} workers, all times modelled\n\n{HEADER}", flush=True)
-    outcomes = []
-    for size in _sizes(options):
-        for seed in options.seeds:
-            outcome = plan(
-                size,
-                seed,
-                solver=options.solver,
-                limit_s=options.time_limit,
-                jobs=options.jobs,
-            )
-            print(outcome.row(), flush=True)
-            outcomes.append(outcome)
-    if options.out is not None:
-        options.out.mkdir(parents=True, exist_ok=True)
-        with (options.out / "growth.csv").open("w", newline="", encoding="utf-8") as to:
-            writer = csv.writer(to, lineterminator="\n")
-            writer.writerow(Outcome._fields)
-            writer.writerows(outcomes)
+
+    def row(size: Size, seed: int) -> Outcome:
+        outcome = plan(
+            size,
+            seed,
+            solver=options.solver,
+            limit_s=options.time_limit,
+            jobs=options.jobs,
+        )
+        print(outcome.row(), flush=True)
+        return outcome
+
+    if any((options.clusters, options.devices, options.layers, options.seeds)):
+        print(f"{_machine(options)}\n\n{HEADER}", flush=True)
+        for size, seed in _all(options):
+            row(size, seed)
+        return
+    began = _machine(options)
+    print(f"{began}\n\n{HEADER}", flush=True)
+    many = [row(MANY, seed) for seed in SEEDS]
+    print(f"\n{summary(many)}\n\n{HEADER}", flush=True)
+    sizes = [row(size, 0) for size in SIZES]
+    text = [
+        "# How planning grows (`python -m benchmarks.growth`)",
+        f"When it began: {began}",
+        "\n".join([HEADER, *(found.row() for found in sizes)]),
+        f"{summary(many)}.",
+        "\n".join([HEADER, *(found.row() for found in many)]),
+    ]
+    write_text(str(RESULTS), "\n\n".join(text) + "\n")
 
 
 if __name__ == "__main__":

@@ -174,11 +174,16 @@ def open_pool(
         from hetopt.solvers.ray_pool import RayPool
 
         return RayPool(jobs, make, payload)
-    if jobs is None:
-        jobs = _cores()
-        if growing:
-            return GrowingPool(jobs, make, payload)
-    return Pool(jobs, make, payload) if jobs else InlinePool(make, payload)
+    if jobs is None and growing:
+        return GrowingPool(worker_count(None), make, payload)
+    if jobs == 0:
+        return InlinePool(make, payload)
+    return Pool(worker_count(jobs), make, payload)
+
+
+def worker_count(jobs: int | None) -> int:
+    """Return how many workers there are with so many jobs; None: one per core."""
+    return _cores() if jobs is None else max(jobs, 1)
 
 
 def _cores() -> int:

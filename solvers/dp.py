@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.solvers.engine import Answer
 from hetopt.solvers.exact import with_warmups
+from hetopt.solvers.memory import share_bytes
 from hetopt.solvers.racing import racing
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class DpEngine:
     most_subsets = 256
 
     def __init__(self, seed: int) -> None:
+        #: What labels may fill; a program that needs more is left to bounds.
+        self.most_bytes = share_bytes(1)
         self._room: Room | None = None
 
     def settle(
@@ -77,13 +80,21 @@ class DpEngine:
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
-        """Set labels that the tie rule tells apart; see ``Engine``."""
+        """Set labels that the tie rule tells apart; see ``Engine``.
+
+        Where they fill the memory the plan that was found stays.
+        """
+        from hetopt.solvers.dp_search import Interrupted
+
         best: tuple[tuple[object, ...], Decision] | None = None
         for program in _programs(data):
             search = self._search(
                 program, excluded, True, lambda decision: None, lambda: False, None
             )
-            decision = search.first(value)
+            try:
+                decision = search.first(value)
+            except Interrupted:
+                return None
             if decision is None:
                 continue
             key = search.key(decision)
@@ -105,7 +116,7 @@ class DpEngine:
         from hetopt.solvers.dp_search import Search
 
         if self._room is None:
-            self._room = Room()
+            self._room = Room(self.most_bytes)
         return Search(
             data,
             excluded=excluded,

@@ -13,15 +13,17 @@ from hetopt.solvers.dp_pool import copy_buckets, new_buckets, new_pool
 
 if TYPE_CHECKING:
     from hetopt.solvers.dp_bounds import Limits
-    from hetopt.solvers.dp_data import Costs
+    from hetopt.solvers.dp_data import Costs, Ints
     from hetopt.solvers.dp_pool import Pool
-
-#: Labels there may be: 128 bytes each, twice while they move.
-MOST_LABELS = 10_000_000
 
 
 class Room:
     """Pools and tables, which only grow.
+
+    Parameters
+    ----------
+    most_bytes
+        What they may take, while they move as well.
 
     Attributes
     ----------
@@ -31,7 +33,8 @@ class Room:
         Buckets of the layer that is known, of the doors, and of the next layer.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
         self.pool = new_pool(1 << 12)
         self.porch = new_pool(1 << 10)
         self.layers = [new_buckets(1 << 10) for _ in range(3)]
@@ -49,19 +52,49 @@ class Room:
 
     def widen(self, more: int) -> bool:
         """Make room for so many more of everything; False if memory runs out."""
-        self.pool = _larger(self.pool, more)
-        self.porch = _larger(self.porch, more)
+        for name in ("pool", "porch"):
+            pool: Pool = getattr(self, name)
+            size = int(pool.size[0]) + more
+            if size > len(pool.label):
+                if not self._may_take(size, pool.label):
+                    return False
+                setattr(self, name, _larger(pool, 2 * size))
         for i, buckets in enumerate(self.layers):
             size = int(buckets.size[0]) + more
             if size > len(buckets.state):
+                if not self._may_take(size, buckets.state, buckets.slot):
+                    return False
                 self.layers[i] = new_buckets(2 * size)
                 copy_buckets(buckets, self.layers[i])
         size = int(self.configs.size[0]) + more
         if size > len(self.configs.status):
+            if not self._may_take(size, self.configs.status, self.configs.slot):
+                return False
             larger = new_configs(self.configs.status.shape[1] - 1, 2 * size)
             copy_configs(self.configs, larger)
             self.configs = larger
-        return max(len(self.pool.label), len(self.porch.label)) <= MOST_LABELS
+        return True
+
+    @property
+    def taken_bytes(self) -> int:
+        """What pools and tables take, used or not."""
+        arrays = [self.pool.label, self.porch.label]
+        for table in self.layers:
+            arrays += [table.state, table.slot]
+        arrays += [self.configs.status, self.configs.slot]
+        return sum(array.nbytes for array in arrays)
+
+    def _may_take(self, size: int, *arrays: Ints) -> bool:
+        """Whether arrays may grow to twice so many rows.
+
+        The rows that move are in memory twice for a while, but there is no more of
+        them than the larger arrays have room for: those count in full, and the
+        smaller ones no longer.
+        """
+        rows = len(arrays[0])
+        own = sum(array.nbytes for array in arrays)
+        larger = 2 * size * (own // rows)
+        return self.taken_bytes - own + larger <= self._most_bytes
 
 
 def most_new(costs: Costs, limits: Limits) -> int:
@@ -72,11 +105,8 @@ def most_new(costs: Costs, limits: Limits) -> int:
     return int(together.max()) + len(costs.home) + 4
 
 
-def _larger(pool: Pool, more: int) -> Pool:
-    size = int(pool.size[0]) + more
-    if size <= len(pool.label):
-        return pool
-    larger = new_pool(2 * size)
+def _larger(pool: Pool, rows: int) -> Pool:
+    larger = new_pool(rows)
     larger.label[: pool.size[0]] = pool.label[: pool.size[0]]
     larger.size[:] = pool.size
     return larger

@@ -293,6 +293,19 @@ class Outline:
         ]
 
 
+def largest_outline_bytes(table: CostTable) -> int:
+    """Return about how many bytes an outline takes at most: two rows of units each."""
+    strategies = max(
+        (
+            sum(len(cluster.strategies) for cluster in part.clusters)
+            for part in table.slices
+        ),
+        default=1,
+    )
+    # Its table of places takes no more than that again.
+    return 4 * 8 * strategies * (len(table.units) + 1)
+
+
 def _others(clusters: list[ClusterCosts]) -> Costs:
     """Return the least time of a unit on other clusters, by cluster."""
     units = [float(own.shortest_unit) if own.count else inf for own in clusters]

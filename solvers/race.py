@@ -22,7 +22,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.course import Course, Stopped, open_pool
+from hetopt.solvers.course import Course, Stopped, open_pool, worker_count
 from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
@@ -106,6 +106,7 @@ def race(
                 engine=engine,
                 seed=seed,
                 top=top,
+                workers=worker_count(jobs),
                 principles=principles,
             )
             # What runs in this process cannot be ended when the clock runs out.

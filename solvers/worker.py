@@ -27,7 +27,8 @@ from hetopt.solvers.bounds import Survey, focus, sharpen, survey
 from hetopt.solvers.cluster_costs import FIRST, LAST
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.identical import canonical, leaders, subsets
-from hetopt.solvers.outline import Outline
+from hetopt.solvers.memory import share_bytes
+from hetopt.solvers.outline import Outline, largest_outline_bytes
 from hetopt.solvers.relaxation import Choice, Relaxation
 from hetopt.solvers.scout import Scouted, ScoutTask, explore, is_narrow, plans
 
@@ -58,6 +59,8 @@ class Payload:
         ``module:attribute`` that makes the Engine from a seed.
     top
         How many best plans are wanted.
+    workers
+        How many there are to share the memory.
     principles
         What a plan has to keep.
     """
@@ -67,6 +70,7 @@ class Payload:
     engine: str
     seed: int
     top: int
+    workers: int = 1
     principles: Principles = PRUNED
 
 
@@ -169,9 +173,13 @@ class Worker:
         self._engine: Engine = getattr(importlib.import_module(module), attribute)(
             payload.seed
         )
+        memory_bytes = share_bytes(payload.workers)
+        if hasattr(self._engine, "most_bytes"):
+            self._engine.most_bytes = memory_bytes
         self.part = lru_cache(maxsize=None)(self._part)
         self.relaxation = lru_cache(maxsize=4)(self._relaxation)
-        self.outline = lru_cache(maxsize=16)(self._outline)
+        outlines = memory_bytes // (2 * largest_outline_bytes(self.table))
+        self.outline = lru_cache(maxsize=max(2, outlines))(self._outline)
         self.leaders = lru_cache(maxsize=None)(self._leaders)
 
     def run(self, task: Any) -> Any:

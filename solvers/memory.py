@@ -1,0 +1,39 @@
+"""How much memory one worker may fill with what it could do without."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+#: What all workers together may fill: with tables and processes that is under 4 GiB.
+MOST_BYTES = 3 << 29
+#: Share of what is available now that they may fill.
+_SHARE = 0.5
+
+
+def share_bytes(workers: int) -> int:
+    """Return the bytes that each of so many workers may fill; 0 counts as one."""
+    return int(min(MOST_BYTES, _SHARE * _available_bytes())) // max(workers, 1)
+
+
+def _available_bytes() -> float:
+    """Return the memory available to this process; infinite where nobody says."""
+    bounds = [float("inf")]
+    for line in _text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            bounds.append(1024 * float(line.split()[1]))
+    # Control groups may permit less.
+    most = _text("/sys/fs/cgroup/memory.max").strip()
+    used = _text("/sys/fs/cgroup/memory.current").strip()
+    if most.isdigit() and used.isdigit():
+        bounds.append(max(0.0, float(most) - float(used)))
+    if len(bounds) == 1 and "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        bounds.append(os.sysconf("SC_PHYS_PAGES") * float(os.sysconf("SC_PAGE_SIZE")))
+    return min(bounds)
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:
+        return ""
