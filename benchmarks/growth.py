@@ -221,9 +221,19 @@ def main() -> None:
         return
     began = _machine(options)
     print(f"{began}\n\n{HEADER}", flush=True)
-    many = [row(MANY, seed) for seed in SEEDS]
+    many: list[Outcome] = []
+    sizes: list[Outcome] = []
+    for seed in SEEDS:
+        many.append(row(MANY, seed))
+        _write(began, many, sizes)
     print(f"\n{summary(many)}\n\n{HEADER}", flush=True)
-    sizes = [row(size, 0) for size in SIZES]
+    for size in SIZES:
+        sizes.append(row(size, 0))
+        _write(began, many, sizes)
+
+
+def _write(began: str, many: Sequence[Outcome], sizes: Sequence[Outcome]) -> None:
+    """Write down what is known so far: the whole run takes most of an hour."""
     text = [
         "# How planning grows (`python -m benchmarks.growth`)",
         f"When it began: {began}",

@@ -46,7 +46,7 @@ from hetopt.solvers.dp_bounds import (
     shortest,
 )
 from hetopt.solvers.dp_data import KAPPA, PRICED, STOCK, Offer
-from hetopt.solvers.dp_labels import CLEAR, DONE, PHASE, WORK, walk
+from hetopt.solvers.dp_labels import CLEAR, DONE, walk
 from hetopt.solvers.dp_pool import (
     DELAY,
     FILL,
@@ -60,6 +60,7 @@ from hetopt.solvers.dp_pool import (
 )
 from hetopt.solvers.dp_prices import look_around
 from hetopt.solvers.dp_room import most_new
+from hetopt.solvers.dp_worth import PHASE, WORK
 from hetopt.solvers.exact import exact_value, with_warmups
 from hetopt.solvers.identical import canonical
 
