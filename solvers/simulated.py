@@ -9,6 +9,10 @@ time is a limit that the plan wanted keeps to. Then
 3. what is left is bounded closely;
 4. and searched, best bound first; each better plan becomes the limit of all.
 
+Under ``auto`` warm-up counts are chosen with the rest (``simulated_warmups``): of
+those of a plan's least simulated time the ones of least sum, then the
+lexicographically smallest.
+
 Where clusters are so many that no table tells them apart, bounds rest on the
 capacity of all devices alone and nothing is searched: the gap says so.
 

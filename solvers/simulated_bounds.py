@@ -13,6 +13,10 @@ less said there). ``w`` is min(W, q); every path ends with some g.
   the window, and w_k + r s <= q:
   F + (w_k - 1) phi_i + r C + (q - w_k - r s) beta_i.
 
+Where warm-up counts are free (``auto``), W is the most that memory leaves room for
+beside the units of the stage, 1 for the last stage (``simulated_warmups``), and
+windows bound nothing.
+
 Under gpipe every forward of stage i comes first and every backward of it last, so
 that there w may be taken for 1: F + (q - 1) tau_i.
 

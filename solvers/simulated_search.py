@@ -27,6 +27,7 @@ from hetopt.solvers.simulated_fills import joints, prefixes, promising, suffixes
 from hetopt.solvers.simulated_state import (
     LENGTH,
     LIMIT,
+    MOST_ANSWERED,
     OPTION,
     PLANS,
     RUN_PLACE,
@@ -317,6 +318,8 @@ class Search:
 
     def _walk(self, view: View, levels: Levels) -> None:
         free = self.data.schedule == "auto"
+        if free and self.data.part.microbatches > MOST_ANSWERED:
+            raise Interrupted
         walk = new_walk(
             self.data.stages, self.data.part.microbatches, self._limit(), free=free
         )

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 INFINITE = 2**60
 #: Vectors of warm-up counts that are told apart, and entries of what they answer.
 _MOST_VECTORS, _MOST_ANSWERS = 512, 2**23
+#: Micro-batches with which vectors can be told apart: they answer q by q.
+MOST_ANSWERED = 2048
 #: Positions in ``Walk.state``.
 DEPTH, LIMIT, STEPS, VALUE, PLANS, FULL = range(6)
 #: Columns of ``Walk.stage``: its option, its run (stages, units before it, place),
@@ -123,8 +125,19 @@ SUM, STRAIN = range(2)
 
 
 def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) -> Walk:
-    """Return a search that has not begun; ``free`` if it chooses warm-up counts."""
-    room = min(_MOST_VECTORS, _MOST_ANSWERS // microbatches**2) if free else 0
+    """Return a search that has not begun.
+
+    Parameters
+    ----------
+    microbatches
+        At most MOST_ANSWERED if warm-up counts are free.
+    free
+        Whether it chooses warm-up counts.
+    """
+    room, came = 0, 0
+    if free:
+        room = min(_MOST_VECTORS, max(1, _MOST_ANSWERS // microbatches**2))
+        came = microbatches
     walk = Walk(
         state=np.array([1, limit, 0, 0, 0, 0], dtype=np.int64),
         stage=np.zeros((stages + 2, 13), dtype=np.int64),
@@ -135,7 +148,7 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
             size=np.zeros(stages + 1, dtype=np.int64),
             counts=np.ones((stages + 1, room, stages + 1), dtype=np.int64),
             facts=np.zeros((stages + 1, room, 2), dtype=np.int64),
-            answer=np.zeros((room + 2, microbatches, microbatches + 1), dtype=np.int64),
+            answer=np.zeros((room + 2, came, came + 1), dtype=np.int64),
             done=np.zeros(microbatches, dtype=np.int64),
         ),
     )

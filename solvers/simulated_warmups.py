@@ -39,6 +39,7 @@ from hetopt.solvers.simulated_state import (
     EXCESS,
     INFINITE,
     LIMIT,
+    MOST_ANSWERED,
     STEPS,
     STRAIN,
     SUM,
@@ -75,7 +76,7 @@ def best_warmups(
         In ns; there is nothing to find above it.
     """
     p, q = times.stages, times.microbatches
-    if min(most) < 1:
+    if min(most) < 1 or q > MOST_ANSWERED:
         return None
     walk = new_walk(p, q, limit, free=True)
     for i in range(p):

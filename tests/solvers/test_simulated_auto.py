@@ -197,3 +197,17 @@ def test_too_many_vectors_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> No
         unknown += counts is None
         assert counts is None or counts == by_trial(times, most)
     assert unknown
+
+
+def test_too_many_micro_batches_are_not_tried() -> None:
+    times = PipelineTimes(
+        schedule="auto",
+        microbatches=5000,
+        forward_ns=(2, 1),
+        backward_ns=(1, 2),
+        transfer_ns=(1,),
+        occupancy_ns=(1,),
+        sync_ns=(0, 0),
+        warmups=(1, 1),
+    )
+    assert best_warmups(times, [5000, 5000], 10**9) is None
