@@ -103,7 +103,8 @@ def _folder() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         content = path.read_bytes()
-        if b"hetopt.solvers.compiled" in content:
+        # Positions in their arrays are compiled in.
+        if b"hetopt.solvers.compiled" in content or path.stem.endswith("_data"):
             digest.update(content)
     folder = user_cache_path("hetopt") / "numba" / digest.hexdigest()[:16]
     return str(folder)

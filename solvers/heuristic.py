@@ -148,7 +148,7 @@ class Finds:
         limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
         self.ledger = Ledger(problem, table, top=params.top, limit=limit)
         self.cutoff = self.ledger.cutoff
-        self._share_out()
+        share_out(self.ledger)
 
     def left_s(self) -> float | None:
         """Return the seconds left; None without a limit."""
@@ -237,31 +237,6 @@ class Finds:
             return replace(result, reason=reason)
         return result
 
-    def _share_out(self) -> None:
-        """Bound every (p, q) by the device time there is, in no time.
-
-        A stage is busy for at most lambda, so cluster j hosts at most devices_j *
-        lambda / w_j body units, where w_j is the least device time of one.
-        """
-        kinds = list(self.chain.kinds)
-        for part in self.table.slices:
-            rate, shortest = 0.0, np.inf
-            for j, own in enumerate(part.clusters):
-                if not own.strategies:
-                    continue
-                tau = (own.forward_ns + own.backward_ns)[:, kinds].min(axis=1)
-                work = max(1, int((tau * own.devices).min()))
-                rate += self.table.cluster_devices[j] / work
-                shortest = min(shortest, int(tau.min()))
-            if not rate:
-                continue
-            q, units = part.microbatches, self.chain.length
-            period = max(units / rate, shortest)
-            below = _ticks_below((q - 1) * period + units * shortest)
-            for program in self.ledger.open():
-                if program.microbatches == q:
-                    program.bound = below
-
     def _tell(self, found: Found) -> None:
         if self._on_progress is None:
             return
@@ -281,6 +256,33 @@ class Finds:
                 programs=len(ledger.programs),
             )
         )
+
+
+def share_out(ledger: Ledger) -> None:
+    """Bound every (p, q) by the device time there is, in no time.
+
+    A stage is busy for at most lambda, so cluster j hosts at most devices_j *
+    lambda / w_j body units, where w_j is the least device time of one.
+    """
+    table, chain = ledger.table, Chain.of(ledger.table)
+    kinds = list(chain.kinds)
+    for part in table.slices:
+        rate, shortest = 0.0, np.inf
+        for j, own in enumerate(part.clusters):
+            if not own.strategies:
+                continue
+            tau = (own.forward_ns + own.backward_ns)[:, kinds].min(axis=1)
+            work = max(1, int((tau * own.devices).min()))
+            rate += table.cluster_devices[j] / work
+            shortest = min(shortest, int(tau.min()))
+        if not rate:
+            continue
+        q, units = part.microbatches, chain.length
+        period = max(units / rate, shortest)
+        below = _ticks_below((q - 1) * period + units * shortest)
+        for program in ledger.open():
+            if program.microbatches == q:
+                program.bound = below
 
 
 def solve_by(

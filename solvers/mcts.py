@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.solvers.mcts_course import seek
 from hetopt.solvers.mcts_data import Ground
-from hetopt.solvers.mcts_worker import GroveSpec, GrowTask, make
+from hetopt.solvers.mcts_worker import GroveSpec, GrowTask, ensure_compiled, make
 from hetopt.solvers.params import MctsParams
 from hetopt.solvers.pool import InlinePool
 from hetopt.solvers.registry import ensure_can, ensure_plans
@@ -54,7 +54,8 @@ def solve(
     params
         ``MctsParams`` for what only tree search has.
     time_limit_s
-        Wall-clock limit; the best plan so far is returned.
+        Wall-clock limit; the best plan so far is returned. Compiling, which only the
+        very first run does, comes before.
     cutoff
         Seconds; plans above it are of no interest.
 
@@ -65,6 +66,7 @@ def solve(
     """
     ensure_can("mcts", params.principles)
     ensure_plans("mcts", problem.training.schedule)
+    ensure_compiled(problem, table)
     began = time.monotonic()
     own = params if isinstance(params, MctsParams) else MctsParams()
     iterations = own.iterations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.course import Course, Stopped, open_pool
+from hetopt.solvers.heuristic import share_out
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.scout import ScoutTask
@@ -26,8 +28,13 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
+    from hetopt.solvers.bounds import Survey
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.worker import Found
+
+
+#: Share of the time limit that bounds may take before the search begins.
+_SHARE = 0.05
 
 
 class SeekCourse(Course):
@@ -107,8 +114,9 @@ def seek(
 
 
 def _bound(course: SeekCourse, problem: Problem) -> None:
-    """Bound every (p, q) as the race does before it solves anything."""
+    """Bound every (p, q): by the device time, then by what takes a little longer."""
     ledger = course.ledger
+    share_out(ledger)
     worker = Worker(
         Payload(
             problem=problem,
@@ -121,20 +129,25 @@ def _bound(course: SeekCourse, problem: Problem) -> None:
         lambda found: None,
     )
     scouts = Scouting(ledger) if Chain.of(ledger.table).is_uniform else None
+    most_s = inf if course.limit_s is None else _SHARE * course.limit_s
     for q in sorted({program.microbatches for program in ledger.open()}):
-        left = course.left()
-        if left is not None and left <= 0:
-            raise Stopped
+        if time.monotonic() - course.began > most_s:
+            return
         if scouts is not None:
             glance = ScoutTask(microbatches=q)
             scouts.take(glance, worker.run(glance))
             continue
-        surveyed = worker.run(SurveyTask(microbatches=q, cutoff=None))
-        for program in ledger.open():
-            if program.microbatches != q:
-                continue
-            bound = surveyed.bound[program.stages]
-            if np.isfinite(bound):
-                program.bound = max(0, int(bound * PERIOD_SCALE) - 1)
-            else:
-                program.how = "infeasible"
+        task = SurveyTask(microbatches=q, cutoff=None)
+        take_survey(ledger, task, worker.run(task))
+
+
+def take_survey(ledger: Ledger, task: SurveyTask, found: Survey) -> None:
+    """Take in the bounds on every p of one q."""
+    for program in ledger.open():
+        if program.microbatches != task.microbatches:
+            continue
+        bound = float(found.bound[program.stages])
+        if np.isfinite(bound):
+            program.bound = max(program.bound, int(bound * PERIOD_SCALE) - 1)
+        else:
+            program.how = "infeasible"

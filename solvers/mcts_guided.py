@@ -17,11 +17,9 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.mcts_course import seek
+from hetopt.solvers.mcts_course import seek, take_survey
 from hetopt.solvers.mcts_guided_worker import GuidedSpec, VisitTask, make
+from hetopt.solvers.mcts_worker import ensure_compiled
 from hetopt.solvers.params import MctsParams
 from hetopt.solvers.registry import ensure_can, ensure_plans
 from hetopt.solvers.worker import Payload, SurveyTask
@@ -45,6 +43,8 @@ ITERATIONS = 200_000
 _WAVE = 8
 #: Iterations of a visit.
 _VISIT = 2000
+#: The relaxation of more clusters takes longer than visits do.
+_MOST_CLUSTERS = 8
 #: By how much a visit makes others of nearly as good a bound more attractive.
 _PATIENCE = 0.01
 
@@ -61,6 +61,7 @@ def solve(
     """Look for a plan of small closed form; see ``mcts.solve``."""
     ensure_can("mcts-guided", params.principles)
     ensure_plans("mcts-guided", problem.training.schedule)
+    ensure_compiled(problem, table)
     own = params if isinstance(params, MctsParams) else MctsParams()
     iterations = own.iterations
     if iterations is None and time_limit_s is None:
@@ -96,6 +97,8 @@ class _Waves:
         self._course, self._left = course, iterations
         self._visits: Counter[tuple[int, int]] = Counter()
         self._known: set[int] = set()
+        clusters = len(course.ledger.table.cluster_names)
+        self._relaxes = clusters <= _MOST_CLUSTERS
 
     def run(self) -> None:
         """Visit (p, q) until nothing better can be anywhere."""
@@ -103,7 +106,7 @@ class _Waves:
         while self._left != 0 and ledger.open():
             programs = self._next()
             fresh = {program.microbatches for program in programs} - self._known
-            if fresh:
+            if fresh and self._relaxes:
                 # What is known of them so far holds for the q as a whole.
                 self._known |= fresh
                 surveys = (
@@ -116,14 +119,7 @@ class _Waves:
             ledger.refute()
 
     def _surveyed(self, task: SurveyTask, found: Survey) -> None:
-        for program in self._course.ledger.open():
-            if program.microbatches != task.microbatches:
-                continue
-            bound = float(found.bound[program.stages])
-            if np.isfinite(bound):
-                program.bound = max(program.bound, int(bound * PERIOD_SCALE) - 1)
-            else:
-                program.how = "infeasible"
+        take_survey(self._course.ledger, task, found)
 
     def _next(self) -> list[Program]:
         """Return what to visit: where the bound is least, or few visits were."""
@@ -155,7 +151,7 @@ class _Waves:
                     cutoff=self._course.ledger.cutoff,
                     bound=program.bound,
                     # To begin with any plan will do, and narrowing takes long.
-                    narrow=visit > 0,
+                    narrow=visit > 0 and self._relaxes,
                 )
             )
             self._visits[key] += 1

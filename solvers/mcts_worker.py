@@ -7,13 +7,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.solvers.compiled import are_kept
+from hetopt.solvers.mcts_data import Ground
 from hetopt.solvers.mcts_harvest import Harvest
 from hetopt.solvers.mcts_subtree import Subtree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.solvers.mcts_data import Ground
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
 
 #: Iterations of one tree before it is another one's turn: some milliseconds.
 SLICE = 500
@@ -61,6 +64,22 @@ def make(
 ) -> Callable[[GrowTask], bool]:
     """Return the function that runs tasks in this process."""
     return Grove(payload, shared, say).run
+
+
+def ensure_compiled(problem: Problem, table: CostTable) -> None:
+    """Compile what is not kept on the disk yet.
+
+    A worker that is ended by the clock while it compiles keeps nothing: with a short
+    time limit there would never be a plan.
+    """
+    if are_kept("mcts_tree"):
+        return
+    ground = Ground.of(problem, table)
+    if ground.stages:
+        tree = Subtree(
+            ground, ground.stages[0], seed=[0], exploration=0.0, most_nodes=SLICE
+        )
+        tree.iterate(1, lambda value, decision: value, -1)
 
 
 class Grove:
