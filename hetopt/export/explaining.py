@@ -2,9 +2,10 @@
 
 The user's plan is changed into hetopt's one decision after another, and every plan on
 the way is priced. Decisions are tried in this order: micro-batches, schedule, layer
-split, degrees by cluster, recomputation by cluster, and last which clusters host how
-many stages in which order. The layer split says how many layers each stage of a
-cluster has, wherever in the pipeline the cluster stands.
+split, degrees by cluster, recomputation by cluster, stages by cluster, and last the
+order of the clusters. The layer split says how many layers each stage of a cluster has,
+wherever in the pipeline the cluster stands; on another number of stages the cluster's
+layers are spread evenly.
 
 A step is the first decision that leads to a plan that can be (devices and memory
 suffice, and it says something of every cluster and stage) and whose closed form is not
@@ -21,6 +22,20 @@ from itertools import combinations, groupby
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.export.differences import (
+    DEGREES,
+    MICROBATCHES,
+    ORDER,
+    RECOMPUTATION,
+    SCHEDULE,
+    SPLIT,
+    STAGES,
+    Change,
+    bodies,
+    changes,
+    own,
+    stand_together,
+)
 from hetopt.export.importing import roomy_table
 from hetopt.formulations.decision import Decision
 from hetopt.pricing import price
@@ -37,27 +52,6 @@ if TYPE_CHECKING:
 
 #: Decisions that are tried together before all that are left are.
 _MOST_TOGETHER = 3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A decision that two plans take differently.
-
-    Attributes
-    ----------
-    what
-        ``micro-batches``, ``schedule``, ``layer split``, ``degrees``,
-        ``recomputation`` or ``stages``.
-    cluster
-        Where the decision is one cluster's.
-    before, after
-        How each of the plans takes it.
-    """
-
-    what: str
-    cluster: str | None
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,27 +124,6 @@ def explain(
     )
 
 
-def changes(mine: Plan, ours: Plan) -> tuple[Change, ...]:
-    """Return the decisions that two plans take differently, in the order to try."""
-    first, second = mine.pipeline, ours.pipeline
-    found = [
-        _change("micro-batches", first.microbatches, second.microbatches),
-        _change("schedule", _schedule(mine), _schedule(ours)),
-    ]
-    order = list(dict.fromkeys(s.cluster for s in (*second.stages, *first.stages)))
-    splits = [_split(pipeline.stages, order) for pipeline in (first, second)]
-    found.append(_change("layer split", *splits))
-    shared = [
-        name for name in order if _own(first.stages, name) and _own(second.stages, name)
-    ]
-    for what, told in (("degrees", _degrees), ("recomputation", _recomputation)):
-        for name in shared:
-            before, after = _own(first.stages, name), _own(second.stages, name)
-            found.append(_change(what, told(before), told(after), name))
-    found.append(_change("stages", _hosted(first.stages), _hosted(second.stages)))
-    return tuple(change for change in found if change.before != change.after)
-
-
 class _Mixer:
     """Plans that take some decisions from one plan and the others from another."""
 
@@ -199,18 +172,18 @@ class _Mixer:
         def of(what: str, cluster: str | None = None) -> Plan:
             return self.ours if (what, cluster) in keys else self.mine
 
-        clusters = [stage.cluster for stage in of("stages").pipeline.stages]
+        clusters = self._clusters(of)
         rows = []
         for number, name in enumerate(clusters):
-            degrees = self._strategy(of("degrees", name), clusters, number)
-            policy = self._strategy(of("recomputation", name), clusters, number)
+            degrees = self._strategy(of(DEGREES, name), clusters, number)
+            policy = self._strategy(of(RECOMPUTATION, name), clusters, number)
             if degrees is None or policy is None:
                 return None
             rows.append((name, replace(degrees, recompute=policy.recompute)))
-        units = _units(of("layer split").pipeline.stages, clusters)
+        units = _units(of(SPLIT).pipeline.stages, clusters)
         if units is None:
             return None
-        scheduled = of("schedule")
+        scheduled = of(SCHEDULE)
         warmups = None
         if scheduled.schedule == "auto":
             warmups = tuple(stage.warmup for stage in scheduled.pipeline.stages)
@@ -219,7 +192,7 @@ class _Mixer:
         table = replace(self._costs, schedule=scheduled.schedule)
         runs = [(*key, len(list(run))) for key, run in groupby(rows)]
         decision = Decision(
-            microbatches=of("micro-batches").pipeline.microbatches,
+            microbatches=of(MICROBATCHES).pipeline.microbatches,
             order=tuple(table.cluster_names.index(name) for name, _, _ in runs),
             strategies=tuple(strategy for _, strategy, _ in runs),
             hosted=tuple(count for _, _, count in runs),
@@ -232,6 +205,20 @@ class _Mixer:
             # A strategy that structure rules out, or warm-ups that deadlock.
             return None
 
+    def _clusters(self, of: Callable[..., Plan]) -> list[str]:
+        """Return the cluster of every stage."""
+        plans = (self.mine, self.ours)
+        if not all(stand_together(plan.pipeline.stages) for plan in plans):
+            return [stage.cluster for stage in of(STAGES).pipeline.stages]
+        found = []
+        for name in dict.fromkeys(s.cluster for s in of(ORDER).pipeline.stages):
+            stages = own(of(STAGES, name).pipeline.stages, name)
+            # Of a cluster that only one plan uses, that plan says how many.
+            for plan in plans:
+                stages = stages or own(plan.pipeline.stages, name)
+            found += [name] * len(stages)
+        return found
+
     def _strategy(
         self, source: Plan, clusters: Sequence[str], number: int
     ) -> Strategy | None:
@@ -243,10 +230,10 @@ class _Mixer:
         stages = source.pipeline.stages
         if [stage.cluster for stage in stages] == list(clusters):
             return stages[number].strategy
-        found = {stage.strategy for stage in _own(stages, name)}
+        found = {stage.strategy for stage in own(stages, name)}
         if not found:
             other = self.ours if source is self.mine else self.mine
-            found = {stage.strategy for stage in _own(other.pipeline.stages, name)}
+            found = {stage.strategy for stage in own(other.pipeline.stages, name)}
         return found.pop() if len(found) == 1 else None
 
 
@@ -291,83 +278,23 @@ def _next(
     return left, last
 
 
-# --- decisions as people say them ---------------------------------------------------
-
-
-def _change(
-    what: str, before: object, after: object, cluster: str | None = None
-) -> Change:
-    return Change(what=what, cluster=cluster, before=str(before), after=str(after))
-
-
-def _schedule(plan: Plan) -> str:
-    if plan.schedule != "auto":
-        return plan.schedule
-    return f"auto, warm-ups {_row(stage.warmup for stage in plan.pipeline.stages)}"
-
-
-def _bodies(stages: Sequence[Stage]) -> dict[str, list[int]]:
-    """Return units of every cluster's stages in order, embedding and head aside."""
-    found: dict[str, list[int]] = {}
-    for number, stage in enumerate(stages):
-        ends = (number == 0) + (number == len(stages) - 1)
-        found.setdefault(stage.cluster, []).append(stage.units - ends)
-    return found
-
-
 def _units(source: Sequence[Stage], clusters: Sequence[str]) -> tuple[int, ...] | None:
     """Return units per stage where clusters stand in another order.
 
-    None where a cluster has another number of stages.
+    On another number of stages, a cluster's are spread evenly. None where other
+    clusters are used, or a stage would have none.
     """
-    bodies = _bodies(source)
-    if any(clusters.count(name) != len(each) for name, each in bodies.items()):
+    held = bodies(source)
+    if set(held) != set(clusters):
         return None
-    if any(name not in bodies for name in clusters):
+    for name, each in held.items():
+        count = clusters.count(name)
+        if count != len(each):
+            low, more = divmod(sum(each), count)
+            held[name] = [low + (number < more) for number in range(count)]
+    units = [held[name].pop(0) for name in clusters]
+    if min(units) < 1:
         return None
-    units = [bodies[name].pop(0) for name in clusters]
     units[0] += 1
     units[-1] += 1
     return tuple(units)
-
-
-def _split(stages: Sequence[Stage], order: Sequence[str]) -> str:
-    """Tell the layers of every cluster's stages, clusters in a given order."""
-    bodies = _bodies(stages)
-    return "; ".join(
-        f"{_runs(bodies[name])} on {name}" for name in order if name in bodies
-    )
-
-
-def _runs(values: Iterable[int]) -> str:
-    """Tell numbers in order, equal neighbours once with how many there are."""
-    runs = [(value, len(list(run))) for value, run in groupby(values)]
-    return ", ".join(str(v) if n == 1 else f"{n} x {v}" for v, n in runs)
-
-
-def _own(stages: Iterable[Stage], cluster: str) -> list[Stage]:
-    return [stage for stage in stages if stage.cluster == cluster]
-
-
-def _degrees(stages: Sequence[Stage]) -> str:
-    return _several(stages, lambda each: f"({each.dp},{each.cp},{each.tp})")
-
-
-def _recomputation(stages: Sequence[Stage]) -> str:
-    return _several(stages, lambda each: each.recompute)
-
-
-def _several(stages: Sequence[Stage], told: Callable[[Strategy], str]) -> str:
-    """Tell what stages do: once if all do the same, else each in order."""
-    each = [told(stage.strategy) for stage in stages]
-    return each[0] if len(set(each)) == 1 else ", ".join(each)
-
-
-def _hosted(stages: Sequence[Stage]) -> str:
-    """Tell how many stages each cluster hosts, in pipeline order."""
-    rows = groupby(stage.cluster for stage in stages)
-    return ", ".join(f"{len(list(run))} on {name}" for name, run in rows)
-
-
-def _row(values: Iterable[int]) -> str:
-    return ", ".join(map(str, values))
