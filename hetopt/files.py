@@ -31,6 +31,25 @@ def ensure_writable(path: str) -> None:
         raise InputError("cannot be written: permission denied", file=path)
 
 
+def make_folder(name: str) -> Path:
+    """Make a folder for results now rather than fail after the work.
+
+    Raises
+    ------
+    InputError
+        It cannot be made, or nothing can be written into it.
+    """
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be made: {reason}", file=name) from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError("cannot be written: permission denied", file=name)
+    return folder
+
+
 def write_text(path: str, text: str) -> None:
     """Write UTF-8 text; see ``write_bytes``."""
     write_bytes(path, text.encode())

@@ -113,10 +113,15 @@ class Course:
         """Take note of a task that kills its workers."""
 
     def find(self, found: Found) -> None:
-        """Take in a plan that a task says it found."""
-        if self.ledger.find(found) and self.journal is not None:
+        """Take in a plan that a task says it found; tell of a better one at once."""
+        ranked = self.ledger.ranked()
+        better = not ranked or found.value < ranked[0].value
+        taken = self.ledger.find(found)
+        if taken and self.journal is not None:
             self.journal.found(found)
         self.pool.shared.value = self.ledger.cutoff
+        if taken and better:
+            self.tell()
 
     def allowance(self) -> float | None:
         """Return the seconds a task may take: until the end, or until others help."""

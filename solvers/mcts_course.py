@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from hetopt.result import Result
     from hetopt.solvers.bounds import Survey
     from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.worker import Found
 
 
 #: Share of the time limit that bounds may take before the search begins.
@@ -38,14 +37,7 @@ _SHARE = 0.05
 
 
 class SeekCourse(Course):
-    """Takes the tasks of a tree search, and tells of every better plan at once."""
-
-    def find(self, found: Found) -> None:
-        """Take in a plan that a task says it found."""
-        best = self.ledger.cutoff
-        super().find(found)
-        if self.ledger.cutoff < best or found.value < best:
-            self.tell()
+    """Takes the tasks of a tree search."""
 
 
 def seek(

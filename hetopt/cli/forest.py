@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from hetopt.cli.output import emit
-from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
@@ -59,10 +58,11 @@ def run(options: argparse.Namespace) -> int:
     import json
 
     from hetopt.cost.evaluation import evaluate
+    from hetopt.files import make_folder
     from hetopt.report.forest import evaluation_data
 
     file, profile = _read(options.profile)
-    folder = None if options.out is None else _folder(options.out)
+    folder = None if options.out is None else make_folder(options.out)
     evaluation = evaluate(profile, file=file)
     compared = _compare(profile, file) if options.compare else []
     data = evaluation_data(Path(file).name, profile, evaluation, compared)
@@ -102,20 +102,6 @@ def _compare(profile: Profile, file: str) -> list[Evaluation]:
         for target in get_args(Target)
         for which in get_args(FeatureSet)
     ]
-
-
-def _folder(name: str) -> Path:
-    """Make the folder now rather than fail after the work."""
-    from hetopt.files import ensure_writable
-
-    folder = Path(name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be made: {reason}", file=name) from error
-    ensure_writable(str(folder / TEXT))
-    return folder
 
 
 def _report(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.problem.principles import Principles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +57,14 @@ def not_negative(text: str) -> float:
         msg = f"{text!r} is not a number of at least 0"
         raise argparse.ArgumentTypeError(msg)
     return value
+
+
+def principles_of(text: str) -> Principles:
+    """Read ``--relax``: names between commas, or nothing."""
+    try:
+        return Principles.relaxing(text.split(",") if text else ())
+    except ValueError as error:
+        raise InputError(str(error), field="--relax") from error
 
 
 def add_problem(command: argparse.ArgumentParser) -> None:

@@ -13,6 +13,7 @@ from hetopt.cli.inputs import (
     load_problem,
     load_table,
     not_negative,
+    principles_of,
     seconds,
     whole,
 )
@@ -152,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
         if path is not None:
             ensure_writable(path)
     _known_solver(options.solver)
-    principles = _principles(options.relax)
+    principles = principles_of(options.relax)
     ensure_can(options.solver, principles)
     _fit(options, principles)
     if options.objective == "simulated":
@@ -237,14 +238,6 @@ def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
     ):
         if given:
             raise InputError("does not go with --for: leave it out", field=flag)
-
-
-def _principles(text: str) -> Principles:
-    """Read ``--relax``."""
-    try:
-        return Principles.relaxing(text.split(",") if text else ())
-    except ValueError as error:
-        raise InputError(str(error), field="--relax") from error
 
 
 def _search(

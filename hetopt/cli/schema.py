@@ -1,4 +1,4 @@
-"""Print the JSON Schema of problem, table, plan and result."""
+"""Print the JSON Schema of problem, table, plan, result and comparison."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hetopt.cli.output import emit
 if TYPE_CHECKING:
     import argparse
 
-NAMES = ("problem", "table", "plan", "result")
+NAMES = ("problem", "table", "plan", "result", "comparison")
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -44,4 +44,5 @@ def _schema(name: str) -> object:
         "table": schemas.TABLE,
         "plan": schemas.PLAN,
         "result": schemas.RESULT,
+        "comparison": schemas.COMPARISON,
     }[name]

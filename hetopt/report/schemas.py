@@ -12,6 +12,7 @@ from hetopt.cost.table_file import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
 from hetopt.plan import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.report.comparison import COMPARISON_SCHEMA, WITHIN
 from hetopt.result import RESULT_SCHEMA, How, Objective, Status
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -276,5 +277,82 @@ TABLE: Schema = {
             "slices": _list(_SLICE),
         },
         {"per_unit": _PER_UNIT},
+    ),
+}
+
+_TIME: Schema = _or_null(_SECONDS)
+
+_COMPARED = _object(
+    {
+        "solver": _TEXT,
+        "seed": {**_or_null(_whole()), "description": "Null: nothing is drawn."},
+        "relaxed": _list(_one_of(RELAXABLE)),
+        "extra": {
+            "type": "boolean",
+            "description": "Run only for its optimum, which others are measured by.",
+        },
+        "status": _one_of((*get_args(Status), "failed")),
+        "closed_form_s": _TIME,
+        "iteration_time_s": _TIME,
+        "above": {
+            **_or_null({"type": "number"}),
+            "description": "Share above the reference of its space.",
+        },
+        "first_s": _TIME,
+        "within_s": {
+            **_object(dict.fromkeys(WITHIN, _TIME)),
+            "description": "When a plan so close to the reference was known.",
+        },
+        "proof_s": _TIME,
+        "lower_bound_s": _TIME,
+        "gap": _or_null({"type": "number"}),
+        "search_time_s": _TIME,
+        "process_time_s": _SECONDS,
+        "failure": _or_null(_TEXT),
+        "trace": {
+            **_list({"type": "array", "items": _SECONDS, "maxItems": 2}),
+            "description": "Seconds since the search began, closed form in seconds.",
+        },
+        "plan": _or_null(_PLAN),
+    }
+)
+
+COMPARISON: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt comparison",
+    "description": "What `hetopt compare` writes: solvers side by side.",
+    **_object(
+        {
+            "schema": {"const": COMPARISON_SCHEMA},
+            "machine": _TEXT,
+            "time_limit_s": _POSITIVE,
+            "jobs": _or_null(_whole(1)),
+            "warm_up_s": {
+                "type": "object",
+                "description": "By solver: its first run, which is not counted.",
+                "additionalProperties": _SECONDS,
+            },
+            "problems": _list(
+                _object(
+                    {
+                        "problem": _TEXT,
+                        "problem_digest": _DIGEST,
+                        "schedule": _one_of(SCHEDULE_CHOICES),
+                        "references": _list(
+                            _object(
+                                {
+                                    "relaxed": _list(_one_of(RELAXABLE)),
+                                    "value_s": _SECONDS,
+                                    "proven": {"type": "boolean"},
+                                    "solver": _TEXT,
+                                }
+                            )
+                        ),
+                        "runs": _list(_COMPARED, 1),
+                    }
+                ),
+                1,
+            ),
+        }
     ),
 }

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
+from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.solvers import course
 from hetopt.solvers.cp_sat import CpSatParams, solve
+from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.race import race
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.progress import Progress
+    from hetopt.solvers.worker import Found
 
 #: An instance whose programs are not all refuted by bounds.
 SEED = 18
@@ -174,3 +179,35 @@ def test_a_pin_in_the_way_is_named() -> None:
     assert result.status == "infeasible"
     assert result.reason is not None
     assert result.reason.startswith("pin.clusters")
+
+
+def test_every_better_plan_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Otherwise it tells only now and then, which may be between two plans.
+    monkeypatch.setattr(course, "_TURN_S", 1000.0)
+    better: list[float] = []
+    find = Ledger.find
+
+    def watched(ledger: Ledger, found: Found) -> bool:
+        taken = find(ledger, found)
+        value = found.value / PERIOD_SCALE * TICK_S
+        if taken and (not better or value < better[-1]):
+            better.append(value)
+        return taken
+
+    monkeypatch.setattr(Ledger, "find", watched)
+    told: list[float] = []
+
+    def hear(progress: Progress) -> None:
+        if progress.incumbent_s is not None:
+            told.append(progress.incumbent_s)
+
+    instance = make_instance(SEED)
+    solve(
+        instance.problem,
+        instance.table,
+        CpSatParams(jobs=0, on_progress=hear),
+        time_limit_s=None,
+        seed=0,
+    )
+    assert len(better) > 1
+    assert list(dict.fromkeys(told)) == better

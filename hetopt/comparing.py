@@ -1,0 +1,147 @@
+"""Runs a comparison of solvers, one run after the other, alone on the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt import __version__
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.principles import PRUNED, Principles
+from hetopt.report.comparison import Comparison, Contest
+from hetopt.solvers.registry import SAMPLING, WIDER
+from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hetopt.problem.problem import Problem
+
+#: Solvers that settle any space, or say how far they came: their word is enough.
+_ANY_SPACE = ("dp", "auto")
+_REFERENCE = "dp"
+
+
+def compare(
+    problems: Sequence[Problem],
+    entries: Sequence[Entry],
+    *,
+    time_limit_s: float,
+    jobs: int | None,
+    told: Callable[[str], None],
+) -> Comparison:
+    """Run every entry on every problem, and what else is needed to judge them.
+
+    Heuristics of a space whose optimum nobody was asked for are measured by ``dp``,
+    which gets the same time.
+
+    Parameters
+    ----------
+    told
+        Called with one line before every run.
+    """
+    warm_up_s: dict[str, float] = {}
+
+    def run(problem: Problem, entry: Entry) -> Run:
+        name = entry.solver
+        if name not in warm_up_s:
+            told(f"{name}: first run, not counted")
+            warm_up_s[name] = warm_up(entry, problem.training.schedule)
+        seed = "" if entry.seed is None else f", seed {entry.seed}"
+        told(f"{problem.name}: {name}{seed}")
+        return run_apart(problem, entry)
+
+    contests = []
+    for problem in problems:
+        runs = [run(problem, entry) for entry in entries]
+        extra = [
+            run(
+                problem,
+                Entry(
+                    solver=_REFERENCE,
+                    principles=space,
+                    asked=space,
+                    time_limit_s=time_limit_s,
+                    jobs=jobs,
+                ),
+            )
+            for space in _unsettled(runs)
+        ]
+        contests.append(
+            Contest(
+                problem=problem.name,
+                digest=problem_digest(problem),
+                schedule=problem.training.schedule,
+                runs=tuple(runs),
+                extra=tuple(extra),
+            )
+        )
+    return Comparison(
+        machine=machine(),
+        time_limit_s=time_limit_s,
+        jobs=jobs,
+        warm_up_s=warm_up_s,
+        contests=tuple(contests),
+    )
+
+
+def entries_of(
+    solvers: Iterable[str],
+    *,
+    seeds: Sequence[int],
+    principles: Principles = PRUNED,
+    time_limit_s: float,
+    jobs: int | None,
+) -> list[Entry]:
+    """Return what to run: once each, but solvers that draw at random once per seed.
+
+    Parameters
+    ----------
+    principles
+        What solvers are asked to keep; heuristics of a wider space have their own.
+    """
+    entries = []
+    for solver in solvers:
+        wider = WIDER.get(solver)
+        one = Entry(
+            solver=solver,
+            principles=principles if wider is None else wider,
+            asked=principles if wider is None else PRUNED,
+            time_limit_s=time_limit_s,
+            jobs=jobs,
+        )
+        if solver in SAMPLING:
+            entries += [replace(one, seed=seed) for seed in seeds]
+        else:
+            entries.append(one)
+    return entries
+
+
+def machine() -> str:
+    """Return what this runs on, in words."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    load = ""
+    if hasattr(os, "getloadavg"):
+        load = f", load average {os.getloadavg()[0]:.1f} at the end"
+    return (
+        f"{cores} cores ({platform.machine()}, {platform.system()}{load}), "
+        f"Python {platform.python_version()}, hetopt {__version__}"
+    )
+
+
+def _unsettled(runs: Sequence[Run]) -> list[Principles]:
+    """Return the spaces of plans that no run has settled, nor could have."""
+    spaces = dict.fromkeys(run.entry.principles for run in runs if run.plan is not None)
+    return [
+        space
+        for space in spaces
+        if not any(
+            run.entry.principles == space
+            and (run.status == "optimal" or run.entry.solver in _ANY_SPACE)
+            for run in runs
+        )
+    ]

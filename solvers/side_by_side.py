@@ -1,0 +1,287 @@
+"""Runs a solver in a process of its own, and notes when its plans became better.
+
+So that a comparison is fair, every run starts from nothing: a fresh interpreter in
+which no cache is warm, no library loaded and no table built, and no other run beside
+it. Only machine code that numba keeps on disk is made before (``warm_up``), since a
+user pays for it once.
+
+Two clocks run. One starts when ``solve`` is called, with the problem read, the table
+built and the solver's module imported: it times improvements and the search. The
+other starts with the process and ends when its checked answer is here.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hetopt.errors import HetoptError, InputError, SolverError
+from hetopt.problem.principles import PRUNED, Principles
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from hetopt.plan import Plan
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
+    from hetopt.result import Result, Status
+    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.progress import Progress
+
+_SPAWN = multiprocessing.get_context("spawn")
+#: Seconds beyond its limit after which a run is ended from outside: reading, building
+#: the table, checking, and what a solver library takes to notice.
+GRACE_S = 60.0
+#: Seconds a process gets to end by itself once it has answered.
+_END_S = 2.0
+#: A warm-up that takes longer has compiled all there is.
+_WARM_UP_S = 300.0
+_WARM_UP_ITERATIONS = 1000
+#: Two numbers that differ by less are the same time, rounded differently.
+_ROUNDING = 1e-6
+
+#: Two clusters, which any solver plans in a moment.
+_TINY = """\
+model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
+clusters:
+  - {name: fast, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+  - {name: slow, accelerator: A40, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+links: {default: {bandwidth: 10 Gbps, latency: 1 ms, staged: host}}
+training: {global_batch: 4, seq_len: 1024, schedule: %s}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One solver as it is to be run.
+
+    Attributes
+    ----------
+    seed
+        None where nothing is drawn at random.
+    principles
+        What its plans keep.
+    asked
+        What the solver is asked to relax; a heuristic of a wider space relaxes by
+        itself.
+    time_limit_s
+        Of the search; None for as long as it takes.
+    exploration
+        Of tree search; None for the solver's own.
+    """
+
+    solver: str
+    seed: int | None = None
+    principles: Principles = PRUNED
+    asked: Principles = PRUNED
+    time_limit_s: float | None
+    jobs: int | None = None
+    exploration: float | None = None
+    iterations: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Improvement:
+    """A better plan: its closed form, and when it was known, in seconds."""
+
+    elapsed_s: float
+    closed_form_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What one solver did with one problem.
+
+    Attributes
+    ----------
+    status
+        None if the solver gave no answer at all.
+    trace
+        Every better plan, the last one last.
+    plan
+        Checked by independent code.
+    lower_bound_s, gap
+        What the solver itself says about its space.
+    search_time_s, process_time_s
+        By the two clocks; the search's is None without an answer.
+    failure
+        Why there is no plan, in one line.
+    """
+
+    entry: Entry
+    status: Status | None
+    trace: tuple[Improvement, ...] = ()
+    plan: Plan | None = None
+    closed_form_s: float | None = None
+    iteration_time_s: float | None = None
+    lower_bound_s: float | None = None
+    gap: float | None = None
+    search_time_s: float | None = None
+    process_time_s: float
+    failure: str | None = None
+
+
+def run_apart(problem: Problem, entry: Entry) -> Run:
+    """Run a solver in a new process and wait for it; its failure is an answer too."""
+    began = time.perf_counter()
+    ours, theirs = _SPAWN.Pipe(duplex=False)
+    # Not a daemon: solvers start workers of their own.
+    process = _SPAWN.Process(target=_serve, args=(theirs, problem, entry))
+    process.start()
+    theirs.close()
+    limit_s = None if entry.time_limit_s is None else entry.time_limit_s + GRACE_S
+    try:
+        if ours.poll(limit_s):
+            answer = ours.recv()
+        else:
+            process.terminate()
+            answer = f"did not end {GRACE_S:g} s after its time limit"
+    except EOFError:
+        process.join()
+        answer = f"its process died (exit code {process.exitcode})"
+    finally:
+        process_time_s = time.perf_counter() - began
+        # It has nothing more to say; its workers end when it does.
+        process.join(_END_S)
+        process.terminate()
+        process.join()
+        ours.close()
+    if isinstance(answer, str):
+        return Run(
+            entry=entry, status=None, failure=answer, process_time_s=process_time_s
+        )
+    return Run(entry=entry, process_time_s=process_time_s, **answer)
+
+
+def warm_up(entry: Entry, schedule: ScheduleName) -> float:
+    """Let a solver plan something tiny, and return the seconds that took.
+
+    What numba compiles is then on the disk, and libraries are in the file cache.
+    """
+    from hetopt.problem.reading import read_problem_text
+    from hetopt.solvers.registry import SAMPLING
+
+    tiny = Entry(
+        solver=entry.solver,
+        seed=entry.seed,
+        principles=entry.principles,
+        asked=entry.asked,
+        time_limit_s=_WARM_UP_S,
+        jobs=1,
+        iterations=_WARM_UP_ITERATIONS if entry.solver in SAMPLING else None,
+    )
+    return run_apart(read_problem_text(_TINY % schedule), tiny).process_time_s
+
+
+def _serve(pipe: Connection[Any, Any], problem: Problem, entry: Entry) -> None:
+    """Answer with the fields of a Run, or with why there is none, in one line."""
+    answer: dict[str, Any] | str
+    try:
+        answer = _answer(problem, entry)
+    except HetoptError as error:
+        answer = str(error)
+    except KeyboardInterrupt:
+        answer = "interrupted"
+    except Exception as error:
+        answer = f"failed: {type(error).__name__}: {error}"
+    if isinstance(answer, str):
+        answer = " ".join(answer.split())
+    pipe.send(answer)
+
+
+def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
+    from hetopt.check import check_result
+    from hetopt.cost.build import build_table
+    from hetopt.solvers.registry import ensure_can, ensure_plans, load
+
+    ensure_can(entry.solver, entry.asked)
+    ensure_plans(entry.solver, problem.training.schedule)
+    table = build_table(problem)
+    solve = load(entry.solver)
+    recorder = _Recorder()
+    result = solve(
+        problem,
+        table,
+        _params(entry, recorder),
+        time_limit_s=entry.time_limit_s,
+        seed=entry.seed or 0,
+    )
+    recorder.end(result)
+    if result.objective != "closed":
+        msg = f"solver {entry.solver} minimises something else than the closed form"
+        raise InputError(msg)
+    if result.relaxed != entry.principles.relaxed:
+        msg = f"solver {entry.solver} searched another space than it says"
+        raise SolverError(msg)
+    if result.best is not None and (
+        findings := check_result(problem, table, result.to_json())
+    ):
+        raise SolverError(f"its plan fails the check: {'; '.join(findings)}")
+    best = result.best
+    return {
+        "status": result.status,
+        "trace": tuple(recorder.trace),
+        "plan": best.plan if best else None,
+        "closed_form_s": best.closed_form_s if best else None,
+        "iteration_time_s": best.iteration_time_s if best else None,
+        "lower_bound_s": result.lower_bound_s,
+        "gap": result.gap,
+        "search_time_s": recorder.search_time_s,
+        "failure": result.reason,
+    }
+
+
+def _params(entry: Entry, recorder: _Recorder) -> RaceParams:
+    from hetopt.solvers.params import MctsParams, RaceParams
+    from hetopt.solvers.registry import SAMPLING
+
+    shared: dict[str, Any] = {
+        "jobs": entry.jobs,
+        "on_progress": recorder.take,
+        "principles": entry.asked,
+    }
+    if entry.solver in SAMPLING:
+        return MctsParams(
+            **shared, exploration=entry.exploration, iterations=entry.iterations
+        )
+    return RaceParams(**shared)
+
+
+class _Recorder:
+    """Notes when a search knew what; its clock runs from now on."""
+
+    def __init__(self) -> None:
+        self.trace: list[Improvement] = []
+        self.search_time_s = 0.0
+        self._began = time.perf_counter()
+
+    def take(self, progress: Progress) -> None:
+        """Note a better plan."""
+        if progress.incumbent_s is not None:
+            self._add(progress.incumbent_s)
+
+    def end(self, result: Result) -> None:
+        """Stop the clock; the plan that is reported is known at the latest now."""
+        self.search_time_s = time.perf_counter() - self._began
+        if result.best is None:
+            return
+        value = result.best.closed_form_s
+        if self.trace and value > self.trace[-1].closed_form_s * (1 + _ROUNDING):
+            msg = f"told of {self.trace[-1].closed_form_s} s and returned {value} s"
+            raise SolverError(msg)
+        if self.trace and value >= self.trace[-1].closed_form_s * (1 - _ROUNDING):
+            last = self.trace.pop()
+            known = Improvement(elapsed_s=last.elapsed_s, closed_form_s=value)
+            self.trace.append(known)
+        else:
+            self._add(value)
+
+    def _add(self, value: float) -> None:
+        if self.trace and value >= self.trace[-1].closed_form_s:
+            return
+        elapsed_s = time.perf_counter() - self._began
+        self.trace.append(Improvement(elapsed_s=elapsed_s, closed_form_s=value))

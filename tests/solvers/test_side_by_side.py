@@ -1,0 +1,82 @@
+"""Runs in processes of their own: what they say, and what happens when they fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from hetopt.errors import SolverError
+from hetopt.problem.principles import Principles
+from hetopt.problem.reading import read_problem_text
+from hetopt.result import PricedPlan, Result
+from hetopt.solvers import side_by_side
+from hetopt.solvers.progress import Progress
+from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart
+from tests.report.comparisons import PLAN
+
+TINY = read_problem_text(side_by_side._TINY % "virtual-1f1b")
+
+
+def test_refusals_are_answers() -> None:
+    wide = Principles.relaxing(["p4"])
+    run = run_apart(
+        TINY, Entry(solver="mcts", principles=wide, asked=wide, time_limit_s=5)
+    )
+    assert run.status is None
+    assert run.plan is None
+    assert "mcts cannot relax p4" in str(run.failure)
+    assert run.process_time_s > 0
+
+
+def test_a_run_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_by_side, "GRACE_S", -0.9)
+    run = run_apart(TINY, Entry(solver="cp-sat", time_limit_s=1, jobs=1))
+    assert "did not end" in str(run.failure)
+    assert run.process_time_s < 5
+
+
+def _progress(value_s: float | None) -> Progress:
+    return Progress(
+        elapsed_s=0, incumbent_s=value_s, bound_s=None, gap=None, settled=0, programs=1
+    )
+
+
+def _result(value_s: float) -> Result:
+    return Result(
+        status="feasible",
+        solver="x",
+        best=PricedPlan(plan=PLAN, closed_form_s=value_s, iteration_time_s=value_s),
+        lower_bound_s=None,
+        gap=None,
+        search_time_s=1,
+        settlements=(),
+        tokens_per_s=1,
+        mfu=0.1,
+        mfu_used=0.1,
+        table_kinds={},
+    )
+
+
+def test_only_better_plans_are_noted() -> None:
+    recorder = _Recorder()
+    for value in (None, 12.0, 12.0, 13.0, 11.0):
+        recorder.take(_progress(value))
+    # The same plan, priced exactly.
+    recorder.end(_result(11.0 + 1e-9))
+    assert [each.closed_form_s for each in recorder.trace] == [12.0, 11.0 + 1e-9]
+    times = [each.elapsed_s for each in recorder.trace]
+    assert 0 <= times[0] <= times[1] <= recorder.search_time_s
+
+
+def test_a_better_plan_at_the_end_is_noted_then() -> None:
+    recorder = _Recorder()
+    recorder.take(_progress(12.0))
+    recorder.end(_result(10.0))
+    assert [each.closed_form_s for each in recorder.trace] == [12.0, 10.0]
+    assert recorder.trace[-1].elapsed_s >= recorder.search_time_s
+
+
+def test_a_plan_worse_than_told_is_an_error() -> None:
+    recorder = _Recorder()
+    recorder.take(_progress(10.0))
+    with pytest.raises(SolverError, match="returned"):
+        recorder.end(_result(11.0))
