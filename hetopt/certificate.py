@@ -1,13 +1,14 @@
 """A certificate: what is claimed of every (p, q), so that anyone can verify it.
 
 Times are whole picoseconds. The *value* of a plan is its closed form with the period
-lambda, and the rest, rounded up to whole ones; a program's bound says that none of
-its plans has a smaller value. In one certificate
+lambda, and the rest, rounded up to whole ones, or its simulated time where that is the
+objective; a program's bound says that none of its plans has a smaller value. In one
+certificate
 
 - ``solved`` is the program of the plan, bounded by the plan's value;
 - ``refuted-by-bound`` follows from the relaxation of each cluster by itself;
-- ``refuted-by-search`` is what ``solver`` claims after a search: to verify it is to
-  solve the program again;
+- ``refuted-by-search`` is what ``solver`` (for simulated times: the search of
+  ``--objective simulated``) claims: to verify it is to solve the program again;
 - ``infeasible`` programs have no plan at all, and no bound;
 - ``unsettled`` ones are bounded only.
 
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hetopt.plan import Plan
     from hetopt.problem.principles import Relaxable
-    from hetopt.result import How, Status
+    from hetopt.result import How, Objective, Status
 
 CERTIFICATE_SCHEMA = "hetopt-certificate/1"
 #: Seconds in a picosecond, the unit of every claim.
@@ -82,6 +83,7 @@ class Certificate:
     value_ps: int | None
     lower_bound_ps: int | None
     programs: tuple[Claim, ...]
+    objective: Objective = "closed"
     relaxed: tuple[Relaxable, ...] = ()
 
     def to_text(self) -> str:
@@ -91,7 +93,7 @@ class Certificate:
             "problem_digest": self.problem_digest,
             "table_digest": self.table_digest,
             "solver": self.solver,
-            "objective": "closed",
+            "objective": self.objective,
             "relaxed": list(self.relaxed),
             "status": self.status,
             "value_ps": self.value_ps,

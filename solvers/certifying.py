@@ -10,25 +10,30 @@ from hetopt.certificate import PS_S, Certificate, Claim
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.formulations.space import undominated
 from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import Principles
+from hetopt.schedule.simulator import simulate
 from hetopt.solvers.assembly import value_of
 from hetopt.solvers.bounds import focus, survey
 from hetopt.solvers.relaxation import Relaxation
+from hetopt.solvers.simulated_search import survey as survey_simulated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import How, Result, Settlement
+    from hetopt.result import How, Objective, Result, Settlement
 
 
 #: How much of a bound far above the value is claimed: who derives it again has other
 #: intervals of lambda, and need not make them ever narrower.
 _CLAIMED = 0.9
+#: How closely simulated times are bounded: width of an interval of the excess as a
+#: share of the value.
+_CLOSELY = 1 / 32
 
 
 def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
@@ -42,15 +47,26 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
     InputError
         The result is about an objective that no certificate covers.
     """
-    if result.objective != "closed":
-        msg = "certificates cover the closed form only"
+    if result.objective not in _CLAIMS:
+        msg = f"no certificate covers the objective {result.objective}"
         raise InputError(msg)
     best = result.best
     principles = Principles.relaxing(result.relaxed)
-    value = None if best is None else value_of(pipeline_times(best.plan, table))
+    value = None
+    if best is not None:
+        times = pipeline_times(best.plan, table)
+        value = (
+            value_of(times)
+            if result.objective == "closed"
+            else simulate(times).makespan_ns * PERIOD_SCALE
+        )
     if best is not None and value is not None and result.status == "optimal":
         stages, q = len(best.plan.pipeline.stages), best.plan.pipeline.microbatches
-        claims = list(_Claims(problem, table, value, (stages, q), principles).all())
+        claims = list(
+            _CLAIMS[result.objective](
+                problem, table, value, (stages, q), principles
+            ).all()
+        )
     else:
         claims = [_as_settled(settlement) for settlement in result.settlements]
     claims.sort(key=lambda claim: (claim.microbatches, claim.stages))
@@ -66,6 +82,7 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         value_ps=value,
         lower_bound_ps=min(bounds, default=None),
         programs=tuple(claims),
+        objective=result.objective,
         relaxed=result.relaxed,
     )
 
@@ -120,6 +137,13 @@ class _Claims:
             most_stages=max(within),
             principles=self.principles,
         )
+        yield from self._bounded(relaxation, q, within)
+
+    def _bounded(
+        self, relaxation: Relaxation, q: int, within: list[int]
+    ) -> Iterator[Claim]:
+        """Claim of every p what the relaxation gives."""
+        counts = self.problem.stage_counts
         # The relaxation counts in ns, the claims in ps.
         cutoff = (self.value + 1) / PERIOD_SCALE
         anyhow = survey(relaxation, q, cutoff=None).bound
@@ -140,6 +164,45 @@ class _Claims:
     def _focused(self, relaxation: Relaxation, p: int, q: int, cutoff: float) -> bool:
         """Whether the relaxation refutes p when it looks at nothing else."""
         return focus(relaxation, q, p, cutoff=cutoff).bound > cutoff
+
+
+class _SimulatedClaims(_Claims):
+    """The same of simulated times."""
+
+    def _bounded(
+        self, relaxation: Relaxation, q: int, within: list[int]
+    ) -> Iterator[Claim]:
+        # Whether there is a plan at all has nothing to do with what is minimised.
+        anyhow = survey(relaxation, q, cutoff=None).bound
+        data = ProgramData(
+            part=self.table.at(q),
+            chain=self.chain,
+            schedule=self.table.schedule,
+            pins=self.problem.pins,
+            names=self.table.cluster_names,
+            devices=self.table.cluster_devices,
+            usable_bytes=self.table.usable_bytes,
+            stages=max(within),
+            cutoff=0,
+        )
+        limit = self.value // PERIOD_SCALE - 1
+        bound = survey_simulated(data, limit, _CLOSELY)
+        for p in self.problem.stage_counts:
+            if p not in within or not np.isfinite(anyhow[p]):
+                yield _claim(p, q, "infeasible", None)
+            elif (p, q) == self.solved:
+                yield _claim(p, q, "solved", self.value)
+            elif bound[p] > limit:
+                yield _claim(p, q, "refuted-by-bound", self.value)
+            else:
+                yield _claim(p, q, "refuted-by-search", self.value)
+
+
+#: What makes the claims about an optimum, by objective.
+_CLAIMS: dict[Objective, type[_Claims]] = {
+    "closed": _Claims,
+    "simulated": _SimulatedClaims,
+}
 
 
 def _claim(stages: int, microbatches: int, how: How, bound: int | None) -> Claim:

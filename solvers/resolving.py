@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import ProgramData, objective_ceiling
+from hetopt.formulations.program import PERIOD_SCALE, ProgramData, objective_ceiling
 from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.registry import FREE, WIDE
+from hetopt.solvers.simulated_search import Interrupted, Search
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -97,6 +99,61 @@ def resolve(
             time_limit_s=time_limit_s,
         )
         yield doubt, _finding(doubt, answer.verdict, time_limit_s)
+
+
+def resolve_simulated(
+    problem: Problem,
+    table: CostTable,
+    doubts: Iterable[Doubt],
+    *,
+    time_limit_s: float | None,
+) -> Iterator[tuple[Doubt, str | None]]:
+    """Do the same where bounds are about simulated times.
+
+    Only one search knows those: it looks at the whole program again, with no bound of
+    the race. Whether there is a plan at all is for another engine.
+    """
+    for doubt in doubts:
+        if doubt.bound_ps is None:
+            _, engine = second_engine("", 0, table.schedule)
+            yield from resolve(
+                problem, table, [doubt], engine, time_limit_s=time_limit_s
+            )
+            continue
+        verdict = _search_simulated(problem, table, doubt, time_limit_s)
+        yield doubt, _finding(doubt, verdict, time_limit_s)
+
+
+def _search_simulated(
+    problem: Problem, table: CostTable, doubt: Doubt, time_limit_s: float | None
+) -> str:
+    data = ProgramData(
+        part=table.at(doubt.microbatches),
+        chain=Chain.of(table),
+        schedule=table.schedule,
+        pins=problem.pins,
+        names=table.cluster_names,
+        devices=table.cluster_devices,
+        usable_bytes=table.usable_bytes,
+        stages=doubt.stages,
+        cutoff=0,
+    )
+    # Simulated times are whole ns: the longest that is shorter than the bound.
+    limit = -(-(doubt.bound_ps or 0) // PERIOD_SCALE) - 1
+    found: list[int] = []
+    end = None if time_limit_s is None else time.monotonic() + time_limit_s
+    search = Search(
+        data,
+        # One that is quicker will do.
+        limit=lambda: -1 if found else limit,
+        found=lambda decision, value: found.append(value),
+        end=end,
+    )
+    try:
+        search.run()
+    except Interrupted:
+        return "optimal" if found else "stopped"
+    return "optimal" if found else "infeasible"
 
 
 def _finding(doubt: Doubt, verdict: str, limit_s: float | None) -> str | None:

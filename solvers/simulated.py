@@ -71,9 +71,7 @@ _ROUGH, _CLOSE = 1 / 8, 1 / 32
 _EARLY, _EARLY_S = 2, 5.0
 
 
-def ensure_can_simulate(
-    solver: str, principles: Principles, *, journal: bool, certificate: bool
-) -> None:
+def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -> None:
     """Raise InputError for what does not go with ``--objective simulated``."""
     why = None
     if solver == "uniap":
@@ -84,8 +82,6 @@ def ensure_can_simulate(
         field, why = "--relax", "all principles are kept"
     elif journal:
         field, why = "--journal", "only races for the closed form can go on from one"
-    elif certificate:
-        field, why = "--certificate", "certificates cover the closed form only"
     if why is not None:
         msg = f"does not go with --objective simulated: {why}"
         raise InputError(msg, field=field)
@@ -115,9 +111,7 @@ def solve_simulated(
     InputError
         If the parameters ask for what only the closed form has.
     """
-    ensure_can_simulate(
-        solver, params.principles, journal=params.journal is not None, certificate=False
-    )
+    ensure_can_simulate(solver, params.principles, journal=params.journal is not None)
     began = time.monotonic()
     start_s = None if time_limit_s is None else time_limit_s * _START_SHARE
     started = load(solver)(

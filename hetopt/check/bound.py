@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.hosting import NEVER, Host, add
+from hetopt.check.simulated_bound import SimulatedHost
 from hetopt.check.wide_bound import WideRelaxation
 from hetopt.problem.principles import PRUNED
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
+    from hetopt.result import Objective
 
     Ints = NDArray[np.int64]
 
@@ -47,6 +49,7 @@ def unproven(
     microbatches: int,
     bounds: Mapping[int, int],
     principles: Principles = PRUNED,
+    objective: Objective = "closed",
 ) -> list[int]:
     """Return the stage counts whose bound does not follow from the relaxation.
 
@@ -56,7 +59,20 @@ def unproven(
         By stage count: what every plan of it takes at least, in ps.
     principles
         What plans have to keep.
+    objective
+        What takes so long: the closed form, or the simulated time, of which
+        ``simulated_bound`` has what takes the place of (q - 1) lambda.
     """
+    if objective == "simulated":
+        return [
+            p
+            for group in _by_size(bounds)
+            for p in _unproven(
+                _Relaxation(problem, table, microbatches, max(group), SimulatedHost),
+                min(1, microbatches - 1),
+                group,
+            )
+        ]
     if not bounds:
         return []
     most = max(bounds)
@@ -65,8 +81,25 @@ def unproven(
         if principles.relaxed
         else _Relaxation(problem, table, microbatches, most)
     )
+    return _unproven(relaxation, microbatches - 1, bounds)
+
+
+def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
+    """Group stage counts that are no further apart than twofold.
+
+    The more stages there may be, the more warm-ups, and the less is known.
+    """
+    groups: dict[int, dict[int, int]] = {}
+    for p, bound in bounds.items():
+        groups.setdefault((p - 1).bit_length(), {})[p] = bound
+    return list(groups.values())
+
+
+def _unproven(
+    relaxation: _Relaxation | WideRelaxation, steps: int, bounds: Mapping[int, int]
+) -> list[int]:
+    """Cut lambda, which counts ``steps`` times, into intervals; see ``unproven``."""
     failed: set[int] = set()
-    steps = microbatches - 1
     reach = max(bounds.values()) // (PS_PER_NS * steps) + 1 if steps else NEVER
     intervals = [(0, reach, frozenset(bounds))]
     looked = 0
@@ -98,13 +131,18 @@ class _Relaxation:
     """Least fills at one q."""
 
     def __init__(
-        self, problem: Problem, table: CostTable, microbatches: int, most_stages: int
+        self,
+        problem: Problem,
+        table: CostTable,
+        microbatches: int,
+        most_stages: int,
+        host: type[Host] = Host,
     ) -> None:
         part = table.at(microbatches)
         self.most_stages = most_stages
         order = problem.pins.order
         self.hosts = [
-            Host(problem, table, part, j, most_stages)
+            host(problem, table, part, j, most_stages)
             for j in range(len(table.cluster_names))
             if order is None or table.cluster_names[j] in order
         ]

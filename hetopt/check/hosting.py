@@ -131,7 +131,7 @@ class Host:
         rows, units = self.rows, self.units
         self.count = len(rows.strategies)
         self.most = min(most, int(rows.max_stages.max(initial=0)))
-        tau = rows.forward_ns + rows.backward_ns
+        self.tau = tau = rows.forward_ns + rows.backward_ns
         self.lead, self.trail = tau @ units.lead, tau @ units.trail
         self.run = units.runs(tau)
         sync = rows.sync_unit_ns[:, units.kinds].min(axis=1, initial=NEVER)
@@ -175,7 +175,9 @@ class Host:
         )
         slots = self._slots(period, 1 + inside * places)
         if self.most:
-            slots[:, 0] = np.minimum(slots[:, 0], self._within(period - self.trail))
+            slots[:, 0] = np.minimum(
+                slots[:, 0], self._within(period, self.units.trail)
+            )
         last = self._cumulated(slots, period)
         if self.free is not None:
             after = np.stack([self.after_middle, self.trail], axis=1)
@@ -202,7 +204,7 @@ class Host:
     def _opened(self, period: int, stages: int) -> Ints:
         slots = self.opening_slots(period)[:, : stages - 1].copy()
         slots[:, -1:] = np.minimum(
-            slots[:, -1:], self._within(period - self.lead)[:, None]
+            slots[:, -1:], self._within(period, self.units.lead)[:, None]
         )
         most = min(self.most, stages - 1)
         least = np.full((most + 1, self.units.length + 1), NEVER, dtype=np.int64)
@@ -249,10 +251,7 @@ class Host:
             The most body units that m stages can take, per strategy, and where it
             differs for every l = m..length; shape (K, 1) or (K, length + 1 - m).
         """
-        limit = NEVER
-        if self.microbatches > 1 and self.schedule not in ("gpipe", "auto"):
-            # The window over all stages of the cluster.
-            limit = (1 + STEPS[self.schedule][1] * (m - 1)) * period
+        limit = self._longest(period, m)
         time, cost = self.costs(m, role)
         counts = np.arange(m, self.units.length + 1)
         fits = (counts <= room) & (time <= limit)
@@ -319,7 +318,7 @@ class Host:
 
         Shape (K, N, M + 1) for N cases of what follows, shape (K, N).
         """
-        within = self._within(np.full(self.count, period))
+        within = self._within(period)
         return free.most_units(period, within, after)
 
     def _opening_freely(self, period: int) -> Ints:
@@ -336,8 +335,7 @@ class Host:
         """Return the most units on the first m slots; 0 where not able; (K, M + 1)."""
         total = np.zeros((self.count, slots.shape[1] + 1), dtype=np.int64)
         able = np.logical_and.accumulate(slots >= 1, axis=1)
-        if self.microbatches > 1:
-            able[:, 1:] &= (self.inner_pace <= period)[:, None]
+        able[:, 1:] &= self._keeping_up(period)[:, None]
         stages = np.arange(1, slots.shape[1] + 1)
         able &= stages <= self.rows.max_stages[:, None]
         total[:, 1:] = np.where(able, np.cumsum(slots, axis=1), 0)
@@ -346,7 +344,7 @@ class Host:
     def _slots(self, period: int, warmups: Ints) -> Ints:
         """Return the most body units on a stage of each warm-up count; (K, W)."""
         slots = np.empty((self.count, len(warmups)), dtype=np.int64)
-        within = self._within(np.full(self.count, period))
+        within = self._within(period)
         for i, warmup in enumerate(warmups):
             flight = min(int(warmup), self.microbatches)
             if self.schedule == "gpipe":
@@ -354,12 +352,32 @@ class Host:
             slots[:, i] = np.minimum(self.fitting(flight), within)
         return slots
 
-    def _within(self, period: Ints) -> Ints:
-        """Return the most body units whose shortest run takes at most a time."""
+    def _within(self, period: int, *ends: Ints) -> Ints:
+        """Return the most body units that a stage keeping to lambda can hold.
+
+        Parameters
+        ----------
+        ends
+            Other units that it holds as well, by kind.
+        """
         if self.microbatches == 1:
             return np.full(self.count, self.units.length, dtype=np.int64)
-        most: Ints = (self.run <= period[:, None]).sum(axis=1) - 1
+        room = period - self.tau @ sum(ends, start=np.zeros_like(self.units.lead))
+        most: Ints = (self.run <= room[:, None]).sum(axis=1) - 1
         return np.maximum(most, 0)
+
+    def _keeping_up(self, period: int) -> NDArray[np.bool_]:
+        """Return whose inner boundaries are no slower than lambda; shape (K,)."""
+        if self.microbatches == 1:
+            return np.ones(self.count, dtype=np.bool_)
+        keeping: NDArray[np.bool_] = self.inner_pace <= period
+        return keeping
+
+    def _longest(self, period: int, stages: int) -> int:
+        """Return what the window over all stages of the cluster may take."""
+        if self.microbatches == 1 or self.schedule in ("gpipe", "auto"):
+            return NEVER
+        return (1 + STEPS[self.schedule][1] * (stages - 1)) * period
 
     def _fitting(self, flight: int) -> Ints:
         """Return the most body units that fit at a number in flight; (K,)."""

@@ -165,21 +165,23 @@ class _Mixed(Host):
         inside, _, across = STEPS[self.schedule]
         warmup = 1 + inside * r + (0 if last else across)
         ends = np.zeros(self.count, dtype=np.int64)
-        sides = ends
+        sides, held = ends, []
         if first is None:
             sides = sides + self.enter
         elif first:
             ends = ends + self.lead
+            held.append(self.units.lead)
         else:
             sides = sides + self.into
         if r:
             sides = sides + self.leave
         elif last:
             ends = ends + self.trail
+            held.append(self.units.trail)
         else:
             sides = sides + self.out
         cap = self._slots(period, np.array([warmup]))[:, 0]
-        cap = np.minimum(cap, self._within(period - ends))
+        cap = np.minimum(cap, self._within(period, *held))
         counts = np.arange(self.units.length + 1)
         fits = (counts >= 1) & (counts <= cap[:, None])
         return np.where(fits, self.run + (ends + sides)[:, None], NEVER)

@@ -163,7 +163,6 @@ def run(options: argparse.Namespace) -> int:
             options.solver,
             principles,
             journal=options.journal is not None,
-            certificate=options.certificate is not None,
         )
     asked = load_problem(options.problem, options.schedule)
     problem = asked

@@ -11,7 +11,7 @@ from hetopt.cli.planned import add_planned, load_planned
 from hetopt.errors import CheckError, InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hetopt.check.certificate import CertificateCheck, Doubt, Finding
     from hetopt.cost.table import CostTable
@@ -86,30 +86,62 @@ def _search(
     """Search doubtful programs again; return what was done, in words."""
     if not check.doubts:
         return "no bound rests on a search"
+    if check.objective == "simulated":
+        return _search_simulated(problem, table, check, document, options)
     from hetopt.solvers.resolving import resolve, second_engine
 
     name, engine = second_engine(
         check.solver, options.seed or 0, table.schedule, check.principles
     )
     chosen = _chosen(check.doubts, options.sample, options.seed)
-    findings = []
-    for doubt, wrong in resolve(
+    searched = resolve(
         problem,
         table,
         chosen,
         engine,
         time_limit_s=options.time_limit,
         principles=check.principles,
-    ):
-        if wrong is not None:
-            place = _line(document, doubt.field)
-            findings.append(f"{options.certificate}{place}: {doubt.field}: {wrong}")
-    if findings:
-        raise CheckError(findings)
+    )
+    _raise(searched, document, options.certificate)
     return (
         f"{len(chosen)} of {len(check.doubts)} that rest on a search were searched "
         f"again with {name}"
     )
+
+
+def _search_simulated(
+    problem: Problem,
+    table: CostTable,
+    check: CertificateCheck,
+    document: Document,
+    options: argparse.Namespace,
+) -> str:
+    """Do the same for simulated times, which only one search knows."""
+    from hetopt.solvers.resolving import resolve_simulated
+
+    chosen = _chosen(check.doubts, options.sample, options.seed)
+    searched = resolve_simulated(
+        problem, table, chosen, time_limit_s=options.time_limit
+    )
+    _raise(searched, document, options.certificate)
+    listed = ", ".join(f"({d.stages}, {d.microbatches})" for d in check.doubts)
+    return (
+        f"{len(chosen)} of {len(check.doubts)} that rest on the search of simulated "
+        f"times were searched again, by that search itself: no other confirms {listed}"
+    )
+
+
+def _raise(
+    searched: Iterable[tuple[Doubt, str | None]], document: Document, file: str
+) -> None:
+    """Raise CheckError with one line for each program that was not confirmed."""
+    findings = []
+    for doubt, wrong in searched:
+        if wrong is not None:
+            place = _line(document, doubt.field)
+            findings.append(f"{file}{place}: {doubt.field}: {wrong}")
+    if findings:
+        raise CheckError(findings)
 
 
 def _chosen(

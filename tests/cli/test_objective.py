@@ -33,7 +33,6 @@ def test_the_simulated_optimum_is_proven_checked_and_never_worse(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--certificate", "cert.json"),
         ("--journal", "run.jsonl"),
         ("--solver", "miqp-highs", "--relax", "p4"),
         ("--solver", "uniap"),

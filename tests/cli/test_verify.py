@@ -316,6 +316,13 @@ def widely(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _planned(certified, folder, "--relax", "p4", "--solver", "dp")
 
 
+@pytest.fixture(scope="module")
+def simulated(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a plan of least simulated time."""
+    folder = tmp_path_factory.mktemp("simulated")
+    return _planned(certified, folder, "--objective", "simulated")
+
+
 OUTPUTS = {"--out": "plan.json", "--certificate": "cert.json"}
 #: As ``FORGERIES``, where warm-up counts are free.
 FREE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
@@ -366,6 +373,34 @@ def test_wider_spaces_are_verified(
     path = tmp_path / "cert.json"
     path.write_text(json.dumps(data, indent=1))
     files = [str(widely / "problem.yaml"), str(widely / "plan.json"), str(path)]
+    code, lines = verify(capsys, *files, "--sample", "all")
+    assert (code == 0) == (name == "nothing")
+    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+
+
+#: As ``FORGERIES``, of simulated times.
+SIMULATED_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
+    "nothing": (lambda data: None, "verified"),
+    "objective": (_set(objective="uniap"), "objective"),
+    "wider space": (_set(relaxed=["p4"]), "relaxed"),
+    "worse value": (_worse, "value_ps"),
+    "said to have no plan": (_never, "infeasible, but has a plan"),
+    "bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
+    "solved above the value": (_raise("solved", 1.01), "the plan is of it"),
+}
+
+
+@pytest.mark.parametrize("name", SIMULATED_FORGERIES)
+def test_simulated_times_are_verified(
+    simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    forge, says = SIMULATED_FORGERIES[name]
+    data = read(simulated / "cert.json")
+    assert data["objective"] == "simulated"
+    forge(data)
+    path = tmp_path / "cert.json"
+    path.write_text(json.dumps(data, indent=1))
+    files = [str(simulated / "problem.yaml"), str(simulated / "plan.json"), str(path)]
     code, lines = verify(capsys, *files, "--sample", "all")
     assert (code == 0) == (name == "nothing")
     assert any(line.startswith(f"{path}:") and says in line for line in lines), lines

@@ -13,7 +13,8 @@ from hetopt.solvers.certifying import certify
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
-from hetopt.solvers.resolving import resolve, second_engine
+from hetopt.solvers.resolving import resolve, resolve_simulated, second_engine
+from hetopt.solvers.simulated import solve_simulated
 from tests.oracle.instances import make_instance
 
 
@@ -55,6 +56,24 @@ def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
         engine,
         time_limit_s=None,
         principles=principles,
+    ):
+        assert wrong is None, doubt
+
+
+@pytest.mark.parametrize("seed", range(630, 638))
+def test_certificates_of_simulated_times_hold(seed: int) -> None:
+    instance = make_instance(seed, schedule="auto" if seed % 4 == 3 else None)
+    problem, table = instance.problem, instance.table
+    result = solve_simulated(
+        problem, table, RaceParams(jobs=0), solver="dp", time_limit_s=None, seed=0
+    )
+    data = json.loads(certify(problem, table, result).to_text())
+    assert data["objective"] == "simulated"
+    plan = None if result.best is None else result.best.plan
+    check = CertificateCheck(problem, table, data, plan, ())
+    assert list(check.findings()) == []
+    for doubt, wrong in resolve_simulated(
+        problem, table, check.doubts, time_limit_s=None
     ):
         assert wrong is None, doubt
 
