@@ -14,24 +14,24 @@ whichever is better. At granularity ``block`` it is body units that are shared o
 is 1. Its own program takes O(L^4); here every (strategy, p, q) is settled by ours, so
 what is found is the optimum of AMP's space by the cost model that all solvers share.
 
-Both visit programs in the order of a lower bound, and leave out those above the best
+Both visit programs in the order of a lower bound, and end where that exceeds the best
 plan so far: the result is that of a full enumeration.
 """
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData, objective_ceiling
 from hetopt.formulations.space import restrict
+from hetopt.problem.principles import PRUNED
 from hetopt.solvers.dp import DpEngine
 from hetopt.solvers.heuristic import solve_by
+from hetopt.solvers.identical import leaders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,27 +92,28 @@ def solve_amp(
 
 def _search(finds: Finds, params: RaceParams, seed: int, *, equal: bool) -> None:
     """Settle every (strategy, p, q) that may hold something better."""
-    problem, table, chain = finds.problem, finds.table, finds.chain
     engine = DpEngine(seed)
-    number = count()
-    waiting: list[tuple[float, int, _Alike, int]] = []
-    for part in table.slices:
+    programs = sorted(
+        _programs(finds, equal=equal), key=lambda program: program.objective_min
+    )
+    for program in programs:
+        if program.objective_min > finds.cutoff:
+            return
+        _settle(finds, engine, program, params.top)
+
+
+def _programs(finds: Finds, *, equal: bool) -> Iterator[ProgramData]:
+    """Yield the program of every (strategy, p, q) and split."""
+    problem = finds.problem
+    for part in finds.table.slices:
         for strategy in _strategies(part):
             if not equal and strategy.cp > 1:
                 continue
+            finds.check_time()
             alike = _Alike(finds, part, strategy, equal=equal)
             for p in problem.stage_counts:
-                if p > chain.length:
-                    continue
-                bound = alike.bound(p)
-                if np.isfinite(bound):
-                    heapq.heappush(waiting, (bound, next(number), alike, p))
-    while waiting:
-        bound, _, alike, p = heapq.heappop(waiting)
-        if bound * PERIOD_SCALE > finds.cutoff + 1:
-            return
-        for pins in alike.pins(p):
-            _settle(finds, engine, alike.data(p, pins), params.top)
+                if p <= finds.chain.length:
+                    yield from alike.programs(p)
 
 
 def _strategies(part: TableSlice) -> list[Strategy]:
@@ -122,15 +123,15 @@ def _strategies(part: TableSlice) -> list[Strategy]:
 def _settle(finds: Finds, engine: DpEngine, data: ProgramData, top: int) -> None:
     """Offer the best plans of one program, as many as are wanted."""
     reported: list[Decision] = []
-    ceiling = data.cutoff
 
     def report(decision: Decision) -> None:
         finds.offer(decision)
 
     while len(reported) < top:
         finds.check_time()
+        cutoff = min(finds.cutoff, data.cutoff)
         answer = engine.settle(
-            replace(data, cutoff=min(finds.cutoff, ceiling)),
+            replace(data, cutoff=cutoff, period_max=_period_max(data, cutoff)),
             excluded=reported,
             found=report,
             stop=lambda: False,
@@ -141,6 +142,15 @@ def _settle(finds: Finds, engine: DpEngine, data: ProgramData, top: int) -> None
             reported.append(answer.decision)
         if answer.verdict != "optimal":
             return
+
+
+def _period_max(data: ProgramData, cutoff: int) -> int | None:
+    """Return the longest lambda within a cutoff."""
+    more = data.part.microbatches - 1
+    if not more:
+        return None
+    # The fill takes the rest of the bound.
+    return data.period_min + max(0, cutoff - data.objective_min) // more + 2
 
 
 class _Alike:
@@ -170,44 +180,91 @@ class _Alike:
         )
         hosts = [own for own in self._part.clusters if own.strategies]
         tau = [(own.forward_ns + own.backward_ns)[0] for own in hosts]
+        self._leaders = leaders(finds.table, part, finds.problem.pins, PRUNED)
+        layouts = [int(own.layout[0]) for own in hosts]
+        kappa = part.transfer_ns[np.ix_(chain.cut_classes, layouts, layouts)]
+        self._transfer = int(kappa.min()) if kappa.size else 0
         ends = np.array(chain.lead) + np.array(chain.trail)
         self._ends = min(int(own @ ends) for own in tau)
         self._room = [int(own.max_stages[0]) for own in hosts]
         #: Least time of l neighbouring body units on each host.
         self._run = [chain.shortest(own) for own in tau]
 
-    def bound(self, stages: int) -> float:
-        """Return a lower bound on the closed form in ns; infinite without a plan."""
-        if sum(self._room) < stages:
-            return np.inf
-        units, more = self._chain.length, self._part.microbatches - 1
-        shortest = min(int(run[1]) for run in self._run)
+    def programs(self, stages: int) -> Iterator[ProgramData]:
+        """Yield the programs of p = ``stages``; none where there cannot be a plan."""
+        if sum(self._room) < stages or not self._fits(stages):
+            return
+        table, part = self._finds.table, self._part
+        period, fill = self._least(stages)
+        bound = fill + (part.microbatches - 1) * period
+        for pins in self._pins(stages):
+            yield ProgramData(
+                part=part,
+                chain=self._chain,
+                schedule=table.schedule,
+                pins=pins,
+                names=table.cluster_names,
+                devices=table.cluster_devices,
+                usable_bytes=table.usable_bytes,
+                stages=stages,
+                cutoff=objective_ceiling(part, self._chain, stages),
+                objective_min=max(0, int(bound * PERIOD_SCALE) - 1),
+                period_min=max(0, int(period * PERIOD_SCALE) - 1),
+                leaders=self._leaders,
+            )
+
+    def _fits(self, stages: int) -> bool:
+        """Whether every stage has a host with room for it, and all for all units.
+
+        As if every unit were of the smallest kind, without ends and temporaries, and
+        warm-up counts the least that the schedule may ask for.
+        """
+        q, schedule = self._part.microbatches, self._finds.table.schedule
+        step = {"eager-1f1b": 2, "auto": 0}.get(schedule, 1)
+        inflight = np.minimum(q, 1 + step * np.arange(stages))
+        if schedule == "gpipe":
+            inflight[:] = q
+        kinds = list(self._chain.kinds)
+        most = np.zeros(stages, dtype=np.int64)
+        for usable, own in zip(
+            self._finds.table.usable_bytes, self._part.clusters, strict=True
+        ):
+            if own.strategies:
+                each = own.state_bytes[0, kinds].min()
+                each = each + inflight * own.activation_bytes[0, kinds].min()
+                left = max(0, usable - int(own.fixed_bytes[0]))
+                most = np.maximum(most, left // np.maximum(each, 1))
+        units = self._chain.length
+        least = units // stages if self._equal else 1
+        return bool(most.min() >= least and most.sum() >= units)
+
+    def _least(self, stages: int) -> tuple[float, float]:
+        """Return lower bounds on lambda and on the fill, in ns."""
+        units = self._chain.length
+        fill = self._ends + 2 * (stages - 1) * self._transfer
         if not self._equal:
+            shortest = min(int(run[1]) for run in self._run)
             rate = sum(
                 room / max(1.0, float((run[1:] / np.arange(1, units + 1)).min()))
                 for room, run in zip(self._room, self._run, strict=True)
             )
-            period = max(units / rate, shortest)
-            fill = min(int(run[units]) for run in self._run if len(run) > units)
-            # No run of all units is as quick as its parts may be apart.
-            fill = min(fill, units * shortest)
-            return self._ends + fill + more * period
-        each = units // stages
-        lengths = sorted(
+            return max(units / rate, shortest), fill + units * shortest
+        each, more = divmod(units, stages)
+        left, longest = stages, 0
+        # The quickest hosts first: more of them make it no better.
+        for length, room in sorted(
             (int(run[each]), room)
             for run, room in zip(self._run, self._room, strict=True)
-        )
-        best, fill, left = np.inf, 0, stages
-        # The quickest hosts first: more of them make it no better.
-        for length, room in lengths:
+        ):
             used = min(room, left)
             fill, left = fill + used * length, left - used
-            if not left:
-                best = fill + more * length
-                break
-        return self._ends + float(best)
+            if used:
+                longest = length
+        if more:
+            longest = max(longest, min(int(run[each + 1]) for run in self._run))
+        return longest, fill
 
-    def pins(self, stages: int) -> Iterator[Pins]:
+    def _pins(self, stages: int) -> Iterator[Pins]:
         """Yield the user's pins, with those on units that the heuristic adds."""
         pins, chain = self._finds.problem.pins, self._chain
         if not self._equal:
@@ -224,18 +281,3 @@ class _Alike:
             units[-1] += sum(chain.trail)
             if pins.units is None or pins.units == tuple(units):
                 yield replace(pins, units=tuple(units))
-
-    def data(self, stages: int, pins: Pins) -> ProgramData:
-        """Return the program of p = ``stages``."""
-        table = self._finds.table
-        return ProgramData(
-            part=self._part,
-            chain=self._chain,
-            schedule=table.schedule,
-            pins=pins,
-            names=table.cluster_names,
-            devices=table.cluster_devices,
-            usable_bytes=table.usable_bytes,
-            stages=stages,
-            cutoff=objective_ceiling(self._part, self._chain, stages),
-        )

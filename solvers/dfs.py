@@ -296,6 +296,8 @@ class _Option:
 
     Attributes
     ----------
+    unit_ns, least_ns
+        Mean time of a body unit, and what bounds it from below.
     lost_ns
         What its stages together wait for each other in every period.
     """
@@ -304,17 +306,18 @@ class _Option:
     tp: int
     stages: int
     unit_ns: float
+    least_ns: float
     lost_ns: float
 
     @property
     def speed(self) -> float:
-        """Body units per ns of lambda that all stages hold together."""
-        return self.stages / self.unit_ns
+        """Body units per ns of lambda that all stages hold together at most."""
+        return self.stages / self.least_ns
 
     @property
     def lost(self) -> float:
         """Body units that they hold fewer, for what they wait in each period."""
-        return self.lost_ns / self.unit_ns
+        return self.lost_ns / self.least_ns
 
 
 class _Dfs:
@@ -336,7 +339,7 @@ class _Dfs:
         self.finds, self.loads, self.groups, self.best = finds, loads, groups, best
         self.microbatches = loads.part.microbatches
         self.dp = finds.problem.training.global_batch // self.microbatches
-        self.length = finds.chain.length
+        self.length, self.alike = finds.chain.length, finds.chain.is_uniform
         self.offers = [list(self._options(*group)) for group in groups]
         #: What the groups from each place on add at most to the speed, and lose at
         #: least; the least time of a unit on them.
@@ -346,7 +349,7 @@ class _Dfs:
             speed, lost, quickest = self.reach[0]
             if able:
                 speed += max(option.speed for option in able)
-                quickest = min(quickest, *(option.unit_ns for option in able))
+                quickest = min(quickest, *(option.least_ns for option in able))
             if len(able) == len(offer):
                 lost += min((option.lost for option in able), default=0.0)
             self.reach.insert(0, (speed, lost, quickest))
@@ -379,6 +382,7 @@ class _Dfs:
                         tp=strategy.tp,
                         stages=stages,
                         unit_ns=max(1.0, self.loads.unit_ns((j, k))),
+                        least_ns=self.loads.least_ns((j, k)),
                     )
                 )
         yield from sorted(found, key=lambda option: -option.speed)
@@ -414,7 +418,8 @@ class _Dfs:
         speed, lost, quickest = self.reach[depth]
         lost += sum(option.lost for option in options)
         pairs = sorted(
-            [(option.unit_ns, option.speed) for option in options] + [(quickest, speed)]
+            [(option.least_ns, option.speed) for option in options]
+            + [(quickest, speed)]
         )
         total = sum(speed for _, speed in pairs)
         if not total:
@@ -468,7 +473,7 @@ class _Dfs:
             share.length_ns(own) for share, own in zip(shares, held, strict=True)
         )
         fill = sum(share.unit_ns * own for share, own in zip(shares, held, strict=True))
-        if self._cost(longest, fill) >= self.best.limit:
+        if self.alike and self._cost(longest, fill) >= self.best.limit:
             return None
         units = [
             count

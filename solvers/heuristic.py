@@ -27,6 +27,7 @@ from hetopt.problem.training import ANY
 from hetopt.solvers.bounds import survey
 from hetopt.solvers.course import Stopped
 from hetopt.solvers.exact import exact_value
+from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.progress import Progress
@@ -148,6 +149,7 @@ class Finds:
         limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
         self.ledger = Ledger(problem, table, top=params.top, limit=limit)
         self.cutoff = self.ledger.cutoff
+        self._leaders = lru_cache(maxsize=None)(self._identical)
         share_out(self.ledger)
 
     def left_s(self) -> float | None:
@@ -165,8 +167,9 @@ class Finds:
     def offer(self, decision: Decision) -> int | None:
         """Price a decision and take it in; None if it is no plan."""
         value = self.pricer.value(decision)
-        if value is not None:
-            self.take(Found(decision=decision, value=value))
+        if value is not None and value <= self.cutoff:
+            copy = canonical(decision, self._leaders(decision.microbatches))
+            self.take(Found(decision=copy, value=value))
         return value
 
     def take(self, found: Found) -> None:
@@ -212,6 +215,10 @@ class Finds:
                     program.how = "infeasible"
                     continue
                 program.bound = max(program.bound, _ticks_below(bound))
+
+    def _identical(self, microbatches: int) -> tuple[int, ...]:
+        part = self.table.at(microbatches)
+        return leaders(self.table, part, self.problem.pins, self.principles)
 
     def result(self, solver: str, *, ended: bool) -> Result:
         """Check and price what was found.

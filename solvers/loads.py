@@ -19,6 +19,8 @@ from hetopt.schedule.warmup import warmup_counts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
     from hetopt.problem.training import ScheduleName
@@ -33,6 +35,7 @@ class Loads:
     def __init__(self, table: CostTable, part: TableSlice, chain: Chain) -> None:
         self.part = part
         self._chain = chain
+        self._weights = self._typical()
         self._usable = table.usable_bytes
         # Free warm-up counts are chosen afterwards; 1f1b's leave no stage waiting
         # within a cluster.
@@ -40,6 +43,8 @@ class Loads:
             "1f1b" if table.schedule == "auto" else table.schedule
         )
         self.unit_ns = lru_cache(maxsize=None)(self._unit_ns)
+        self.least_ns = lru_cache(maxsize=None)(self._least_ns)
+        self.ends_ns = lru_cache(maxsize=None)(self._ends_ns)
         self.room = lru_cache(maxsize=None)(self._room)
         self.transfer_ns = lru_cache(maxsize=None)(self._transfer_ns)
         #: Whether stages of one cluster wait for every transfer between them.
@@ -49,7 +54,34 @@ class Loads:
         """Return the mean time of a body unit, forward and backward."""
         return self._sum(host, self._chain.prefix[-1]) / self._chain.length
 
-    def ends_ns(self, host: Host, *, first: bool, last: bool) -> int:
+    def _least_ns(self, host: Host) -> float:
+        """Return a time that no body units fall below, each counted by its weight.
+
+        The weights of all body units add up to their number: lambda and the fill may
+        be bounded as if each took this long. Of units that are all alike it is the
+        time of one.
+        """
+        j, k = host
+        own = self.part.clusters[j]
+        tau = (own.forward_ns[k] + own.backward_ns[k])[list(self._chain.kinds)]
+        return max(1.0, float((tau / self._weights).min()))
+
+    def _typical(self) -> NDArray[np.float64]:
+        """Return the weight of each body kind: how long it takes beside the others."""
+        kinds = list(self._chain.kinds)
+        tau = [
+            (own.forward_ns + own.backward_ns)[:, kinds]
+            for own in self.part.clusters
+            if own.strategies
+        ]
+        counts = self._chain.prefix[-1][kinds]
+        if not tau:
+            return np.ones(len(kinds))
+        mean = np.maximum(np.concatenate(tau).mean(axis=0), 1)
+        weights: NDArray[np.float64] = mean * (self._chain.length / (mean @ counts))
+        return weights
+
+    def _ends_ns(self, host: Host, *, first: bool, last: bool) -> int:
         """Return the time that embedding and head add to a stage."""
         return self._sum(host, self._ends(first=first, last=last))
 

@@ -161,7 +161,7 @@ class _Metis:
         self.speed = lru_cache(maxsize=None)(self._speed)
         self.quickest = min(
             (
-                self._unit_ns(host)
+                self.loads.least_ns(host)
                 for by_size in self.options
                 for hosts in by_size.values()
                 for host in hosts
@@ -209,7 +209,7 @@ class _Metis:
     def _speed(self, j: int, stages: int) -> float:
         """Return the units per ns that so many stages of a cluster do at most."""
         return sum(
-            max(1 / self._unit_ns(host) for host in self.options[j][size])
+            max(1 / self.loads.least_ns(host) for host in self.options[j][size])
             for size in self.groups(j, stages)
         )
 
@@ -221,9 +221,12 @@ class _Metis:
         pairs = list(zip(subset, counts, strict=True))
         if not all(self.groups(j, stages) for j, stages in pairs):
             return False
-        speed = sum(self.speed(j, stages) for j, stages in pairs)
+        return self._may_be(sum(self.speed(j, stages) for j, stages in pairs))
+
+    def _may_be(self, speed: float) -> bool:
+        """Whether stages that do so many units per ns at most may be quick enough."""
         more = self.loads.part.microbatches - 1
-        bound = self.length * self.quickest + more * self.length / speed
+        bound = self.length * (self.quickest + more / speed)
         return bound * PERIOD_SCALE <= self.finds.cutoff
 
     def _walk(self, hosted: Sequence[tuple[int, int]]) -> None:
@@ -253,8 +256,10 @@ class _Metis:
                 self.loads.ends_ns(host, first=i == 0, last=i == last)
                 for i, host in enumerate(hosts)
             ]
-            units = spread(unit_ns, extra_ns, rooms, self.length)
-            if units is not None:
+            units = None
+            if self._may_be(sum(1 / self.loads.least_ns(host) for host in hosts)):
+                units = spread(unit_ns, extra_ns, rooms, self.length)
+            if units is not None and self._is_quick(unit_ns, extra_ns, units):
                 self.finds.offer(self.loads.decision(hosts, units))
             short = [
                 (room - pace / own, i)
@@ -264,6 +269,19 @@ class _Metis:
             if not short:
                 return
             taken[min(short)[1]] += 1
+
+    def _is_quick(
+        self, unit_ns: Sequence[float], extra_ns: Sequence[float], units: Sequence[int]
+    ) -> bool:
+        """Whether stages of such times may make a better plan."""
+        if not self.finds.chain.is_uniform:
+            return True
+        tau = [
+            extra + own * count
+            for extra, own, count in zip(extra_ns, unit_ns, units, strict=True)
+        ]
+        bound = sum(tau) + (self.loads.part.microbatches - 1) * max(tau)
+        return bound * PERIOD_SCALE <= self.finds.cutoff + PERIOD_SCALE
 
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
