@@ -25,28 +25,65 @@ if TYPE_CHECKING:
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
-_PROGRAM = '''\
-"""Pretrain with Megatron-Bridge what recipe.yaml says.
+#: As PyTorch Lightning names them, and after it Megatron-Bridge's optimizers.
+_TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
 
-Data, tokenizer, learning rate and checkpoints are the recipe's (made-up data): set
-yours below, where `config` is complete.
+_PROGRAM = '''\
+"""Pretrain with Megatron-Bridge what recipe.yaml says, on made-up data.
+
+Set your own data, tokenizer, learning rate, iterations and checkpoints below.
 """
 
 import torch
 import yaml
-from megatron.bridge.recipes.gpt import vanilla_gpt_pretrain_config
+from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.recipes.utils.optimizer_utils import (
+    distributed_fused_adam_with_cosine_annealing,
+)
+from megatron.bridge.training.config import (
+    CheckpointConfig,
+    ConfigContainer,
+    GPTDatasetConfig,
+    LoggerConfig,
+    TokenizerConfig,
+    TrainingConfig,
+)
 from megatron.bridge.training.gpt_step import forward_step
 from megatron.bridge.training.pretrain import pretrain
 
-config = vanilla_gpt_pretrain_config()
 with open("recipe.yaml", encoding="utf-8") as file:
     recipe = yaml.safe_load(file)
-config.mixed_precision = recipe.pop("mixed_precision")
+optimizer, scheduler = distributed_fused_adam_with_cosine_annealing(
+    precision="{precision}", max_lr=1e-4, lr_warmup_iters=0
+)
+config = ConfigContainer(
+    model=GPTModelProvider(
+        **recipe.pop("model"),
+        pipeline_dtype=torch.{dtype},
+{activation}    ),
+    train=TrainingConfig(**recipe.pop("train"), train_iters=10, eval_iters=0),
+    optimizer=optimizer,
+    scheduler=scheduler,
+    dataset=GPTDatasetConfig(
+        **recipe.pop("dataset"),
+        random_seed=1234,
+        reset_attention_mask=False,
+        reset_position_ids=False,
+        eod_mask_loss=False,
+        blend=None,
+        split="9999,8,2",
+        dataloader_type="single",
+    ),
+    tokenizer=TokenizerConfig(
+        **recipe.pop("tokenizer"), tokenizer_type="NullTokenizer"
+    ),
+    checkpoint=CheckpointConfig(),
+    logger=LoggerConfig(log_interval=1),
+    mixed_precision=recipe.pop("mixed_precision"),
+)
 for section, fields in recipe.items():
     for name, value in fields.items():
         setattr(getattr(config, section), name, value)
-config.model.pipeline_dtype = torch.{dtype}
-{activation}
 pretrain(config=config, forward_step_func=forward_step)
 '''
 
@@ -64,14 +101,16 @@ class Nemo:
     def files(self, job: Job) -> Mapping[str, str]:
         """Return the recipe, a program that reads it, and one script per node."""
         job = launched(job)
-        activation = "config.model.activation_func = torch.nn.functional.silu\n"
+        activation = "        activation_func=torch.nn.functional.silu,\n"
+        precision = job.problem.training.precision
         return {
             "ranks.csv": ranks_csv(job.placement),
             "recipe.yaml": yaml.safe_dump(
                 recipe(job), sort_keys=False, default_flow_style=False, width=4096
             ),
             "pretrain.py": _PROGRAM.format(
-                dtype=_DTYPES[job.problem.training.precision],
+                dtype=_DTYPES[precision],
+                precision=_TRAINERS[precision],
                 activation=activation if job.problem.model.gated else "",
             ),
             **torchrun_scripts(job, ["pretrain.py"], ENVIRONMENT),
@@ -81,11 +120,12 @@ class Nemo:
         """Say where to run the scripts."""
         first = script_name(job, job.placement.nodes[0])
         parts = [
-            "`recipe.yaml` holds what the plan decides, `pretrain.py` reads it; set "
-            "your data, tokenizer, learning rate and checkpoints there. The file can "
-            "also override a recipe of your own. Copy this folder to every host and "
-            "run on each, where `megatron.bridge` can be imported (as in NeMo's "
-            "container), its own script; ranks meet on the first host:",
+            "`recipe.yaml` holds what the plan decides, under the names that override "
+            "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your data, "
+            "tokenizer, learning rate, iterations and checkpoints there. Copy this "
+            "folder to every host and run on each, where `megatron.bridge` can be "
+            "imported (as in NeMo's container), its own script; ranks meet on the "
+            "first host:",
             f"    ./{first}",
         ]
         return "\n\n".join(parts + mixed_note(job))
