@@ -18,7 +18,7 @@ from hetopt.cli.inputs import (
     whole,
 )
 from hetopt.cli.output import emit
-from hetopt.cli.planned import load_checked
+from hetopt.cli.planned import load_made
 
 if TYPE_CHECKING:
     import argparse
@@ -67,14 +67,22 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.report.console import WIDE, draw, width_of
     from hetopt.report.explanation import explanation_report, explanation_to_json
 
-    problem = load_problem(options.problem)
-    read = None if options.table is None else partial(_reread, problem, options.table)
-    mine = read_folder(problem, options.mine, options.form, read)
+    ours = None
     if options.plan is None:
-        table, ours = _search(problem, options)
+        problem = load_problem(options.problem)
+        table = load_table(problem, options.table)
     else:
-        table, ours = load_checked(options.problem, options.plan, options.table)
-    told = explain(mine, ours, table, problem, table_given=options.table is not None)
+        problem, table, (ours, *_) = load_made(
+            options.problem, options.plan, options.table
+        )
+    given = options.table is not None
+    # Before the search: what is wrong with the folder is said at once.
+    mine = read_folder(
+        problem, options.mine, options.form, partial(_reread, table) if given else None
+    )
+    if ours is None:
+        ours = _search(problem, table, options)
+    told = explain(mine, ours, table, problem, table_given=given)
     if options.json:
         emit(json.dumps(explanation_to_json(told), indent=2, allow_nan=False))
     else:
@@ -83,23 +91,22 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _reread(problem: Problem, path: str, scheduled: Problem) -> CostTable:
-    """Read a problem's table as one of the problem under another schedule.
+def _reread(table: CostTable, scheduled: Problem) -> CostTable:
+    """Return a table as one of its problem under another schedule.
 
     Its costs are the same; a table is of one schedule so that plans can be checked.
     """
-    from hetopt.cost.table_file import read_table
     from hetopt.problem.digest import problem_digest
 
     return replace(
-        read_table(path, problem),
+        table,
         schedule=scheduled.training.schedule,
         problem_digest=problem_digest(scheduled),
     )
 
 
-def _search(problem: Problem, options: argparse.Namespace) -> tuple[CostTable, Plan]:
-    """Return the best plan and the table it was made from.
+def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> Plan:
+    """Return the best plan.
 
     Raises
     ------
@@ -111,7 +118,6 @@ def _search(problem: Problem, options: argparse.Namespace) -> tuple[CostTable, P
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.registry import load
 
-    table = load_table(problem, options.table)
     with ProgressBar(sys.stderr) as bar:
         result = load("auto")(
             problem,
@@ -122,4 +128,5 @@ def _search(problem: Problem, options: argparse.Namespace) -> tuple[CostTable, P
         )
     if result.best is None:
         raise InfeasibleError(result.reason or "the search was stopped")
-    return table, result.best.plan
+    best: Plan = result.best.plan
+    return best

@@ -34,7 +34,7 @@ def load_checked(
     problem_name: str, plan_path: str, table_path: str | None
 ) -> tuple[CostTable, Plan]:
     """Read a plan and check every claim of its file; see ``load_ranked``."""
-    _, table, plans = _load(problem_name, plan_path, table_path)
+    _, table, plans = load_made(problem_name, plan_path, table_path)
     return table, plans[0]
 
 
@@ -56,13 +56,18 @@ def load_ranked(
     InputError
         The file holds no plan.
     """
-    problem, _, plans = _load(problem_name, plan_path, table_path)
+    problem, _, plans = load_made(problem_name, plan_path, table_path)
     return problem, plans
 
 
-def _load(
+def load_made(
     problem_name: str, plan_path: str, table_path: str | None
 ) -> tuple[Problem, CostTable, list[Plan]]:
+    """Read plans with the problem and table they were made from; see ``load_ranked``.
+
+    The problem is the user's under the schedule of the plan, and within the limits of
+    the launcher that it was searched for.
+    """
     from hetopt.check import check_plan, check_result
     from hetopt.check.reading import read_plan
 

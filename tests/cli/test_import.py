@@ -236,3 +236,25 @@ def test_explain_searches_where_no_plan_is_given(
     best = json.loads((planned / "plan.json").read_text())
     assert told["ours"]["plan"] == best["plan"]
     assert told["ours"]["iteration_time_s"] == pytest.approx(best["iteration_time_s"])
+
+
+def test_explain_within_a_launchers_limits_and_with_a_table(
+    small: Path, mine: Path, tmp_path: Path, run_hetopt: RunHetopt
+) -> None:
+    """Both plans are priced as the launcher sends, and by the user's own table."""
+    for arguments in (
+        ("plan", "problem.yaml", "--for", "flagscale", "--out", "for.json"),
+        ("table", "problem.yaml", "--out", "explained.json"),
+    ):
+        done = run_hetopt(*arguments, cwd=small)
+        assert done.returncode == 0, done.stderr
+    for chosen in (("--plan", "for.json"), ("--table", "explained.json")):
+        done = run_hetopt(
+            *("explain", "problem.yaml", "--mine", str(mine), *chosen, "--json"),
+            cwd=small,
+        )
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        last = (told["steps"] or [told["mine"]])[-1]
+        assert last["closed_form_s"] == told["ours"]["closed_form_s"]
+        assert last["iteration_time_s"] == told["ours"]["iteration_time_s"]
