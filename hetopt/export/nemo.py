@@ -121,10 +121,10 @@ class Nemo:
         first = script_name(job, job.placement.nodes[0])
         parts = [
             "`recipe.yaml` holds what the plan decides, under the names that override "
-            "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your data, "
-            "tokenizer, learning rate, iterations and checkpoints there. Copy this "
-            "folder to every host and run on each, where `megatron.bridge` can be "
-            "imported (as in NeMo's container), its own script; ranks meet on the "
+            "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your "
+            "data, tokenizer, learning rate, iterations and checkpoints there. Copy "
+            "this folder to every host and run on each, where `megatron.bridge` can "
+            "be imported (as in NeMo's container), its own script; ranks meet on the "
             "first host:",
             f"    ./{first}",
         ]
