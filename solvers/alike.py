@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData, objective_ceiling
 from hetopt.formulations.space import restrict
 from hetopt.problem.principles import PRUNED
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.formulations.decision import Decision
     from hetopt.plan import Strategy
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Pins
@@ -96,6 +96,12 @@ def _search(finds: Finds, params: RaceParams, seed: int, *, equal: bool) -> None
     programs = sorted(
         _programs(finds, equal=equal), key=lambda program: program.objective_min
     )
+    for program in programs if equal else ():
+        if program.objective_min > finds.cutoff:
+            break
+        finds.check_time()
+        for decision in _sketches(program):
+            finds.offer(decision)
     for program in programs:
         if program.objective_min > finds.cutoff:
             return
@@ -118,6 +124,39 @@ def _programs(finds: Finds, *, equal: bool) -> Iterator[ProgramData]:
 
 def _strategies(part: TableSlice) -> list[Strategy]:
     return sorted({strategy for own in part.clusters for strategy in own.strategies})
+
+
+def _sketches(data: ProgramData) -> Iterator[Decision]:
+    """Yield a few plans of given units: a good cutoff makes short work of the rest.
+
+    The quickest clusters host as many stages as they can, the one with most memory
+    first, or the quickest or slowest one.
+    """
+    units = data.pins.units
+    if units is None:
+        return
+    clusters = data.part.clusters
+    kind = data.chain.kinds[0]
+    tau = {
+        j: int(own.forward_ns[0, kind] + own.backward_ns[0, kind])
+        for j, own in enumerate(clusters)
+        if own.strategies
+    }
+    quickest = sorted(tau, key=lambda j: (tau[j], j))
+    hosted, left = {}, data.stages
+    for j in quickest:
+        hosted[j] = min(left, int(clusters[j].max_stages[0]))
+        left -= hosted[j]
+    used = [j for j in quickest if hosted[j]]
+    roomy = sorted(used, key=lambda j: (-data.usable_bytes[j], j))
+    for order in dict.fromkeys((tuple(roomy), tuple(used), tuple(used[::-1]))):
+        yield Decision(
+            microbatches=data.part.microbatches,
+            order=order,
+            strategies=tuple(clusters[j].strategies[0] for j in order),
+            hosted=tuple(hosted[j] for j in order),
+            units=units,
+        )
 
 
 def _settle(finds: Finds, engine: DpEngine, data: ProgramData, top: int) -> None:
