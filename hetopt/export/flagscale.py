@@ -57,9 +57,10 @@ class FlagScale:
         job = launched(job)
         through_host = (
             "Clusters reach each other through their hosts, so the files set "
-            "`hetero_use_cpu_communication`. FlagScale then sends between the stages "
-            "of one cluster in this way too, which is slower than planned there. With "
-            "FlagCX on all hosts, set `distributed_backend: flagcx` instead.\n\n"
+            "`hetero_use_cpu_communication`. FlagScale then sends between all stages "
+            "in this way, also where the plan counts on a direct link, as within a "
+            "cluster: expect more time there. With FlagCX on all hosts, set "
+            "`distributed_backend: flagcx` instead.\n\n"
             if uses_host(job)
             else ""
         )

@@ -218,17 +218,6 @@ def _boundary_losses(job: Job) -> Iterator[Loss]:
                 "device sends each receiver its part (to plan so, pin resharding: p2p)",
                 instead="p2p there",
             )
-    staged = {
-        job.problem.links.between(before.cluster, after.cluster).staged
-        for before, after in pairwise(job.stages)
-        if before.cluster != after.cluster
-    }
-    if len(staged) > 1:
-        yield Loss(
-            what="some links between clusters from device to device and others through "
-            "the host: all are the one or the other",
-            instead="all through the host",
-        )
 
 
 def _layout(strategy: Strategy) -> tuple[int, int]:
