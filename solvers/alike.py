@@ -93,33 +93,42 @@ def solve_amp(
 def _search(finds: Finds, params: RaceParams, seed: int, *, equal: bool) -> None:
     """Settle every (strategy, p, q) that may hold something better."""
     engine = DpEngine(seed)
-    programs = sorted(
-        _programs(finds, equal=equal), key=lambda program: program.objective_min
-    )
-    for program in programs if equal else ():
-        if program.objective_min > finds.cutoff:
-            break
-        finds.check_time()
-        for decision in _sketches(program):
-            finds.offer(decision)
-    for program in programs:
-        if program.objective_min > finds.cutoff:
-            return
+    waiting = _bounds(finds, equal=equal)
+    if equal:
+        for program in _programs(finds, waiting):
+            for decision in _sketches(program):
+                finds.offer(decision)
+    for program in _programs(finds, waiting):
         _settle(finds, engine, program, params.top)
 
 
-def _programs(finds: Finds, *, equal: bool) -> Iterator[ProgramData]:
-    """Yield the program of every (strategy, p, q) and split."""
-    problem = finds.problem
+def _bounds(finds: Finds, *, equal: bool) -> list[tuple[float, _Alike, int]]:
+    """Return a lower bound in ns of every (strategy, p, q), the least first."""
+    bounds = []
     for part in finds.table.slices:
+        same = leaders(finds.table, part, finds.problem.pins, PRUNED)
         for strategy in _strategies(part):
             if not equal and strategy.cp > 1:
                 continue
             finds.check_time()
-            alike = _Alike(finds, part, strategy, equal=equal)
-            for p in problem.stage_counts:
-                if p <= finds.chain.length:
-                    yield from alike.programs(p)
+            alike = _Alike(finds, part, strategy, equal=equal, leaders=same)
+            bounds += [
+                (alike.bound(p), alike, p)
+                for p in finds.problem.stage_counts
+                if p <= min(alike.most_stages, finds.chain.length)
+            ]
+    return sorted(bounds, key=lambda item: item[0])
+
+
+def _programs(
+    finds: Finds, waiting: list[tuple[float, _Alike, int]]
+) -> Iterator[ProgramData]:
+    """Yield programs, split by split, until their bound exceeds the best plan."""
+    for bound, alike, p in waiting:
+        if bound * PERIOD_SCALE > finds.cutoff + 1:
+            return
+        finds.check_time()
+        yield from alike.programs(p)
 
 
 def _strategies(part: TableSlice) -> list[Strategy]:
@@ -199,43 +208,57 @@ class _Alike:
     ----------
     equal
         Whether all stages hold equally many layers.
+    leaders
+        Of the groups of identical clusters.
+
+    Attributes
+    ----------
+    most_stages
+        Stages that all clusters have room for.
     """
 
     def __init__(
-        self, finds: Finds, part: TableSlice, strategy: Strategy, *, equal: bool
+        self,
+        finds: Finds,
+        part: TableSlice,
+        strategy: Strategy,
+        *,
+        equal: bool,
+        leaders: tuple[int, ...],
     ) -> None:
         self._finds = finds
         self._equal = equal
         self._chain = chain = finds.chain
-        self._part = restrict(
-            part,
-            [
-                np.array(
-                    [k for k, own in enumerate(cluster.strategies) if own == strategy],
-                    dtype=np.int64,
-                )
-                for cluster in part.clusters
-            ],
-        )
+        keep = [
+            [own.row(strategy)] if strategy in own.strategies else []
+            for own in part.clusters
+        ]
+        self._part = restrict(part, [np.array(rows, dtype=np.int64) for rows in keep])
+        self._leaders = leaders
         hosts = [own for own in self._part.clusters if own.strategies]
         tau = [(own.forward_ns + own.backward_ns)[0] for own in hosts]
-        self._leaders = leaders(finds.table, part, finds.problem.pins, PRUNED)
         layouts = [int(own.layout[0]) for own in hosts]
         kappa = part.transfer_ns[np.ix_(chain.cut_classes, layouts, layouts)]
         self._transfer = int(kappa.min()) if kappa.size else 0
         ends = np.array(chain.lead) + np.array(chain.trail)
         self._ends = min(int(own @ ends) for own in tau)
         self._room = [int(own.max_stages[0]) for own in hosts]
+        self.most_stages = sum(self._room)
         #: Least time of l neighbouring body units on each host.
         self._run = [chain.shortest(own) for own in tau]
 
+    def bound(self, stages: int) -> float:
+        """Return a lower bound on the closed form, in ns."""
+        period, fill = self._least(stages)
+        return fill + (self._part.microbatches - 1) * period
+
     def programs(self, stages: int) -> Iterator[ProgramData]:
         """Yield the programs of p = ``stages``; none where there cannot be a plan."""
-        if sum(self._room) < stages or not self._fits(stages):
+        if not self._fits(stages):
             return
         table, part = self._finds.table, self._part
-        period, fill = self._least(stages)
-        bound = fill + (part.microbatches - 1) * period
+        period, _ = self._least(stages)
+        bound = self.bound(stages)
         for pins in self._pins(stages):
             yield ProgramData(
                 part=part,

@@ -90,5 +90,7 @@ def test_units_go_where_they_take_least() -> None:
     # Twice as fast: twice as many; the third has room for one only.
     assert spread([1.0, 2.0, 2.0], [0.0, 0.0, 0.0], [9, 9, 1], 7) == [4, 2, 1]
     assert spread([1.0, 1.0], [0.0, 3.0], [9, 9], 5) == [4, 1]
+    # What counts is how long a stage gets, not how long it is.
+    assert spread([5.0, 2.0], [0.0, 0.0], [9, 9], 5) == [1, 4]
     assert spread([1.0, 1.0], [0.0, 0.0], [2, 2], 5) is None
     assert spread([1.0, 1.0], [0.0, 0.0], [9, 0], 2) is None
