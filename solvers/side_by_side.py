@@ -72,6 +72,10 @@ class Entry:
         Of the search; None for as long as it takes.
     exploration
         Of tree search; None for the solver's own.
+    iterations
+        Of tree search; None for as many as the time limit permits.
+    enough_s
+        Closed form at which the search is stopped, as a user would at the keyboard.
     """
 
     solver: str
@@ -82,6 +86,7 @@ class Entry:
     jobs: int | None = None
     exploration: float | None = None
     iterations: int | None = None
+    enough_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +207,7 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     ensure_plans(entry.solver, problem.training.schedule)
     table = build_table(problem)
     solve = load(entry.solver)
-    recorder = _Recorder()
+    recorder = _Recorder(entry.enough_s)
     result = solve(
         problem,
         table,
@@ -254,15 +259,19 @@ def _params(entry: Entry, recorder: _Recorder) -> RaceParams:
 class _Recorder:
     """Notes when a search knew what; its clock runs from now on."""
 
-    def __init__(self) -> None:
+    def __init__(self, enough_s: float | None = None) -> None:
+        self._enough_s = enough_s
         self.trace: list[Improvement] = []
         self.search_time_s = 0.0
         self._began = time.perf_counter()
 
     def take(self, progress: Progress) -> None:
-        """Note a better plan."""
-        if progress.incumbent_s is not None:
-            self._add(progress.incumbent_s)
+        """Note a better plan; raises KeyboardInterrupt if it is good enough."""
+        if progress.incumbent_s is None:
+            return
+        self._add(progress.incumbent_s)
+        if self._enough_s is not None and progress.incumbent_s <= self._enough_s:
+            raise KeyboardInterrupt
 
     def end(self, result: Result) -> None:
         """Stop the clock; the plan that is reported is known at the latest now."""

@@ -81,7 +81,7 @@ class Contest:
     def references(self) -> dict[Principles, Reference]:
         """Return what plans are measured by, for every space of a run with a plan."""
         spaces = dict.fromkeys(
-            run.entry.principles for run in self.every if run.plan is not None
+            run.entry.principles for run in self.every if run.closed_form_s is not None
         )
         found = {space: reference(self.every, space) for space in spaces}
         return {space: each for space, each in found.items() if each is not None}

@@ -80,3 +80,20 @@ def test_a_plan_worse_than_told_is_an_error() -> None:
     recorder.take(_progress(10.0))
     with pytest.raises(SolverError, match="returned"):
         recorder.end(_result(11.0))
+
+
+def test_a_search_is_stopped_when_its_plan_is_good_enough() -> None:
+    recorder = _Recorder(enough_s=10.0)
+    recorder.take(_progress(12.0))
+    with pytest.raises(KeyboardInterrupt):
+        recorder.take(_progress(9.5))
+    assert [each.closed_form_s for each in recorder.trace] == [12.0, 9.5]
+
+
+def test_tree_search_is_stopped_like_that() -> None:
+    entry = Entry(solver="mcts", seed=0, time_limit_s=60, jobs=1, enough_s=1e6)
+    run = run_apart(TINY, entry)
+    assert run.status == "feasible"
+    assert run.search_time_s is not None
+    assert run.search_time_s < 50
+    assert run.plan is not None

@@ -1,0 +1,308 @@
+"""What the papers' figures are made from: runs of our solvers, kept as JSON.
+
+A *campaign* is a list of runs that one or two figures are drawn from. Every run is in
+a process of its own, one after the other (``hetopt.solvers.side_by_side``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from hetopt.comparing import machine
+from hetopt.problem.catalogue import problem_files
+from hetopt.problem.cluster import ClusterLink, ClusterLinks, Link
+from hetopt.problem.reading import read_problem
+from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.solvers.registry import WIDER
+from hetopt.solvers.side_by_side import Entry, run_apart, warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.plan import Plan
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
+
+EXPERIMENTS = tuple(f"hetauto-exp{number}" for number in (1, 2, 3))
+LONG = "hetauto-exp2-32k"
+H2 = (
+    *(f"h2-exp-{letter}-{number}" for letter in "abc" for number in (1, 2)),
+    "h2-exp-d",
+)
+#: HetAuto, section 7.7.
+WEIGHTS = (0.1, 1.0, 10.0, 25.0, 100.0)
+BASELINES = ("uniform", "amp", "metis")
+#: HetAuto, section 2.3: between clusters, as measured with iperf3.
+_BETWEEN = ClusterLinks(
+    default=ClusterLink(
+        connection=Link(latency_s=1e-3, bandwidth_bytes_per_s=10.2e9 / 8),
+        staged="host",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shot:
+    """One run, as plain data: times in seconds.
+
+    Attributes
+    ----------
+    setting
+        The problem, and what was changed about it.
+    limit_s
+        None where the search had no limit.
+    layout
+        Clusters along the pipeline: how many stages of which (d, c, t).
+    trace
+        When a better plan was known, and its closed form.
+    """
+
+    setting: str
+    solver: str
+    seed: int | None
+    exploration: float | None
+    limit_s: float | None
+    status: str
+    closed_form_s: float | None
+    iteration_time_s: float | None
+    tokens: int
+    devices: int
+    search_time_s: float | None
+    process_time_s: float
+    layout: str
+    trace: tuple[tuple[float, float], ...]
+    failure: str | None
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Throughput by the simulated time."""
+        if self.iteration_time_s is None:
+            return None
+        return self.tokens / self.iteration_time_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Campaign:
+    """Runs, and what they ran on."""
+
+    name: str
+    machine: str
+    limit_s: float
+    shots: tuple[Shot, ...]
+
+    def to_text(self) -> str:
+        """Return JSON."""
+        return json.dumps(asdict(self), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> Campaign:
+        """Read what ``to_text`` wrote."""
+        data: dict[str, Any] = json.loads(text)
+        shots = [
+            Shot(**{**shot, "trace": tuple((t, v) for t, v in shot["trace"])})
+            for shot in data.pop("shots")
+        ]
+        return cls(**data, shots=tuple(shots))
+
+    def of(self, setting: str, solver: str) -> Shot | None:
+        """Return the first run of a solver in a setting."""
+        for shot in self.shots:
+            if (shot.setting, shot.solver) == (setting, solver):
+                return shot
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A run that is wanted."""
+
+    setting: str
+    problem: Problem
+    entry: Entry
+
+
+def campaign(name: str, *, limit_s: float, seeds: int) -> Campaign:
+    """Run a campaign by name, and say on the way how far it is."""
+    orders = list(CAMPAIGNS[name](limit_s, seeds))
+    schedules: dict[str, ScheduleName] = {
+        order.entry.solver: order.problem.training.schedule for order in orders
+    }
+    for solver, schedule in schedules.items():
+        spent_s = warm_up(_entry(solver, limit_s), schedule)
+        print(f"{name}: {solver} is compiled, {spent_s:.1f} s", flush=True)
+    shots = []
+    for order in orders:
+        shots.append(shoot(order))
+        shot = shots[-1]
+        print(
+            f"{name}: {shot.setting}, {shot.solver}: {shot.status} "
+            f"{shot.closed_form_s or shot.failure} ({shot.process_time_s:.1f} s)",
+            flush=True,
+        )
+    return Campaign(name=name, machine=machine(), limit_s=limit_s, shots=tuple(shots))
+
+
+def shoot(order: Order) -> Shot:
+    """Run one order."""
+    problem, entry = order.problem, order.entry
+    run = run_apart(problem, entry)
+    return Shot(
+        setting=order.setting,
+        solver=entry.solver,
+        seed=entry.seed,
+        exploration=entry.exploration,
+        limit_s=entry.time_limit_s,
+        status=run.status or "failed",
+        closed_form_s=run.closed_form_s,
+        iteration_time_s=run.iteration_time_s,
+        tokens=problem.training.global_batch * problem.training.seq_len,
+        devices=sum(cluster.devices for cluster in problem.clusters),
+        search_time_s=run.search_time_s,
+        process_time_s=run.process_time_s,
+        layout=layout(run.plan) if run.plan else "",
+        trace=tuple((each.elapsed_s, each.closed_form_s) for each in run.trace),
+        failure=run.failure,
+    )
+
+
+def layout(plan: Plan) -> str:
+    """Return clusters, stages and degrees along the pipeline, and p and q."""
+    stages = plan.pipeline.stages
+    parts = []
+    for (cluster, own), group in groupby(
+        stages, key=lambda stage: (stage.cluster, stage.strategy)
+    ):
+        count = len(list(group))
+        parts.append(f"{cluster} {count}x({own.dp},{own.cp},{own.tp})")
+    return f"p={len(stages)} q={plan.pipeline.microbatches}: {' '.join(parts)}"
+
+
+def _entry(
+    solver: str,
+    limit_s: float | None,
+    *,
+    seed: int | None = None,
+    exploration: float | None = None,
+) -> Entry:
+    wider = WIDER.get(solver)
+    one = Entry(solver=solver, seed=seed, time_limit_s=limit_s, exploration=exploration)
+    return one if wider is None else replace(one, principles=wider)
+
+
+def _read(name: str) -> Problem:
+    return read_problem(str(problem_files()[name]))
+
+
+def _experiments(limit_s: float, seeds: int) -> Iterator[Order]:
+    """HetAuto's experiments by all its rivals, by tree search, and proven."""
+    for name in EXPERIMENTS:
+        problem = _read(name)
+        for solver in (*BASELINES, "mcts", "mcts-guided", "dp"):
+            seed = 0 if solver.startswith("mcts") else None
+            # A proof takes seconds; with no limit dp does without workers.
+            limit = None if solver == "dp" else limit_s
+            yield Order(
+                setting=name, problem=problem, entry=_entry(solver, limit, seed=seed)
+            )
+
+
+def _long(limit_s: float, seeds: int) -> Iterator[Order]:
+    """HetAuto's exp2 on long sequences, with c free and with c = 1."""
+    problem = _read(LONG)
+    pins = {
+        cluster.name: ClusterPins(cp=Domain(allowed=frozenset({1})))
+        for cluster in problem.clusters
+    }
+    without = replace(problem, pins=Pins(clusters=pins))
+    for solver in BASELINES:
+        yield Order(setting="c free", problem=problem, entry=_entry(solver, limit_s))
+    for setting, each in (("c free", problem), ("c = 1", without)):
+        yield Order(
+            setting=setting, problem=each, entry=_entry("mcts", limit_s, seed=0)
+        )
+        yield Order(setting=setting, problem=each, entry=_entry("dp", None))
+
+
+def _weights(limit_s: float, seeds: int) -> Iterator[Order]:
+    """Tree search on HetAuto's exp2 under several exploration weights."""
+    problem = _read("hetauto-exp2")
+    for weight in WEIGHTS:
+        for seed in range(seeds):
+            entry = _entry("mcts", limit_s, seed=seed, exploration=weight)
+            yield Order(setting="hetauto-exp2", problem=problem, entry=entry)
+    yield Order(setting="hetauto-exp2", problem=problem, entry=_entry("dp", None))
+
+
+def _scattered(limit_s: float, seeds: int) -> Iterator[Order]:
+    """32 A100 in one, two and four clusters, with the published strategy."""
+    base = _read("hetauto-table1-a100")
+    for schedule in ("1f1b", "virtual-1f1b"):
+        for count in (1, 2, 4):
+            yield Order(
+                setting=f"{count} clusters, {schedule}",
+                problem=scattered(base, count, schedule),
+                entry=_entry("dp", None),
+            )
+
+
+def scattered(base: Problem, count: int, schedule: ScheduleName) -> Problem:
+    """Return the published strategy on four nodes in so many clusters.
+
+    (p, d, c, t) = (4, 2, 2, 2) is published: a node per stage. Ours: one sequence per
+    micro-batch (the size Table 1 gives for A100), six layers per stage, and
+    recomputation free.
+    """
+    nodes, stages = 4, 4
+    own = ClusterPins(
+        dp=Domain(allowed=frozenset({2})),
+        cp=Domain(allowed=frozenset({2})),
+        tp=Domain(allowed=frozenset({2})),
+    )
+    clusters = tuple(
+        replace(base.clusters[0], name=f"a100-{index}", nodes=nodes // count)
+        for index in range(count)
+    )
+    each = base.model.layers // stages
+    return replace(
+        base,
+        name=f"hetauto-fig1-{count}",
+        clusters=clusters,
+        links=_BETWEEN,
+        training=replace(base.training, schedule=schedule, recompute={}),
+        pins=Pins(
+            stages=Domain(allowed=frozenset({stages})),
+            microbatches=Domain(allowed=frozenset({base.training.global_batch // 2})),
+            order=tuple(cluster.name for cluster in clusters),
+            units=(each + 1, each, each, each + 1),
+            clusters={cluster.name: own for cluster in clusters},
+        ),
+        latency={},
+    )
+
+
+def _h2(limit_s: float, seeds: int) -> Iterator[Order]:
+    """H2's experiments by its own search and proven, and its chips alone."""
+    for name in H2:
+        problem = _read(name)
+        yield Order(setting=name, problem=problem, entry=_entry("dfs", limit_s))
+        yield Order(setting=name, problem=problem, entry=_entry("dp", None))
+        space = WIDER["dfs"]
+        entry = replace(_entry("dp", limit_s), principles=space, asked=space)
+        yield Order(setting=f"{name}, wider", problem=problem, entry=entry)
+    # Table 6: 256 chips of each kind, 2M tokens.
+    four = _read("h2-exp-b-1")
+    for cluster in four.clusters:
+        alone = replace(four, name=f"{four.name}-{cluster.name}", clusters=(cluster,))
+        yield Order(setting=cluster.name, problem=alone, entry=_entry("dp", None))
+
+
+CAMPAIGNS = {
+    "hetauto-experiments": _experiments,
+    "hetauto-32k": _long,
+    "hetauto-weights": _weights,
+    "hetauto-scattered": _scattered,
+    "h2": _h2,
+}

@@ -1,0 +1,119 @@
+"""The papers' figures, with our engine.
+
+    python -m benchmarks.figures [--quick] [--drawing] [--out DIR] [NAME...]
+
+Regenerates the counterparts of HetAuto's Fig. 1, 7, 8, 11 and 12 and of H2's Fig. 11
+and Table 8: runs the searches they are made from (``campaign-*.json``), one after the
+other, and writes for each figure a CSV and a picture (PNG, SVG), and for all that are
+there ``figures.md``, beside what the papers' texts give. ``--drawing`` runs nothing and
+starts from the campaigns kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.figure_drawing import DRAWN
+from benchmarks.figure_runs import Campaign, campaign
+from benchmarks.figure_tables import FIGURES, Table, markdown
+from hetopt.files import make_folder, write_bytes, write_text
+from hetopt.report import plots
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OUT = Path(__file__).parent / "results" / "figures"
+#: Seconds per search, and seeds where several are drawn.
+FULL, QUICK = (120.0, 3), (5.0, 1)
+
+_HEAD = """\
+# The papers' figures, with our engine
+
+Made by `python -m benchmarks.figures`. HetAuto and H2 print most points of these
+figures as pictures only; beside our numbers stands what their texts say. Latencies are
+modelled, not measured; every plan is checked; searches ran one after the other, each in
+a process of its own. `dp` is the proven optimum of one strategy per cluster.
+
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make what is asked for and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK[0]:g} s per search, one seed"
+    )
+    parser.add_argument("--time-limit", type=float, metavar="S", help="per search")
+    parser.add_argument("--drawing", action="store_true", help="run nothing")
+    parser.add_argument("--out", default=str(OUT), metavar="DIR")
+    options = parser.parse_args(arguments)
+    names = options.names or [*FIGURES]
+    for name in names:
+        if name not in FIGURES:
+            parser.error(f"there is no figure {name!r}, expected {', '.join(FIGURES)}")
+    folder = make_folder(options.out)
+    limit_s, seeds = QUICK if options.quick else FULL
+    if not options.drawing:
+        for wanted in dict.fromkeys(FIGURES[name][0] for name in names):
+            made = campaign(wanted, limit_s=options.time_limit or limit_s, seeds=seeds)
+            write_text(str(_path(folder, wanted)), made.to_text())
+    for name in names:
+        write_figure(folder, name)
+    write_text(str(folder / "figures.md"), summary(folder))
+    return 0
+
+
+def write_figure(folder: Path, name: str) -> None:
+    """Write a figure's CSV and picture from its campaign."""
+    wanted, tabulate = FIGURES[name]
+    made = _read(folder, wanted)
+    table = tabulate(made)
+    write_text(str(folder / f"{name}.csv"), table_csv(table))
+    if name in DRAWN:
+        figure = DRAWN[name](table, made)
+        write_bytes(str(folder / f"{name}.png"), plots.png(figure))
+        write_bytes(str(folder / f"{name}.svg"), plots.svg(figure))
+
+
+def table_csv(table: Table) -> str:
+    """Return a table with its numbers in full."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return stream.getvalue()
+
+
+def summary(folder: Path) -> str:
+    """Return a section for every figure whose campaign is there."""
+    parts = [_HEAD]
+    for name, (wanted, tabulate) in FIGURES.items():
+        if not (folder / f"{name}.csv").exists():
+            continue
+        made = _read(folder, wanted)
+        pictures = [f"{name}.svg"] if name in DRAWN else []
+        parts.append(markdown(tabulate(made), made, pictures))
+    return "\n".join(parts)
+
+
+def _path(folder: Path, wanted: str) -> Path:
+    return folder / f"campaign-{wanted}.json"
+
+
+def _read(folder: Path, wanted: str) -> Campaign:
+    path = _path(folder, wanted)
+    if not path.exists():
+        raise SystemExit(f"{path}: no such file; leave out --drawing")
+    return Campaign.from_text(path.read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
