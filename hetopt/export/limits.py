@@ -15,12 +15,14 @@ import numpy as np
 
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
+from hetopt.export import megatron, nemo, torch_pipelining
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RECOMPUTE, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from hetopt.export.launcher import Loss
     from hetopt.plan import Plan, Strategy
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute, ScheduleName
@@ -52,6 +54,8 @@ class Limits:
     equal_ends
         Whether tied embeddings need the same tp on the first and the last stage, and
         with sharded optimizer states a dp that divides the other's.
+    losses
+        Yields what it cannot do of a problem, whatever the plan.
     """
 
     schedules: tuple[ScheduleName, ...] = SCHEDULE_CHOICES
@@ -60,6 +64,7 @@ class Limits:
     recompute: tuple[tuple[Recompute, ...], ...] = (RECOMPUTE,)
     zero: tuple[int, ...] = (0, 1, 2, 3)
     equal_ends: bool = False
+    losses: Callable[[Problem], Iterator[Loss]] | None = None
 
     def fitted(self, problem: Problem, asked: ScheduleName | None) -> Problem:
         """Return a problem with a schedule and with resharding that can be had.
@@ -99,6 +104,8 @@ class Limits:
         if not problem.model.is_decoder_only:
             msg = "the launcher trains decoder-only models with causal attention"
             raise InputError(msg, field="model")
+        for loss in self.losses(problem) if self.losses else ():
+            raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
 
     def permits(self, strategy: Strategy, problem: Problem) -> bool:
         """Whether a stage may have such degrees, whatever the other stages have."""
@@ -108,7 +115,10 @@ class Limits:
 
 
 _MEGATRON = Limits(
-    schedules=("1f1b",), shared=("dp", "cp", "tp", "recompute"), zero=(0, 1)
+    schedules=("1f1b",),
+    shared=("dp", "cp", "tp", "recompute"),
+    zero=(0, 1),
+    losses=megatron.problem_losses,
 )
 
 #: By launcher, for ``hetopt plan --for``.
@@ -122,9 +132,12 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
             equal_ends=True,
         ),
         "megatron": _MEGATRON,
-        "nemo": _MEGATRON,
+        "nemo": replace(_MEGATRON, losses=nemo.problem_losses),
         "torch": Limits(
-            schedules=SCHEDULE_CHOICES, shared=("dp", "cp", "tp"), zero=(0, 1)
+            schedules=SCHEDULE_CHOICES,
+            shared=("dp", "cp", "tp"),
+            zero=(0, 1),
+            losses=torch_pipelining.problem_losses,
         ),
     }
 )

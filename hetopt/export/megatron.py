@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.job import Job
     from hetopt.export.sketch import Sketch
+    from hetopt.problem.problem import Problem
 
 #: Tensor and context parallelism assert it on devices before Blackwell.
 ENVIRONMENT = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
@@ -90,14 +91,19 @@ def megatron_losses(job: Job) -> Iterator[Loss]:
             "1F1B, one more on each stage than on the next",
             instead="1F1B",
         )
-    model, training = job.problem.model, job.problem.training
     zero = max(zero_stages(job))
     if zero > 1:
         yield Loss(
             what=f"ZeRO {zero} in a pipeline: it shards optimizer states alone",
             instead="ZeRO 1, which needs more memory",
         )
-    if zero and training.optimizer != "adam":
+    yield from problem_losses(job.problem)
+
+
+def problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what Megatron-LM cannot do of a problem, whatever its plan."""
+    model, training = problem.model, problem.training
+    if training.zero and training.optimizer != "adam":
         yield Loss(
             what=f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",
             instead="ZeRO 0, which needs more memory",

@@ -14,6 +14,7 @@ from hetopt.export.alike import launched
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron import ENVIRONMENT, megatron_losses, mixed_note
+from hetopt.export.megatron import problem_losses as megatron_problem_losses
 from hetopt.export.megatron_arguments import shards_optimizer
 from hetopt.export.megatron_layout import layout_text
 from hetopt.export.scripts import script_name, torchrun_scripts
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hetopt.export.job import Job
+    from hetopt.problem.problem import Problem
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -133,7 +135,17 @@ class Nemo:
 
 def _losses(job: Job) -> Iterator[Loss]:
     yield from megatron_losses(job)
-    model, seq_len = job.problem.model, job.problem.training.seq_len
+    yield from _position_losses(job.problem)
+
+
+def problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what Megatron-Bridge cannot do of a problem, whatever its plan."""
+    yield from megatron_problem_losses(problem)
+    yield from _position_losses(problem)
+
+
+def _position_losses(problem: Problem) -> Iterator[Loss]:
+    model, seq_len = problem.model, problem.training.seq_len
     if model.positions > seq_len:
         yield Loss(
             what=f"a table of {model.positions} positions for sequences of {seq_len}: "

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hetopt.export.job import Job
+    from hetopt.problem.problem import Problem
 
 _PROGRAM = Path(__file__).with_name("torch_program.py")
 
@@ -137,13 +138,18 @@ class TorchPipelining:
 
 def _losses(job: Job) -> Iterator[Loss]:
     yield from alike_losses(job)
-    model, training = job.problem.model, job.problem.training
     zero = max(zero_stages(job))
     if zero > 1:
         yield Loss(
             what=f"ZeRO {zero}: the program shards optimizer states alone",
             instead="ZeRO 1, which needs more memory",
         )
+    yield from problem_losses(job.problem)
+
+
+def problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what the program cannot do of a problem, whatever its plan."""
+    model, training = problem.model, problem.training
     if training.precision == "fp16":
         yield Loss(
             what="fp16: the program does not scale its loss",

@@ -12,6 +12,7 @@ import yaml
 from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
+from hetopt.export.limits import LIMITS
 from hetopt.export.megatron import LAUNCHER as MEGATRON
 from hetopt.export.megatron_layout import layout_layers, layout_text
 from hetopt.export.nemo import LAUNCHER as NEMO
@@ -333,3 +334,15 @@ def test_scripts_that_differ_are_refused(tmp_path: Path) -> None:
         MEGATRON.read(folder)
     with pytest.raises(InputError, match="holds no script"):
         MEGATRON.read(tmp_path)
+
+
+def test_a_search_for_them_refuses_what_no_plan_can_help() -> None:
+    problem = changed(long_job(), zero=1, optimizer="sgd").problem
+    for name in ("megatron", "nemo"):
+        with pytest.raises(InputError, match=r"--for: .*optimizer sgd"):
+            LIMITS[name].fitted(problem, None)
+    problem = changed(long_job(), zero=1).problem
+    problem = replace(problem, model=replace(problem.model, positions=4096))
+    LIMITS["megatron"].fitted(problem, None)
+    with pytest.raises(InputError, match=r"--for: .*4096 positions"):
+        LIMITS["nemo"].fitted(problem, None)

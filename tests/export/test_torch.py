@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
+from hetopt.export.limits import LIMITS
 from hetopt.export.schedule_csv import read_schedule, schedule_text
 from hetopt.export.torch_pipelining import LAUNCHER as TORCH
 from hetopt.export.torchtitan import LAUNCHER as TORCHTITAN
@@ -243,3 +244,20 @@ def test_scripts_are_ones_that_bash_reads(launcher: Any, tmp_path: Path) -> None
     write_folder(str(tmp_path / "out"), bundle(job, launcher, allow_lossy=False))
     for path in (tmp_path / "out/nodes").glob("*.sh"):
         subprocess.run(["bash", "-n", str(path)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("training", "model", "message"),
+    [({"precision": "fp16"}, {}, "fp16"), ({}, {"positions": 7}, "table of 7")],
+)
+def test_a_search_for_it_refuses_what_no_plan_can_help(
+    training: dict[str, Any], model: dict[str, Any], message: str
+) -> None:
+    problem = exact(4).problem
+    problem = replace(
+        problem,
+        training=replace(problem.training, **training),
+        model=replace(problem.model, **model),
+    )
+    with pytest.raises(InputError, match=f"--for: the launcher cannot do: .*{message}"):
+        LIMITS["torch"].fitted(problem, None)
