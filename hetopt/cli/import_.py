@@ -46,12 +46,11 @@ def add_from(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import, write the plan with its times, and say what keeps it from running."""
-    from hetopt.cost.table_file import read_table
     from hetopt.files import ensure_writable, write_text
 
     ensure_writable(options.out)
     problem = load_problem(options.problem)
-    read = None if options.table is None else partial(read_table, options.table)
+    read = None if options.table is None else partial(_own, options.table, problem)
     imported = read_folder(problem, options.folder, options.form, read)
     text = json.dumps(imported.result().to_json(), indent=2, allow_nan=False)
     write_text(options.out, text + "\n")
@@ -63,6 +62,24 @@ def run(options: argparse.Namespace) -> int:
     )
     complain(*(f"warning: {text}" for text in imported.findings))
     return 0
+
+
+def _own(path: str, asked: Problem, scheduled: Problem) -> CostTable:
+    """Read the user's table of the problem under the schedule of the files."""
+    from hetopt.cost.table_file import read_table
+    from hetopt.errors import DigestError
+
+    try:
+        return read_table(path, scheduled)
+    except DigestError as error:
+        name = scheduled.training.schedule
+        if name == asked.training.schedule:
+            raise
+        msg = (
+            f"{error.message} of the problem with `schedule: {name}`, which the files "
+            "run"
+        )
+        raise DigestError(msg, file=error.file, field=error.field) from error
 
 
 def read_folder(

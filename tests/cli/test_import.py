@@ -160,6 +160,23 @@ def test_folders_and_readers_that_there_are_not(
         assert err.count("\n") == 1
 
 
+def test_a_table_has_to_be_of_the_schedule_that_the_files_run(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (small / "problem.yaml").read_text()
+    table, plan = str(tmp_path / "table.json"), str(tmp_path / "plan.json")
+    for schedule, expected in (("gpipe", 2), ("1f1b", 0)):
+        problem = tmp_path / f"{schedule}.yaml"
+        problem.write_text(text.replace("1024}\n", f"1024, schedule: {schedule}}}\n"))
+        assert schedule in problem.read_text()
+        assert call(capsys, "table", str(problem), "--out", table)[0] == 0
+        arguments = (str(problem), str(mine), "--table", table, "--out", plan)
+        code, _, err = call(capsys, "import", *arguments)
+        assert code == expected
+        assert ("`schedule: 1f1b`, which the files run" in err) is (code == 2)
+    assert call(capsys, "check", str(problem), plan, "--table", table)[0] == 0
+
+
 def test_explain_takes_a_plan_apart(
     small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
