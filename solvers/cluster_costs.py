@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from hetopt.solvers.free_sums import limit_freely
 from hetopt.solvers.sums import capped, capped_first, cheapest, cheapest_with
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
@@ -101,7 +104,11 @@ class ClusterCosts:
             self.elsewhere = self._least_elsewhere(part, j)
             self._freely = self._fitting_freely(most_stages)
         self._pinned = {role: self._permitted(role) for role in roles}
-        self.costs = lru_cache(maxsize=_REMEMBERED)(self._costs)
+        own = proxy(self)
+        # Not the bound method: in a circle, megabytes wait for the collector.
+        self.costs: Callable[[float], dict[int, Costs]] = lru_cache(
+            maxsize=_REMEMBERED
+        )(lambda period: own._costs(period))
 
     def _cheapest(self) -> Costs:
         """Return the least time per body unit over runs of any length."""

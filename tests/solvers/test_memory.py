@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+from weakref import ref
+
 import numpy as np
 import pytest
 
 from benchmarks.growing import Size, problem
 from hetopt.cost.build import build_table
+from hetopt.formulations.chain import Chain
 from hetopt.solvers import dp, memory
+from hetopt.solvers.cluster_costs import ClusterCosts
 from hetopt.solvers.dp_room import Room
 from hetopt.solvers.params import RaceParams
 
@@ -52,3 +57,28 @@ def test_without_memory_a_gap_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.best is not None
     assert found.lower_bound_s is not None
     assert found.lower_bound_s < best.best.closed_form_s <= found.best.closed_form_s
+
+
+def test_an_outline_that_is_dropped_is_gone() -> None:
+    own = problem(SIZE, 0)
+    table = build_table(own)
+    part = table.slices[-1]
+    gc.collect()
+    gc.disable()
+    try:
+        costs = ClusterCosts(
+            table=table,
+            part=part,
+            chain=Chain.of(table),
+            pins=own.pins,
+            j=0,
+            most_stages=4,
+            roles=(0,),
+            may_rest=True,
+        )
+        costs.costs(1e9)
+        known = ref(costs)
+        del costs
+        assert known() is None
+    finally:
+        gc.enable()
