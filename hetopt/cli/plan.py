@@ -19,7 +19,7 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
-from hetopt.export.limits import LIMITS
+from hetopt.export.launchers import LIMITED
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.params import EXECUTORS, MctsParams, RaceParams
@@ -123,7 +123,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         dest="launcher",
         metavar="LAUNCHER",
         help="only plans that this launcher can run as they are, and what that costs: "
-        f"{', '.join(LIMITS)}",
+        f"{', '.join(LIMITED)}",
     )
     add_table(command)
     command.add_argument(
@@ -167,6 +167,8 @@ def run(options: argparse.Namespace) -> int:
     asked = load_problem(options.problem, options.schedule)
     problem = asked
     if options.launcher is not None:
+        from hetopt.export.limits import LIMITS
+
         problem = LIMITS[options.launcher].fitted(asked, options.schedule)
     ensure_plans(options.solver, problem.training.schedule)
     table = load_table(problem, options.table)
@@ -221,9 +223,9 @@ def _fit(options: argparse.Namespace, principles: Principles) -> None:
 def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
     """Raise InputError if other options do not go with ``--for``."""
     name = options.launcher
-    if name not in LIMITS:
+    if name not in LIMITED:
         msg = f"there is no launcher {name!r} with limits of its own, expected one of "
-        raise InputError(msg + ", ".join(LIMITS), field="--for")
+        raise InputError(msg + ", ".join(LIMITED), field="--for")
     if options.solver in HEURISTICS or options.solver == "uniap":
         msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
         raise InputError(msg, field="--solver")

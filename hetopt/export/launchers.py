@@ -27,6 +27,9 @@ LAUNCHERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+#: Those that ``hetopt plan --for`` plans for, as in ``hetopt.export.limits``.
+LIMITED = ("flagscale", "megatron", "nemo", "torch")
+
 
 def launcher(name: str) -> Launcher:
     """Return a launcher by name.

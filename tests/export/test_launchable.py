@@ -11,7 +11,8 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.export.launchable import solve_launchable
-from hetopt.export.limits import Limits
+from hetopt.export.launchers import LIMITED
+from hetopt.export.limits import LIMITS, Limits
 from hetopt.problem.digest import problem_digest
 from hetopt.solvers.dp import solve
 from hetopt.solvers.params import RaceParams
@@ -143,3 +144,7 @@ def test_problem_that_cannot_be_run_at_all_is_refused(
 ) -> None:
     assert main(["plan", "hapt-gpt39b", "--for", "flagscale"]) == 2
     assert "model.granularity" in capsys.readouterr().err
+
+
+def test_help_names_the_launchers_that_have_limits() -> None:
+    assert tuple(LIMITS) == LIMITED
