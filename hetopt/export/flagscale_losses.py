@@ -10,6 +10,7 @@ from hetopt.cost.strategies import tensor_degrees
 from hetopt.export.alike import is_one_forward_one_backward, whole_layers, zero_stages
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
+from hetopt.export.megatron import problem_losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 def losses(job: Job) -> Iterator[Loss]:
     """Yield everything of a job that FlagScale would lose."""
+    yield from problem_losses(job.problem)
     yield from _model_losses(job)
     yield from _strategy_losses(job)
     yield from _schedule_losses(job)
@@ -166,7 +168,7 @@ def _schedule_losses(job: Job) -> Iterator[Loss]:
 
 
 def _state_losses(job: Job) -> Iterator[Loss]:
-    model, training = job.problem.model, job.problem.training
+    model = job.problem.model
     zeros = zero_stages(job)
     if max(zeros) > 1 or min(zeros) < max(zeros):
         each = str(zeros[0]) if len(set(zeros)) == 1 else f"{_row(zeros)} by stage"
@@ -174,11 +176,6 @@ def _state_losses(job: Job) -> Iterator[Loss]:
             what=f"ZeRO stage {each}: states of the optimizer are sharded on all "
             "stages or on none, gradients and weights never",
             instead=f"ZeRO stage {int(shards_optimizer(job))}",
-        )
-    if max(zeros) > 0 and training.optimizer != "adam":
-        yield Loss(
-            what=f"sharded states of {training.optimizer}: only Adam's are",
-            instead="states that are not sharded",
         )
     first, last = (without_cp(job, stage) for stage in _ends(job))
     if not model.tied or first is None or last is None or len(job.stages) == 1:

@@ -130,6 +130,7 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
             recompute=(("none", "full"), ("selective",)),
             zero=(0, 1),
             equal_ends=True,
+            losses=megatron.problem_losses,
         ),
         "megatron": _MEGATRON,
         "nemo": replace(_MEGATRON, losses=nemo.problem_losses),

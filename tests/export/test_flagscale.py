@@ -251,8 +251,8 @@ def test_names_with_spaces_become_labels(tmp_path: Path) -> None:
         (example(s(4, 2), s(4, 2), zero=2), "ZeRO stage 2", "ZeRO stage 1"),
         (
             example(s(4, 2), s(4, 2), optimizer="sgd"),
-            "sharded states of sgd",
-            "states that are not sharded",
+            "ZeRO with optimizer sgd",
+            "ZeRO 0, which needs more memory",
         ),
         (
             example(s(4, 2), s(8, 1), resharding="leader"),
@@ -275,6 +275,11 @@ def test_names_with_spaces_become_labels(tmp_path: Path) -> None:
             changed(example(s(4, 2), s(4, 2)), attention="bidirectional"),
             "no decoder-only model",
             None,
+        ),
+        (
+            changed(example(s(4, 2), s(4, 2)), positions=256),
+            "a table of 256 positions for sequences of 512",
+            "512 positions",
         ),
         (example(s(4, 2), s(4, 2), seq_len=511), "tp 2 on stage 0", None),
     ],
