@@ -1,8 +1,9 @@
 """FlagScale's rules for a folder, those it checks itself and those it leaves to us.
 
 Written from what FlagScale reads, without hetopt's exporter: nothing here is imported
-from hetopt. A folder holds an experiment file (the YAML file with ``experiment``), the
-train file of its ``defaults`` under ``train/``, and a hostfile.
+from hetopt. A folder holds an experiment file (the YAML file with ``experiment``; its
+folder is the ``--config-path``), beside it the train file of its ``defaults`` under
+``train/``, and a hostfile.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ROWS = (
 RUNNER = {"backend": "torchrun", "rdzv_backend": "static"}
 TASK = {"type": "train", "backend": "megatron"}
 
-#: Settings under ``system.hetero``, which FlagScale reads beside all others.
+#: Settings of the train file: whatever mappings they stand in, all become arguments.
 NEEDED = (
     "hetero_process_meshes",
     "hetero_pipeline_layer_split",
@@ -76,20 +77,20 @@ def broken_rules(folder: Path) -> Iterator[str]:
     """
     found = [
         (path, content)
-        for path in sorted(folder.glob("*.yaml"))
+        for path in sorted(folder.rglob("*.yaml"))
         if isinstance(content := yaml.safe_load(path.read_text("utf-8")), dict)
         and "experiment" in content
     ]
     if len(found) != 1:
         yield f"{len(found)} files have an experiment, expected one"
         return
-    experiment = found[0][1]
+    config_path, experiment = found[0][0].parent, found[0][1]
     yield from _null_rules(experiment)
     name = _train_name(experiment.get("defaults"))
     if name is None:
         yield "defaults is not [_self_, {train: NAME}]"
         return
-    path = folder / "train" / f"{name}.yaml"
+    path = config_path / "train" / f"{name}.yaml"
     if not path.is_file():
         yield f"defaults names train/{name}.yaml, which is not there"
         return
@@ -175,24 +176,53 @@ def _experiment_rules(content: dict[str, Any], hosts: list[Host]) -> Iterator[st
     envs = experiment.get("envs") or {}
     if envs.get("CUDA_DEVICE_MAX_CONNECTIONS") != 1:
         yield "envs.CUDA_DEVICE_MAX_CONNECTIONS is not 1"
-    visible = str(envs.get("CUDA_VISIBLE_DEVICES", "")).split(",")
-    most = max((host.slots for host in hosts), default=0)
-    per_node = min(len(visible), runner.get("nproc_per_node", len(visible)))
-    if per_node < most:
-        yield f"{per_node} devices are visible, a host has {most} slots"
+    yield from _visible_rules(envs, runner, hosts)
     if content.get("action", "run") not in ("run", "dryrun"):
         yield f"action is {content['action']!r}, expected run or dryrun"
     if not ((content.get("hydra") or {}).get("run") or {}).get("dir"):
         yield "hydra.run.dir is missing"
 
 
+def _visible_rules(
+    envs: dict[str, Any], runner: dict[str, Any], hosts: list[Host]
+) -> Iterator[str]:
+    """Yield hosts with slots that no process is started for, or has no device.
+
+    The number of processes follows the list for all; a type may have one of its own.
+    """
+    name = "CUDA_VISIBLE_DEVICES"
+    for_all = len(str(envs.get(name, "")).split(","))
+    for host in hosts:
+        own = (envs.get("device_type_specific") or {}).get(host.type) or {}
+        lists = [text for key, text in own.items() if key.endswith("VISIBLE_DEVICES")]
+        count = min(
+            for_all,
+            runner.get("nproc_per_node", for_all),
+            *(len(str(text).split(",")) for text in lists),
+        )
+        if count < host.slots:
+            yield f"{count} devices are visible, {host.name} has {host.slots} slots"
+
+
+def _flat(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield settings by name, whatever mappings they stand in."""
+    for name, value in content.items():
+        if isinstance(value, dict):
+            yield from _flat(value)
+        else:
+            yield str(name), value
+
+
 def _train_rules(train: dict[str, Any], hosts: list[Host]) -> Iterator[str]:
-    system, model = train["system"], train["model"]
-    hetero = system.get("hetero")
+    hetero = train["system"].get("hetero")
     if not isinstance(hetero, dict) or hetero.get("enable_hetero") is not True:
         yield "system.hetero.enable_hetero is not true"
         return
-    given = {**train["data"], **model, **system, **hetero}
+    settings = list(_flat(train))
+    for name, times in Counter(name for name, _ in settings).items():
+        if times > 1:
+            yield f"{name} is given {times} times"
+    given = dict(settings)
     missing = [name for name in NEEDED if given.get(name) is None]
     for name in missing:
         yield f"{name} is missing"

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import copy
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from hetopt.export.bundle import bundle, write_folder
+from hetopt.export.flagscale import LAUNCHER
 from tests.export.flagscale_checker import ROWS, broken_rules
+from tests.export.jobs import draw_job
+
+#: Drawn jobs by default; HETOPT_EXPORTS=500 tries that many instead.
+COUNT = int(os.environ.get("HETOPT_EXPORTS", "60"))
 
 HOSTS = """\
 10.0.0.1 slots=8 type=A800
@@ -212,7 +219,19 @@ WRONG: dict[str, tuple[Edits, str]] = {
     "task": ({"experiment.experiment.task.type": "serve"}, "task.type is 'serve'"),
     "hidden devices": (
         {"experiment.experiment.envs.CUDA_VISIBLE_DEVICES": "0,1,2,3"},
-        "4 devices are visible, a host has 8",
+        "4 devices are visible, 10.0.0.1 has 8 slots",
+    ),
+    "hidden devices of a type": (
+        {
+            "experiment.experiment.envs.device_type_specific": {
+                "H20": {"CUDA_VISIBLE_DEVICES": "0,1"}
+            }
+        },
+        "2 devices are visible, 10.1.0.1 has 8 slots",
+    ),
+    "setting in two places": (
+        {"train.data.seq_length": 2048},
+        "seq_length is given 2 times",
     ),
     "connections": (
         {"experiment.experiment.envs.CUDA_DEVICE_MAX_CONNECTIONS": ABSENT},
@@ -298,6 +317,11 @@ RIGHT: dict[str, Edits] = {
         "train.system.recompute_method": "block",
         "train.system.recompute_num_layers": 4,
     },
+    "settings in mappings of their own": {
+        "train.system.recompute": {
+            name.rsplit(".", 1)[1]: value for name, value in GOOD_ROWS.items()
+        }
+    },
     "hosts in another order": {"hosts": "".join(reversed(HOSTS.splitlines(True)))},
     "uneven layers": {SPLIT: [1, 22, 1]},
     "dry run": {"experiment.action": "dryrun"},
@@ -320,3 +344,34 @@ def test_what_is_right_is_accepted(name: str, tmp_path: Path) -> None:
 def test_there_are_enough_of_both() -> None:
     assert len(WRONG) >= 25
     assert len(RIGHT) >= 10
+
+
+@pytest.mark.parametrize("seed", range(COUNT))
+def test_what_is_exported_without_losses_is_accepted(seed: int, tmp_path: Path) -> None:
+    job = next(
+        job
+        for job in (
+            draw_job(
+                seed + 1000 * again,
+                cp=False,
+                recompute=("none", "full") if seed % 4 else ("selective",),
+                schedules=("1f1b",),
+                granularity="layer" if seed % 3 else "block",
+            )
+            for again in range(100)
+        )
+        if not list(LAUNCHER.losses(job))
+    )
+    write_folder(str(tmp_path / "out"), bundle(job, LAUNCHER, allow_lossy=False))
+    assert list(broken_rules(tmp_path / "out")) == []
+
+
+@pytest.mark.parametrize("seed", range(COUNT // 3))
+def test_what_is_exported_with_losses_is_accepted(seed: int, tmp_path: Path) -> None:
+    job = next(
+        job
+        for job in (draw_job(seed + 1000 * again) for again in range(100))
+        if all(loss.instead is not None for loss in LAUNCHER.losses(job))
+    )
+    write_folder(str(tmp_path / "out"), bundle(job, LAUNCHER, allow_lossy=True))
+    assert list(broken_rules(tmp_path / "out")) == []
