@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Lambda is found up to this share of itself.
 _CLOSE = 512
+#: Cuts among which the cheapest is taken: those of a transformer layer in blocks.
+_BACK = 3
 #: Beyond this many ns there is no lambda.
 _LONGEST = 1 << 52
 
@@ -79,9 +81,36 @@ def _packs(space: Space, state: State, period: int) -> bool:
                 right += 1
             if right == left:
                 return False
+            if stage < stages - 1:
+                after = o if i + 1 < state.hosted[turn] else state.chosen[turn + 1]
+                right = _cut_back(space, state, o, after, left, right)
             excess = tau[right] - tau[left] + fixed
             state.units[stage] = right - left
             left = right
             before = o
             stage += 1
     return bool(left == length)
+
+
+@step
+def _cut_back(
+    space: Space, state: State, o: int, after: int, left: int, right: int
+) -> int:
+    """Return the cheapest of the last few cuts at which a stage may end.
+
+    Parameters
+    ----------
+    o, after
+        Options of the stage and of the next one.
+    left, right
+        Units before the stage, and after as many as it can take.
+    """
+    i = state.at[Q]
+    size, edge_at = space.layouts[i, 0], space.layouts[i, 1]
+    where = edge_at + space.option[o, LAYOUT] * size + space.option[after, LAYOUT]
+    best = right
+    for cut in range(right - 1, max(left, right - _BACK), -1):
+        here = space.edge[where + space.cut[cut] * size * size]
+        if here < space.edge[where + space.cut[best] * size * size]:
+            best = cut
+    return best
