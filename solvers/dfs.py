@@ -70,7 +70,7 @@ class Share:
     Attributes
     ----------
     unit_ns, extra_ns
-        Time of a body unit, and of what else one of its stages holds.
+        Time of a body unit, and of what else one of its shorter stages holds.
     most
         Most body units of each stage that memory has room for; one per stage.
     late
@@ -105,7 +105,11 @@ class Share:
 
     def length_ns(self, units: int) -> float:
         """Return the time of its longest stage."""
-        return self.extra_ns + ceil(units / self.stages) * self.unit_ns
+        each = units // self.stages
+        return max(
+            ceil(units / self.stages) * self.unit_ns,
+            self.extra_ns + each * self.unit_ns,
+        )
 
 
 def shard(shares: Sequence[Share], length: int) -> list[int] | None:
@@ -419,19 +423,22 @@ class _Dfs:
         lost += sum(option.lost for option in options)
         pairs = sorted(
             [(option.least_ns, option.speed) for option in options]
-            + [(quickest, speed)]
+            + ([(quickest, speed)] if speed else [])
         )
         total = sum(speed for _, speed in pairs)
         if not total:
             return inf
         period = max((self.length + lost) / total, pairs[0][0])
-        best, speed, busy = inf, 0.0, 0.0
+        left, fill = float(self.length), 0.0
+        for unit_ns, more in pairs:
+            taken = min(left, period * more)
+            left, fill = left - taken, fill + taken * unit_ns
+        best, speed, busy = self._cost(period, fill), 0.0, 0.0
         for unit_ns, more in pairs:
             speed, busy = speed + more, busy + more * unit_ns
-            if speed:
+            if speed and self.length / speed > period:
                 corner = self.length / speed
-                fill = corner * busy
-                best = min(best, self._cost(max(period, corner), fill))
+                best = min(best, self._cost(corner, corner * busy))
         return best
 
     def _cost(self, period: float, fill: float) -> float:
@@ -447,11 +454,15 @@ class _Dfs:
         first = 0
         for option in options:
             end = first + option.stages
-            ends = {"first": first == 0, "last": end == len(hosts)}
+            both = [
+                loads.ends_ns(option.host, first=True, last=False) * (first == 0),
+                loads.ends_ns(option.host, first=False, last=True)
+                * (end == len(hosts)),
+            ]
             shares.append(
                 Share(
                     unit_ns=option.unit_ns,
-                    extra_ns=loads.ends_ns(option.host, **ends),
+                    extra_ns=sum(both) if option.stages == 1 else max(both),
                     most=tuple(
                         loads.room(
                             option.host,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from random import Random
@@ -11,7 +12,9 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.pricing import pipeline_times
+from hetopt.plan import Plan
+from hetopt.pricing import pipeline_times, price
+from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ClusterPins, Domain
 from hetopt.result import Result
@@ -137,6 +140,38 @@ def test_most_instances_get_a_good_plan() -> None:
     assert sorted(ratios)[len(ratios) // 2] < 1.6
 
 
+@pytest.mark.parametrize("cost", ["closed", "h2"])
+@pytest.mark.parametrize("seed", range(INSTANCES))
+def test_nothing_better_is_left_out(seed: int, cost: str) -> None:
+    """A bound from one micro-batch count never hides the best plan of another."""
+    instance = make_instance(seed, pinned=False)
+    problem, table = instance.problem, instance.table
+    costs = []
+    for part in table.slices:
+        pins = replace(
+            problem.pins,
+            microbatches=Domain(allowed=frozenset({part.microbatches})),
+        )
+        own = replace(problem, pins=pins)
+        only = Instance(
+            seed=seed,
+            problem=own,
+            table=replace(table, problem_digest=problem_digest(own), slices=(part,)),
+        )
+        found = plan(only, group_devices=None, cost=cost).best
+        if found is not None:
+            costs.append(cost_of(found.plan, only, cost))
+    best = plan(instance, group_devices=None, cost=cost).best
+    assert (best is None) == (not costs)
+    if best is not None:
+        assert cost_of(best.plan, instance, cost) == pytest.approx(min(costs), rel=1e-9)
+
+
+def cost_of(found: Plan, instance: Instance, cost: str) -> float:
+    priced = price(found, instance.table)
+    return priced.closed_form_s if cost == "closed" else h2_cost_ns(priced.times)
+
+
 @pytest.mark.parametrize("seed", range(0, 30, 3))
 def test_each_cost_has_its_own_best_plan(seed: int) -> None:
     instance = make_instance(seed, pinned=False)
@@ -167,8 +202,6 @@ def test_h2s_cost_by_hand() -> None:
 
 
 def test_units_cannot_be_pinned() -> None:
-    from dataclasses import replace
-
     instance = make_instance(3, pinned=False)
     name = instance.table.cluster_names[0]
     pins = replace(
