@@ -21,6 +21,7 @@ LAUNCHERS: Mapping[str, str] = MappingProxyType(
         "flagscale": "hetopt.export.flagscale",
         "megatron": "hetopt.export.megatron",
         "nemo": "hetopt.export.nemo",
+        "slurm": "hetopt.export.slurm",
         "torch": "hetopt.export.torch_pipelining",
         "torchrun": "hetopt.export.torchrun",
         "torchtitan": "hetopt.export.torchtitan",

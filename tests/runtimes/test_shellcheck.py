@@ -33,7 +33,9 @@ def test_nothing_is_found(name: str, tmp_path: Path) -> None:
         write_folder(str(tmp_path / str(seed)), files)
         written += 1
     assert written
-    scripts = [str(path) for path in tmp_path.rglob("*.sh")]
+    scripts = [
+        str(path) for path in tmp_path.rglob("*") if path.suffix in (".sh", ".sbatch")
+    ]
     for script in scripts:
         subprocess.run(["bash", "-n", script], check=True)
     if scripts:
