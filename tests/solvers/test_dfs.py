@@ -140,6 +140,16 @@ def test_most_instances_get_a_good_plan() -> None:
     assert sorted(ratios)[len(ratios) // 2] < 1.6
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("units", range(3, 12))
+def test_what_a_type_takes_is_its_longest_stage(units: int, late: bool) -> None:
+    share = Share(unit_ns=2.0, extra_ns=1.5, most=(9, 9, 9), late=late)
+    stages = [2.0 * held for held in share.split(units)]
+    # The end is the embedding before shorter stages, or the head behind them.
+    stages[0 if late else -1] += 1.5
+    assert share.length_ns(units) == max(stages)
+
+
 @pytest.mark.parametrize("cost", ["closed", "h2"])
 @pytest.mark.parametrize("seed", range(INSTANCES))
 def test_nothing_better_is_left_out(seed: int, cost: str) -> None:
