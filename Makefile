@@ -3,13 +3,16 @@
 #   make plan    install into .venv and plan HetAuto's second experiment
 #   make test    the same, then lint, types, and tests on the built package
 #   make test-torch
-#                the profiler's tests, with PyTorch in a venv of their own
+#                the profiler's tests, and what is exported tried with the runtimes
+#                themselves, with PyTorch in a venv of their own
 #   make bench   the experiments whose figures the README quotes
 
 VENV := .venv
 TORCH_VENV := .venv-torch
 # Any version that the profile extra allows; a CPU build will do.
 TORCH ?= torch==2.13.0
+# Read for how they parse what is exported for them; what they need is not installed.
+RUNTIMES := megatron-core==0.16.1 megatron-bridge==0.3.1
 # Tried in this order; PYTHON=/path/to/python goes first.
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
 PROBLEM := data/problems/hetauto-exp2.yaml
@@ -37,8 +40,8 @@ test: plan
 test-torch: $(TORCH_VENV)/.installed
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests build/root
-	$(TORCH_VENV)/bin/python -P -m pytest -m torch -o pythonpath=build/root \
-	  tests/profile
+	$(TORCH_VENV)/bin/python -P -m pytest -m "torch or runtimes" \
+	  -o pythonpath=build/root tests/profile tests/runtimes
 
 bench: install
 	$(BIN)/python -m benchmarks.simulator
@@ -77,6 +80,7 @@ $(TORCH_VENV)/.installed: $(INSTALLED)
 	$(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)'
 	$(TORCH_VENV)/bin/python -m pip install --quiet --group torch \
 	  "$$(echo build/wheel/*.whl)[profile]"
+	$(TORCH_VENV)/bin/python -m pip install --quiet --no-deps $(RUNTIMES)
 	$(TORCH_VENV)/bin/python -m pip install --quiet --no-deps --force-reinstall \
 	  build/wheel/*.whl
 	touch $@

@@ -1,10 +1,15 @@
-"""The ``auto`` solver: picks one by the problem, and says which and why."""
+"""The ``auto`` solver: picks others by the problem, and says which and why."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hetopt.formulations.chain import Chain
+from hetopt.result import OPTIMALITY_GAP
+from hetopt.solvers.merging import best_first
+from hetopt.solvers.outcome import devices_used, mfu
 from hetopt.solvers.registry import load
 
 if TYPE_CHECKING:
@@ -18,6 +23,12 @@ if TYPE_CHECKING:
 _FEW_PROGRAMS, _FEW_CLUSTERS, _FEW_UNITS = 600, 3, 48
 
 
+#: Share of a time limit that is kept for a heuristic, should the proof stay open.
+_FALLBACK = 0.15
+#: Compiling tree search takes about this long, once.
+_COMPILING_S = 20
+
+
 def solve(
     problem: Problem,
     table: CostTable,
@@ -27,12 +38,90 @@ def solve(
     seed: int,
     cutoff: float | None = None,
 ) -> Result:
-    """Find a plan of least closed form; see ``hetopt.solvers.racing.Solve``."""
+    """Find a plan of least closed form; see ``hetopt.solvers.racing.Solve``.
+
+    Under a time limit that is too short for the proof, a heuristic has the end of it:
+    its plan is reported if it is better, with the bound that the proof came to.
+    """
     name, reason = choose(problem, table, params.principles)
+    if time_limit_s is None or not _may_fall_back(table, params):
+        result = load(name)(
+            problem, table, params, time_limit_s=time_limit_s, seed=seed, cutoff=cutoff
+        )
+        return replace(result, choice=reason)
+    began = time.monotonic()
     result = load(name)(
-        problem, table, params, time_limit_s=time_limit_s, seed=seed, cutoff=cutoff
+        problem,
+        table,
+        params,
+        time_limit_s=time_limit_s * (1 - _FALLBACK),
+        seed=seed,
+        cutoff=cutoff,
     )
-    return replace(result, choice=reason)
+    left_s = time_limit_s - (time.monotonic() - began)
+    if result.status in ("optimal", "infeasible") or left_s < _least_s():
+        return replace(result, choice=reason)
+    other = heuristic(table)
+    found = load(other)(
+        problem, table, params, time_limit_s=left_s, seed=seed, cutoff=cutoff
+    )
+    merged = _with_plans_of(found, result, table, params.top)
+    if merged.best == result.best:
+        reason += f"; the proof stayed open, and {other} found nothing better"
+    else:
+        reason += f"; the proof stayed open, and the plan is of {other}"
+    return replace(merged, choice=reason, search_time_s=time.monotonic() - began)
+
+
+def heuristic(table: CostTable) -> str:
+    """Return the better heuristic: guided, but where units are cut within layers."""
+    return "mcts-guided" if Chain.of(table).is_uniform else "mcts"
+
+
+def _least_s() -> float:
+    """Return how many seconds a heuristic needs to be of any use."""
+    from hetopt.solvers.compiled import are_kept
+
+    return 0 if are_kept("mcts_") else _COMPILING_S
+
+
+def _may_fall_back(table: CostTable, params: RaceParams) -> bool:
+    """Whether a heuristic looks for the same plans, and nothing else is to be kept."""
+    return (
+        table.schedule != "auto"
+        and not params.principles.relaxed
+        and params.journal is None
+        and params.executor == "process"
+    )
+
+
+def _with_plans_of(found: Result, result: Result, table: CostTable, top: int) -> Result:
+    """Return a result with another one's plans as well, and its own bound."""
+    plans = [
+        plan
+        for each in (result, found)
+        if each.best is not None
+        for plan in (each.best, *each.alternatives)
+    ]
+    if not plans:
+        return result
+    best, *alternatives = best_first(plans, table)[:top]
+    bound, gap = result.lower_bound_s, None
+    if bound is not None:
+        bound = min(bound, best.closed_form_s)
+        gap = (best.closed_form_s - bound) / best.closed_form_s
+    return replace(
+        result,
+        status="optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible",
+        best=best,
+        alternatives=tuple(alternatives),
+        lower_bound_s=bound,
+        gap=gap,
+        tokens_per_s=table.tokens / best.iteration_time_s,
+        mfu=mfu(table, best, table.cluster_devices),
+        mfu_used=mfu(table, best, devices_used(table, best)),
+        reason=None,
+    )
 
 
 def choose(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
 from hetopt.cost.table import TICK_S
@@ -13,6 +13,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.export.limits import LIMITS, Limits, branches, permitted
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.result import OPTIMALITY_GAP, How, Launch, PricedPlan, Result, Settlement
+from hetopt.solvers.merging import best_first
 from hetopt.solvers.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def solve_launchable(
             for one in found
             if not branches(limits, *space, one.plan)
         ]
-        best = _best([*best, *runnable], table)[: params.top]
+        best = best_first([*best, *runnable], table)[: params.top]
         if len(runnable) == len(found):
             closed.append(result)
         else:
@@ -172,42 +173,6 @@ def _signed(priced: PricedPlan, table: CostTable, digest: str) -> PricedPlan:
         priced.plan, problem_digest=table.problem_digest, table_digest=digest
     )
     return replace(priced, plan=plan)
-
-
-def _best(plans: Sequence[PricedPlan], table: CostTable) -> list[PricedPlan]:
-    """Return plans best first, of those that differ in their splits only the best.
-
-    Equally good ones stand as with the solvers: fewer devices, then what comes first
-    (``hetopt.formulations.decision.Decision.tie_key``).
-    """
-    keys = [(one.closed_form_s, *_tie_key(one, table)) for one in plans]
-    different: dict[object, PricedPlan] = {}
-    for index in sorted(range(len(plans)), key=keys.__getitem__):
-        # All but times and splits.
-        different.setdefault(keys[index][1:-1], plans[index])
-    return list(different.values())
-
-
-def _tie_key(priced: PricedPlan, table: CostTable) -> tuple[Any, ...]:
-    plan = priced.plan
-    stages = plan.pipeline.stages
-    runs: list[tuple[int, object]] = []
-    hosted: list[int] = []
-    for stage in stages:
-        run = (table.cluster_names.index(stage.cluster), stage.strategy)
-        if not runs or runs[-1] != run:
-            runs.append(run)
-            hosted.append(0)
-        hosted[-1] += 1
-    return (
-        plan.devices,
-        len(stages),
-        plan.pipeline.microbatches,
-        tuple(cluster for cluster, _ in runs),
-        tuple(strategy for _, strategy in runs),
-        tuple(hosted),
-        tuple(stage.units for stage in stages),
-    )
 
 
 def _merged(

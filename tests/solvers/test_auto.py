@@ -1,0 +1,96 @@
+"""What ``auto`` reports when the proof stays open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hetopt.check import check_result
+from hetopt.solvers import auto
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import load
+from tests.oracle.instances import make_instance
+
+if TYPE_CHECKING:
+    from hetopt.result import Result
+    from tests.oracle.instances import Instance
+
+
+def _instance() -> Instance:
+    """Return an instance with at least two plans."""
+    return make_instance(3, pinned=False)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_heuristic_has_the_end_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    instance = _instance()
+    problem, table = instance.problem, instance.table
+    params = RaceParams(jobs=0, top=2)
+    proven: Result = load("dp")(problem, table, params, time_limit_s=None, seed=0)
+    assert proven.best is not None
+    assert proven.alternatives
+    best = (proven.best, *proven.alternatives)[kept]
+    bound = proven.best.closed_form_s / 2
+    stopped = replace(
+        proven,
+        status="feasible",
+        best=best,
+        alternatives=(),
+        lower_bound_s=bound,
+        gap=1 - bound / best.closed_form_s,
+        settlements=tuple(
+            replace(one, how="unsettled", bound_s=bound)
+            for one in proven.settlements
+            if one.how != "infeasible"
+        ),
+    )
+    limits: dict[str, float] = {}
+
+    def fake(name: str) -> Any:
+        def solve(*args: Any, time_limit_s: float, **more: Any) -> Result:
+            limits[name] = time_limit_s
+            return stopped if name == "dp" else proven
+
+        return solve
+
+    monkeypatch.setattr(auto, "load", fake)
+    monkeypatch.setattr(auto, "choose", lambda *_: ("dp", "why"))
+    monkeypatch.setattr(auto, "_least_s", lambda: 0)
+    result = auto.solve(problem, table, params, time_limit_s=100, seed=0)
+    assert limits["dp"] == pytest.approx(85)
+    assert limits["mcts-guided"] == pytest.approx(100, abs=5)
+    assert result.best == proven.best
+    assert result.solver == proven.solver
+    assert result.choice is not None
+    assert ("nothing better" in result.choice) == (kept == 0)
+    # The bound is the proof's, the gap that of the better plan.
+    assert (result.status, result.lower_bound_s) == ("feasible", bound)
+    assert result.gap == pytest.approx(0.5)
+    assert len(result.alternatives) == 1
+    claims = {**result.to_json(), "solver": "dp"}
+    findings = check_result(problem, table, claims)
+    assert not [line for line in findings if "settle" not in line]
+
+
+def test_proven_plan_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = _instance()
+    asked: list[str] = []
+
+    def spied(name: str) -> Any:
+        asked.append(name)
+        return load(name)
+
+    monkeypatch.setattr(auto, "load", spied)
+    result = auto.solve(
+        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=60, seed=0
+    )
+    assert result.status == "optimal"
+    assert len(asked) == 1
+
+
+def test_heuristic_is_chosen_by_the_units() -> None:
+    assert auto.heuristic(_instance().table) in ("mcts-guided", "mcts")
