@@ -31,6 +31,7 @@ from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.progress import Progress
+from hetopt.solvers.registry import ensure_can
 from hetopt.solvers.relaxation import Relaxation
 from hetopt.solvers.worker import NO_CUTOFF, Found
 
@@ -310,7 +311,13 @@ def solve_by(
     ----------
     principles
         What plans of its space keep.
+
+    Raises
+    ------
+    InputError
+        If ``params`` relax a principle: the space is the heuristic's own.
     """
+    ensure_can(solver, params.principles)
     finds = Finds(
         problem,
         table,
