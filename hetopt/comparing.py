@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt import __version__
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED, Principles
-from hetopt.report.comparison import Comparison, Contest
+from hetopt.report.comparison import Comparison, Contest, reference
 from hetopt.solvers.registry import SAMPLING, WIDER
 from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: Solvers that settle any space, or say how far they came: their word is enough.
 _ANY_SPACE = ("dp", "auto")
 _REFERENCE = "dp"
+#: A little above the best plan known, so that its like is found again.
+_ROOM = 1e-9
 
 
 def compare(
@@ -35,7 +37,8 @@ def compare(
     """Run every entry on every problem, and what else is needed to judge them.
 
     Heuristics of a space whose optimum nobody was asked for are measured by ``dp``,
-    which gets the same time.
+    which gets the same time, and starts from the best plan of the others: only what
+    it proves matters.
 
     Parameters
     ----------
@@ -65,9 +68,11 @@ def compare(
                     asked=space,
                     time_limit_s=time_limit_s,
                     jobs=jobs,
+                    cutoff_s=known.value_s * (1 + _ROOM),
                 ),
             )
             for space in _unsettled(runs)
+            if (known := reference(runs, space)) is not None
         ]
         contests.append(
             Contest(

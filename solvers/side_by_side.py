@@ -76,6 +76,8 @@ class Entry:
         Of tree search; None for as many as the time limit permits.
     enough_s
         Closed form at which the search is stopped, as a user would at the keyboard.
+    cutoff_s
+        Closed form above which plans are of no interest.
     """
 
     solver: str
@@ -87,6 +89,7 @@ class Entry:
     exploration: float | None = None
     iterations: int | None = None
     enough_s: float | None = None
+    cutoff_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +217,7 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
         _params(entry, recorder),
         time_limit_s=entry.time_limit_s,
         seed=entry.seed or 0,
+        cutoff=entry.cutoff_s,
     )
     recorder.end(result)
     if result.objective != "closed":

@@ -70,7 +70,7 @@ def best_so_far(comparison: Comparison) -> Figure:
 
 def solvers_of(contests: Iterable[Contest]) -> list[str]:
     """Return the labels of all lines, so that panels agree on their styles."""
-    labels = (label(run) for contest in contests for run in contest.every)
+    labels = (label(run) for contest in contests for run in contest.runs)
     return list(dict.fromkeys(labels))
 
 
@@ -95,7 +95,7 @@ def draw_contest(
         )
         handles.setdefault(known.label, line)
     ends = [known.value_s for known in references]
-    for run in contest.every:
+    for run in contest.runs:
         if run.trace:
             _draw_run(axis, run, names.index(label(run)), handles)
             ends.append(run.trace[-1].closed_form_s)

@@ -130,10 +130,17 @@ def name_of(row: Row) -> str:
 
 def footnotes(contest: Contest, found: list[Row]) -> list[str]:
     """Say what plans are measured by, whose space is wider, and what failed."""
-    lines = [
-        f"{each.label}: {each.value_s:.6f} s ({each.solver})"
-        for each in contest.references().values()
-    ]
+    lines = []
+    for each in contest.references().values():
+        line = f"{each.label}: {each.value_s:.6f} s ({each.solver})"
+        if not each.proven and each.lower_bound_s is not None:
+            line += f", lower bound {each.lower_bound_s:.6f} s"
+        lines.append(line)
+    if any(row.extra for row in found):
+        lines.append(
+            "for reference: started from the best plan of the others, to prove it or "
+            "to find what is better; its times are no match for theirs"
+        )
     for relaxed in dict.fromkeys(row.relaxed for row in found if row.marked):
         names = dict.fromkeys(row.solver for row in found if row.relaxed == relaxed)
         lines.append(

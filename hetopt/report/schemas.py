@@ -345,6 +345,7 @@ COMPARISON: Schema = {
                                     "value_s": _SECONDS,
                                     "proven": {"type": "boolean"},
                                     "solver": _TEXT,
+                                    "lower_bound_s": _TIME,
                                 }
                             )
                         ),

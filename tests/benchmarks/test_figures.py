@@ -40,6 +40,7 @@ def _shot(order: Order, value: float) -> Shot:
         iteration_time_s=value,
         tokens=1000,
         devices=10,
+        lower_bound_s=value / 2,
         search_time_s=2.0,
         process_time_s=3.0,
         layout="p=1 q=1: a 1x(1,1,1)",
@@ -74,7 +75,7 @@ def test_throughput_is_over_uniform(made: dict[str, Campaign]) -> None:
 def test_the_ratio_of_h2(made: dict[str, Campaign]) -> None:
     table = _table(made, "h2-fig11")
     row = dict(zip(table.columns, table.rows[0], strict=True))
-    shot = made["h2"].of("h2-exp-a-1", "dfs")
+    shot = made["h2"].of("h2-exp-a-1, c = 1", "dfs")
     assert shot is not None
     assert shot.tokens_per_s == 100
     assert row["ratio (Table 6's published throughput)"] == pytest.approx(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from itertools import product
 
 import jsonschema
@@ -76,6 +77,22 @@ def test_rows() -> None:
     assert metis.reference_s == 9.5
     assert metis.within_s["5%"] == 0.1
     assert found["milp", None, False].status == "failed"
+    # It started from what others had found.
+    extra = found["dp", None, True]
+    assert (extra.first_s, extra.within_s["5%"], extra.proof_s) == (None, None, 4.0)
+
+
+def test_lower_bounds_of_references() -> None:
+    runs = [
+        replace(made_run("mcts", (1, 12), seed=0), lower_bound_s=6.0),
+        replace(made_run("dfs", (1, 11.5), principles=WIDE), lower_bound_s=7.0),
+        replace(made_run("uniform", (1, 13)), lower_bound_s=9.0),
+    ]
+    pruned, wide = made_contest(*runs).references().values()
+    # What holds for all plans holds for some, and not the other way round.
+    assert (pruned.lower_bound_s, wide.lower_bound_s) == (9.0, 7.0)
+    text = "\n".join(footnotes(made_contest(*runs), rows(made_contest(*runs))))
+    assert "with p4 relaxed: 11.500000 s (dfs), lower bound 7.000000 s" in text
 
 
 def test_best_known_is_not_called_an_optimum() -> None:
@@ -175,7 +192,7 @@ def test_the_picture_names_everything() -> None:
     # Seeds share one entry; every label of the legend has a line of its own.
     (legend,) = single.legends
     labels = [entry.get_text() for entry in legend.get_texts()]
-    assert len(labels) == len(set(labels)) == 6
+    assert len(labels) == len(set(labels)) == 5
     drawn = [
         (line.get_color(), line.get_linestyle(), line.get_marker())
         for line in legend.get_lines()
