@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
@@ -38,10 +39,13 @@ class ShellArguments:
     values
         ``--name`` -> value as written, empty where none follows; dashes in front
         stay, and underscores of a name are written as dashes.
+    lists
+        ``--name`` -> every word up to the next argument, where there are several.
     """
 
     file: str
     values: dict[str, str] = field(default_factory=dict)
+    lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
@@ -63,7 +67,15 @@ class ShellArguments:
             if default is None:
                 raise InputError("is missing", file=self.file, field=name)
             return default
-        text = self.values[name]
+        return self._counted(name, self.values[name])
+
+    def counts(self, name: str) -> tuple[int, ...]:
+        """Return one or more whole numbers of at least 1; InputError as ``count``."""
+        first = self.count(name)
+        more = takewhile(str.isdecimal, self.lists.get(name, ())[1:])
+        return (first, *(self._counted(name, text) for text in more))
+
+    def _counted(self, name: str, text: str) -> int:
         if not re.fullmatch("[0-9]+", text) or int(text) < 1:
             msg = f"is {text!r}, expected a whole number of at least 1"
             raise InputError(msg, file=self.file, field=name)
@@ -86,15 +98,26 @@ def read_script(path: Path) -> ShellArguments:
         raise InputError(msg, file=str(path)) from error
     words = list(_expanded(tokens))
     values: dict[str, str] = {}
+    lists: dict[str, tuple[str, ...]] = {}
     for number, word in enumerate(words):
-        if not re.match("--?[A-Za-z]", word):
+        if not _is_name(word):
             continue
         name, equals, value = word.partition("=")
-        if not equals and number + 1 < len(words):
-            following = words[number + 1]
-            value = "" if re.match("--?[A-Za-z]", following) else following
-        values[name.replace("_", "-")] = value
-    return ShellArguments(file=str(path), values=values)
+        name = name.replace("_", "-")
+        lists.pop(name, None)
+        if not equals:
+            following = tuple(
+                takewhile(lambda each: not _is_name(each), words[number + 1 :])
+            )
+            value = following[0] if following else ""
+            if len(following) > 1:
+                lists[name] = following
+        values[name] = value
+    return ShellArguments(file=str(path), values=values, lists=lists)
+
+
+def _is_name(word: str) -> bool:
+    return re.match("--?[A-Za-z]", word) is not None
 
 
 def _tokens(text: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
@@ -142,6 +143,23 @@ def draw_job(
         table_digest="0" * 64,
     )
     return Job.of(problem, plan)
+
+
+def as_llama(job: Job, **training: object) -> Job:
+    """Return the job with LLaMA-7B's layers and sequences of 4096 tokens."""
+    model = replace(
+        job.problem.model,
+        hidden=4096,
+        heads=32,
+        kv_heads=32,
+        head_dim=128,
+        ffn=11008,
+        vocab=32000,
+        tied=False,
+    )
+    settings: dict[str, object] = {"seq_len": 4096, "zero": 2, **training}
+    other = replace(job.problem.training, **settings)  # type: ignore[arg-type]
+    return replace(job, problem=replace(job.problem, model=model, training=other))
 
 
 def _strategy(

@@ -9,7 +9,7 @@ import pytest
 from hetopt.errors import InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.launchers import LAUNCHERS, launcher, reader, readers
-from tests.export.jobs import draw_job
+from tests.export.jobs import as_llama, draw_job
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
@@ -17,7 +17,9 @@ def test_whose_a_bundle_is_can_be_told(name: str, tmp_path: Path) -> None:
     one = launcher(name)
     job = next(
         job
-        for job in (draw_job(seed, alike=True, cp=False) for seed in range(200))
+        for job in (
+            as_llama(draw_job(seed, alike=True, cp=False)) for seed in range(200)
+        )
         if all(loss.instead is not None for loss in one.losses(job))
     )
     folder = tmp_path / "out"

@@ -3,14 +3,13 @@
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.launchers import LAUNCHERS, launcher
-from tests.export.jobs import draw_job
+from tests.export.jobs import as_llama, draw_job
 
 SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
 
@@ -24,9 +23,7 @@ pytestmark = [
 def test_nothing_is_found(name: str, tmp_path: Path) -> None:
     written = 0
     for seed in range(12):
-        job = draw_job(seed, alike=True, schedules=("1f1b",), cp=False)
-        model = replace(job.problem.model, tied=False)
-        job = replace(job, problem=replace(job.problem, model=model))
+        job = as_llama(draw_job(seed, alike=True, schedules=("1f1b",), cp=False))
         if any(loss.instead is None for loss in launcher(name).losses(job)):
             continue
         files = bundle(job, launcher(name), allow_lossy=True)

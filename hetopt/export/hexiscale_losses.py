@@ -1,0 +1,135 @@
+"""What HexiScale cannot do of a plan, and the plan it does instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.export.alike import whole_layers, zero_stages
+from hetopt.export.hexiscale_models import MODEL_SIZES, SEQ_LEN, model_size
+from hetopt.export.job import Job
+from hetopt.export.launcher import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.problem.training import Recompute
+
+
+def launched(job: Job) -> Job:
+    """Return the job with what ``hexiscale_losses`` has ``instead``, warm-ups aside."""
+    layers = whole_layers(job)
+    assert layers is not None
+    per_layer = 3 if job.problem.model.granularity == "block" else 1
+    ends = [1 + per_layer * count for count in accumulate(layers)]
+    ends[-1] += 1
+    stages = tuple(
+        replace(
+            stage,
+            first_unit=ends[number - 1] if number else 0,
+            end_unit=ends[number],
+            strategy=replace(
+                stage.strategy, recompute=_recompute(job), zero=_zero(job)
+            ),
+            unit_strategies=None,
+        )
+        for number, stage in enumerate(job.stages)
+    )
+    pipeline = replace(job.plan.pipeline, stages=stages)
+    return Job.of(job.problem, replace(job.plan, pipelines=(pipeline,)))
+
+
+def hexiscale_losses(job: Job) -> Iterator[Loss]:
+    """Yield everything of a job that HexiScale would lose."""
+    yield from _model_losses(job)
+    yield from _strategy_losses(job)
+    yield from _state_losses(job)
+    counts = tuple(stage.warmup for stage in job.stages)
+    if any(count < job.microbatches for count in counts):
+        yield Loss(
+            what=f"schedule {job.plan.schedule} with warm-ups {_row(counts)}: it is "
+            "GPipe, all forward passes first",
+            instead="GPipe, which needs more memory",
+        )
+    for number, (before, after) in enumerate(pairwise(job.stages)):
+        same = before.strategy.tp == after.strategy.tp
+        if not same and before.resharding not in (None, "p2p"):
+            yield Loss(
+                what=f"resharding by {before.resharding} behind stage {number}: every "
+                "rank sends to its counterpart (to plan so, pin resharding: p2p)",
+                instead="p2p there",
+            )
+
+
+def _model_losses(job: Job) -> Iterator[Loss]:
+    model, training = job.problem.model, job.problem.training
+    if model_size(model) is None:
+        yield Loss(
+            what=f"model {model.name}: it has configurations of "
+            f"{', '.join(MODEL_SIZES)} alone, at any number of layers",
+            instead=None,
+        )
+    elif job.layers is None:
+        counts = whole_layers(job)
+        yield Loss(
+            what="stages that begin or end inside a layer: stages hold whole layers",
+            instead=None
+            if counts is None
+            else f"layers per stage {_row(counts)}, each cut one with its attention",
+        )
+    if training.seq_len != SEQ_LEN:
+        yield Loss(
+            what=f"sequences of {training.seq_len} tokens: its own have {SEQ_LEN}",
+            instead=f"{SEQ_LEN} tokens",
+        )
+    if job.plan.per_unit:
+        yield Loss(
+            what="a strategy for each layer: all layers of a stage have the same",
+            instead="each stage's most frequent strategy",
+        )
+
+
+def _strategy_losses(job: Job) -> Iterator[Loss]:
+    dp = tuple(stage.strategy.dp for stage in job.stages)
+    if len(set(dp)) > 1:
+        yield Loss(
+            what=f"dp {_row(dp)} by stage: a replica is a whole pipeline, so all "
+            "stages have the same dp",
+            instead=None,
+        )
+    cp = tuple(stage.strategy.cp for stage in job.stages)
+    if max(cp) > 1:
+        yield Loss(what=f"cp {_row(cp)} by stage: cp is 1", instead=None)
+    used = tuple(stage.strategy.recompute for stage in job.stages)
+    if len(set(used)) > 1 or used[0] == "selective":
+        yield Loss(
+            what=f"recomputation {', '.join(used)} by stage: all layers of the model "
+            "or none are recomputed, in full",
+            instead="full recomputation on all stages",
+        )
+
+
+def _recompute(job: Job) -> Recompute:
+    used = {stage.strategy.recompute for stage in job.stages}
+    return "none" if used == {"none"} else "full"
+
+
+def _state_losses(job: Job) -> Iterator[Loss]:
+    zeros = zero_stages(job)
+    if job.stages[0].strategy.dp > 1 and set(zeros) != {_zero(job)}:
+        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{_row(zeros)} by stage"
+        yield Loss(
+            what=f"ZeRO stage {each}: it has 0, 2 and 3, the same on all stages",
+            instead=f"ZeRO stage {_zero(job)}",
+        )
+
+
+def _zero(job: Job) -> int:
+    """Return the least ZeRO stage it has that needs no more memory than the plan's."""
+    most = max(zero_stages(job))
+    return 2 if most == 1 else most
+
+
+def _row(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))
