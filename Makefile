@@ -52,6 +52,7 @@ bench: install
 	$(BIN)/python -m benchmarks.hapt
 	$(BIN)/python -m benchmarks.agreement dp cp-sat milp --certificates
 	$(BIN)/python -m benchmarks.uniap
+	$(BIN)/python -m benchmarks.exports --out benchmarks/results/exports.md
 
 install: $(INSTALLED)
 
