@@ -22,16 +22,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise, permutations
-from math import ceil, inf
-from typing import TYPE_CHECKING, Literal
+from math import inf
+from typing import TYPE_CHECKING
 
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.pricing import pipeline_times
 from hetopt.problem.training import ANY
 from hetopt.solvers.assembly import plan_of
 from hetopt.solvers.heuristic import ensure_free_units, solve_by
+from hetopt.solvers.layer_sharding import Share, shard
 from hetopt.solvers.loads import Loads
-from hetopt.solvers.params import RaceParams
+from hetopt.solvers.params import DfsParams
 from hetopt.solvers.registry import WIDER
 
 if TYPE_CHECKING:
@@ -45,104 +46,7 @@ if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
     from hetopt.solvers.heuristic import Finds
     from hetopt.solvers.loads import Host
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DfsParams(RaceParams):
-    """Parameters of HeteroAuto.
-
-    Attributes
-    ----------
-    cost
-        What the search minimises: our closed form, or H2's formula.
-    group_devices
-        Devices of a group in the second stage; None for no second stage.
-    """
-
-    cost: Literal["closed", "h2"] = "closed"
-    group_devices: int | None = 128
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """One type of accelerator in a pipeline.
-
-    Attributes
-    ----------
-    unit_ns, extra_ns
-        Time of a body unit, and of what else one of its shorter stages holds.
-    most
-        Most body units of each stage that memory has room for; one per stage.
-    late
-        Whether those stages hold one more that come last.
-    """
-
-    unit_ns: float
-    extra_ns: float
-    most: tuple[int, ...]
-    late: bool
-
-    @property
-    def stages(self) -> int:
-        """Number of its stages."""
-        return len(self.most)
-
-    def split(self, units: int) -> tuple[int, ...]:
-        """Return the body units of each stage, as even as can be."""
-        each, more = divmod(units, self.stages)
-        less = (each,) * (self.stages - more)
-        return (
-            (*less, *(each + 1,) * more) if self.late else (*(each + 1,) * more, *less)
-        )
-
-    @property
-    def room(self) -> int:
-        """Most body units of all stages together, spread evenly."""
-        each = min(self.most)
-        order = reversed(self.most) if self.late else iter(self.most)
-        more = next(i for i, most in enumerate(order) if most == each)
-        return each * self.stages + more
-
-    def length_ns(self, units: int) -> float:
-        """Return the time of its longest stage."""
-        each = units // self.stages
-        return max(
-            ceil(units / self.stages) * self.unit_ns,
-            self.extra_ns + each * self.unit_ns,
-        )
-
-
-def shard(shares: Sequence[Share], length: int) -> list[int] | None:
-    """Return the body units of each type, or None if they do not fit (step 2).
-
-    At first all types take equally long, one unit more than they would if units could
-    be split, as far as memory has room. What is too much is taken from the longest
-    stages, which leaves the longest as short as can be; what is missing, where memory
-    is short, is given to those that it makes the least long.
-    """
-    rooms = [share.room for share in shares]
-    least = [share.stages for share in shares]
-    if sum(least) > length or sum(rooms) < length:
-        return None
-    if any(room < few for room, few in zip(rooms, least, strict=True)):
-        return None
-    pace = length / sum(share.stages / share.unit_ns for share in shares)
-    pace += max(share.unit_ns for share in shares)
-    units = [
-        min(room, int(pace / share.unit_ns) * share.stages)
-        for share, room in zip(shares, rooms, strict=True)
-    ]
-    while (excess := sum(units) - length) > 0:
-        able = [i for i, share in enumerate(shares) if units[i] > share.stages]
-        i = max(able, key=lambda i: (shares[i].length_ns(units[i]), -i))
-        shorter = (ceil(units[i] / least[i]) - 1) * least[i]
-        units[i] -= min(excess, units[i] - shorter)
-    while (missing := length - sum(units)) > 0:
-        able = [i for i, room in enumerate(rooms) if units[i] < room]
-        i = min(able, key=lambda i: (shares[i].length_ns(units[i] + 1), i))
-        longer = (units[i] // least[i] + 1) * least[i]
-        units[i] += min(missing, min(longer, rooms[i]) - units[i])
-    return units
+    from hetopt.solvers.params import RaceParams
 
 
 def h2_cost_ns(times: PipelineTimes) -> int:

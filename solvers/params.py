@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from hetopt.solvers.progress import Progress
 
 Executor = Literal["process", "ray"]
+#: What ``dfs`` minimises: the closed form, or H2's own formula (section 4.3.2).
+Cost = Literal["closed", "h2"]
+COSTS: tuple[Cost, ...] = get_args(Cost)
 EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 
 
@@ -62,3 +65,19 @@ class MctsParams(RaceParams):
 
     exploration: float | None = None
     iterations: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DfsParams(RaceParams):
+    """Parameters of ``dfs``.
+
+    Attributes
+    ----------
+    cost
+        What the search minimises: our closed form, or H2's formula.
+    group_devices
+        Devices of a group in the second stage; None for no second stage.
+    """
+
+    cost: Cost = "closed"
+    group_devices: int | None = 128

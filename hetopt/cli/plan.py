@@ -22,7 +22,13 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.launchers import LIMITED
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
-from hetopt.solvers.params import EXECUTORS, MctsParams, RaceParams
+from hetopt.solvers.params import (
+    COSTS,
+    EXECUTORS,
+    DfsParams,
+    MctsParams,
+    RaceParams,
+)
 from hetopt.solvers.registry import (
     HEURISTICS,
     SAMPLING,
@@ -125,6 +131,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="only plans that this launcher can run as they are, and what that costs: "
         f"{', '.join(LIMITED)}",
     )
+    command.add_argument(
+        "--cost",
+        choices=COSTS,
+        help="what dfs minimises: the closed form (default), or H2's own formula, "
+        "which knows neither transfers nor windows; reported is the closed form",
+    )
     add_table(command)
     command.add_argument(
         "--out", metavar="FILE", help="write the result with its plan, as JSON"
@@ -216,6 +228,9 @@ def _fit(options: argparse.Namespace, principles: Principles) -> None:
     ):
         if given:
             ensure_samples(options.solver, flag)
+    if options.cost is not None and options.solver != "dfs":
+        msg = f"solver {options.solver} minimises the closed form: this is for dfs"
+        raise InputError(msg, field="--cost")
     if options.launcher is not None:
         _fit_launcher(options, principles)
 
@@ -283,6 +298,8 @@ def _params(
         "journal": options.journal,
         "executor": options.executor,
     }
+    if options.solver == "dfs":
+        return DfsParams(**shared, cost=options.cost or "closed")
     if options.solver in SAMPLING:
         return MctsParams(
             **shared, exploration=options.exploration, iterations=options.iterations

@@ -18,13 +18,9 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ClusterPins, Domain
 from hetopt.result import Result
-from hetopt.solvers.dfs import (
-    DfsParams,
-    Share,
-    h2_cost_ns,
-    shard,
-    solve,
-)
+from hetopt.solvers.dfs import h2_cost_ns, solve
+from hetopt.solvers.layer_sharding import Share, shard
+from hetopt.solvers.params import DfsParams
 from hetopt.solvers.registry import WIDER
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
