@@ -6,6 +6,7 @@ and for the colour-blind (Okabe and Ito's palette, without its yellow).
 
 from __future__ import annotations
 
+from math import isclose
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from hetopt.report.comparison import Reference
     from hetopt.solvers.side_by_side import Run
 
 _COLOURS = (
@@ -87,7 +89,7 @@ def draw_contest(
     axis: Axes, contest: Contest, names: Sequence[str], handles: dict[str, Line2D]
 ) -> None:
     """Draw the runs on one problem, and add what is new to the legend."""
-    references = list(contest.references().values())
+    references = _references(contest)
     for number, known in enumerate(references):
         dash = _OPTIMUM_DASHES[number % len(_OPTIMUM_DASHES)]
         line = axis.axhline(
@@ -156,8 +158,19 @@ def _spread(times: Sequence[float]) -> list[int]:
     return sorted({*chosen, len(times) - 1})
 
 
+def _references(contest: Contest) -> list[Reference]:
+    """Return what plans are measured by, those of one value once."""
+    drawn: list[Reference] = []
+    # Of several spaces with the same best plan the first is the narrowest one proven.
+    for known in sorted(
+        contest.references().values(),
+        key=lambda known: (not known.proven, len(known.relaxed)),
+    ):
+        if not any(isclose(known.value_s, each.value_s) for each in drawn):
+            drawn.append(known)
+    return drawn
+
+
 def _title(contest: Contest) -> str:
-    known = [
-        f"{each.label} {each.value_s:.4f} s" for each in contest.references().values()
-    ]
+    known = [f"{each.label} {each.value_s:.4f} s" for each in _references(contest)]
     return "\n".join([f"{contest.problem} ({contest.schedule})", *known])

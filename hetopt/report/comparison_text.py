@@ -6,7 +6,15 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
-from hetopt.report.comparison import MARK, WITHIN, Comparison, Contest, Row, rows
+from hetopt.report.comparison import (
+    MARK,
+    WITHIN,
+    Comparison,
+    Contest,
+    Row,
+    rows,
+    without,
+)
 from hetopt.report.console import labelled, table
 from hetopt.report.summary import gap_text
 
@@ -124,7 +132,7 @@ def name_of(row: Row) -> str:
     """Return the solver, marked if its space is wider, with seed and purpose."""
     name = row.solver + (MARK if row.marked else "")
     if row.extra:
-        name += " (for reference)"
+        name += f" (for reference{without(row.relaxed)})"
     return name if row.seed is None else f"{name} seed {row.seed}"
 
 
@@ -147,7 +155,11 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
             f"{MARK} {', '.join(names)}: plans need not keep {' and '.join(relaxed)}, "
             "and are compared with the best of all that need not"
         )
-    lines += [f"{name_of(row)}: {row.failure}" for row in found if row.failure]
+    lines += [
+        f"{name_of(row)}: {row.failure}"
+        for row in found
+        if row.failure and not row.extra
+    ]
     return lines
 
 

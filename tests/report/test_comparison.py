@@ -171,7 +171,7 @@ def test_marks_and_footnotes() -> None:
         "mcts seed 1",
         f"metis{MARK}",
         "milp",
-        f"dp{MARK} (for reference)",
+        f"dp{MARK} (for reference with p4 relaxed)",
     ]
     text = "\n".join(footnotes(MIXED, found))
     assert "proven optimum: 10.000000 s (dp)" in text
@@ -202,6 +202,14 @@ def test_the_picture_names_everything() -> None:
     several = best_so_far(made_comparison(*many, made_contest(problem="empty")))
     assert plots.png(several).startswith(b"\x89PNG")
     assert all(f"problem {i}" in plots.svg(several).decode() for i in range(4))
+
+
+def test_one_line_for_spaces_with_the_same_best_plan() -> None:
+    runs = [made_run("dp", (1, 10), status="optimal")]
+    runs.append(made_run("metis", (1, 10), principles=WIDE))
+    text = plots.svg(best_so_far(made_comparison(made_contest(*runs)))).decode()
+    assert "proven optimum" in text
+    assert "best known" not in text
 
 
 def test_nothing_overlaps_the_data() -> None:
