@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LAUNCHERS: Mapping[str, str] = MappingProxyType(
     {
         "flagscale": "hetopt.export.flagscale",
+        "hetu": "hetopt.export.hetu",
         "hexiscale": "hetopt.export.hexiscale",
         "megatron": "hetopt.export.megatron",
         "nemo": "hetopt.export.nemo",

@@ -1,0 +1,155 @@
+"""What Hetu v2 cannot do of a plan, and the plan it does instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.export.alike import is_one_forward_one_backward, whole_layers, zero_stages
+from hetopt.export.job import Job
+from hetopt.export.launcher import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.problem.problem import Problem
+
+
+def launched(job: Job) -> Job:
+    """Return the job with what ``hetu_losses`` has ``instead``, warm-ups aside."""
+    layers = whole_layers(job)
+    assert layers is not None
+    per_layer = 3 if job.problem.model.granularity == "block" else 1
+    ends = [1 + per_layer * count for count in accumulate(layers)]
+    ends[-1] += 1
+    stages = tuple(
+        replace(
+            stage,
+            first_unit=ends[number - 1] if number else 0,
+            end_unit=ends[number],
+            strategy=replace(
+                stage.strategy,
+                recompute="none" if stage.strategy.recompute == "none" else "full",
+                zero=int(shards_optimizer(job)),
+            ),
+            unit_strategies=None,
+        )
+        for number, stage in enumerate(job.stages)
+    )
+    training = job.problem.training
+    if training.precision == "fp16":
+        training = replace(training, precision="bf16")
+    pipeline = replace(job.plan.pipeline, stages=stages)
+    return Job.of(
+        replace(job.problem, training=training),
+        replace(job.plan, pipelines=(pipeline,)),
+    )
+
+
+def shards_optimizer(job: Job) -> bool:
+    """Whether states are sharded, which Hetu does between replicas of different data.
+
+    Its generator turns ``zero`` off where dp is 1.
+    """
+    return max(zero_stages(job)) > 0 and job.stages[0].strategy.dp > 1
+
+
+def problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what Hetu cannot do of a problem, whatever the plan."""
+    model = problem.model
+    if not model.is_decoder_only:
+        yield Loss(
+            what=f"model {model.name}, which is no decoder-only model of tokens",
+            instead=None,
+        )
+    if model.tied:
+        yield Loss(
+            what="one table for embedding and head: it has one for each",
+            instead=None,
+        )
+    if problem.training.precision == "fp16":
+        yield Loss(what="precision fp16: it has bf16 and fp32", instead="bf16")
+
+
+def hetu_losses(job: Job) -> Iterator[Loss]:
+    """Yield everything of a job that Hetu would lose."""
+    yield from problem_losses(job.problem)
+    yield from _layer_losses(job)
+    yield from _strategy_losses(job)
+    yield from _state_losses(job)
+    if not is_one_forward_one_backward(job):
+        counts = tuple(stage.warmup for stage in job.stages)
+        yield Loss(
+            what=f"schedule {job.plan.schedule} with warm-ups {_row(counts)}: it is "
+            "1F1B, one more on each stage than on the next",
+            instead="1F1B",
+        )
+    for number, (before, after) in enumerate(pairwise(job.stages)):
+        same = before.strategy.tp == after.strategy.tp
+        if not same and before.resharding not in (None, "p2p"):
+            yield Loss(
+                what=f"resharding by {before.resharding} behind stage {number}: every "
+                "device sends each receiver its part (to plan so, pin resharding: p2p)",
+                instead="p2p there",
+            )
+
+
+def _layer_losses(job: Job) -> Iterator[Loss]:
+    if job.problem.model.is_decoder_only and job.layers is None:
+        counts = whole_layers(job)
+        yield Loss(
+            what="stages that begin or end inside a layer: stages hold whole layers",
+            instead=None
+            if counts is None
+            else f"layers per stage {_row(counts)}, each cut one with its attention",
+        )
+    if job.plan.per_unit:
+        yield Loss(
+            what="a strategy for each layer: all layers of a stage have the same",
+            instead="each stage's most frequent strategy",
+        )
+
+
+def _strategy_losses(job: Job) -> Iterator[Loss]:
+    for name, what in (("dp", "a replica"), ("cp", "a part of a sequence")):
+        degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)
+        if len(set(degrees)) > 1:
+            yield Loss(
+                what=f"{name} {_row(degrees)} by stage: {what} is a whole pipeline, so "
+                f"all stages have the same {name}",
+                instead=None,
+            )
+    parts = sorted({stage.strategy.cp * stage.strategy.tp for stage in job.stages})
+    tokens = job.problem.training.seq_len
+    for count in parts:
+        if tokens % count:
+            yield Loss(
+                what=f"sequences of {tokens} tokens in {count} parts (cp * tp), which "
+                "is no divisor",
+                instead=None,
+            )
+    used = tuple(stage.strategy.recompute for stage in job.stages)
+    if "selective" in used:
+        yield Loss(
+            what=f"recomputation {', '.join(used)} by stage: its selective one "
+            "recomputes norms and activation functions, not attention",
+            instead="full recomputation there",
+        )
+
+
+def _state_losses(job: Job) -> Iterator[Loss]:
+    zeros, strategy = zero_stages(job), job.stages[0].strategy
+    does = int(shards_optimizer(job))
+    if strategy.dp * strategy.cp > 1 and set(zeros) != {does}:
+        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{_row(zeros)} by stage"
+        yield Loss(
+            what=f"ZeRO stage {each} with dp {strategy.dp} and cp {strategy.cp}: it "
+            "shards the optimizer's states alone, on all stages, between replicas",
+            instead=f"ZeRO stage {does}"
+            + ("" if does else ", which needs more memory"),
+        )
+
+
+def _row(values: tuple[int, ...]) -> str:
+    return ", ".join(map(str, values))
