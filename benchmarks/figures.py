@@ -18,15 +18,26 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import figure_h2, figure_hetauto
 from benchmarks.figure_drawing import DRAWN
 from benchmarks.figure_runs import Campaign, campaign
-from benchmarks.figure_tables import FIGURES, Table, markdown
+from benchmarks.figure_tables import Table, markdown
 from hetopt.files import make_folder, write_bytes, write_text
 from hetopt.report import plots
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+#: Figure -> the campaign it takes, and what makes a table of that.
+FIGURES: Mapping[str, tuple[str, Callable[[Campaign], Table]]] = {
+    "hetauto-fig7": ("hetauto-experiments", figure_hetauto.throughput),
+    "hetauto-fig8": ("hetauto-experiments", figure_hetauto.search_time),
+    "hetauto-fig11": ("hetauto-32k", figure_hetauto.long_sequences),
+    "hetauto-fig12": ("hetauto-weights", figure_hetauto.exploration),
+    "hetauto-fig1": ("hetauto-scattered", figure_hetauto.clusters),
+    "h2-fig11": ("h2", figure_h2.speedup),
+    "h2-table8": ("h2", figure_h2.search_overhead),
+}
 OUT = Path(__file__).parent / "results" / "figures"
 #: Seconds per search, and seeds where several are drawn.
 FULL, QUICK = (120.0, 3), (5.0, 1)

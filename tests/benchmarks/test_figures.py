@@ -9,8 +9,10 @@ import pytest
 
 from benchmarks import figures
 from benchmarks.figure_drawing import DRAWN
+from benchmarks.figure_h2 import CHIPS
 from benchmarks.figure_runs import CAMPAIGNS, Campaign, Order, Shot, scattered
-from benchmarks.figure_tables import CHIPS, FIGURES, Table
+from benchmarks.figure_tables import Table
+from benchmarks.figures import FIGURES
 from benchmarks.rivals import Chase
 from hetopt.cost.build import build_table
 from hetopt.problem.catalogue import problem_files
