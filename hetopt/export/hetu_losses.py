@@ -13,6 +13,7 @@ from hetopt.export.launcher import Loss
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hetopt.plan import Strategy
     from hetopt.problem.problem import Problem
 
 
@@ -53,6 +54,14 @@ def shards_optimizer(job: Job) -> bool:
     Its generator turns ``zero`` off where dp is 1.
     """
     return max(zero_stages(job)) > 0 and job.stages[0].strategy.dp > 1
+
+
+def shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage's states are sharded as the problem asks."""
+    zero = problem.training.zero
+    if zero == 0 or strategy.dp * strategy.cp == 1:
+        return True
+    return zero == 1 and strategy.dp > 1
 
 
 def problem_losses(problem: Problem) -> Iterator[Loss]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.alike import shared_recompute, whole_layers, zero_stages
 from hetopt.export.bundle import ranks_csv
-from hetopt.export.hexiscale_losses import hexiscale_losses, launched
+from hetopt.export.hexiscale_losses import SHARDING, hexiscale_losses, launched
 from hetopt.export.hexiscale_models import model_size
 from hetopt.export.hexiscale_reading import is_hexiscale, read_hexiscale
 from hetopt.export.scripts import MASTER_PORT, script_name, visible_devices
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 #: Degrees and layers of every pipeline.
 CONFIGS = "hetero_configs.json"
-
-_SHARDING = {0: "ddp", 2: "zero2", 3: "zero3"}
 
 
 class HexiScale:
@@ -122,7 +120,7 @@ def _arguments(job: Job) -> list[str]:
     if any(stage.strategy.tp > 1 for stage in job.stages):
         arguments.append("--seq-parallel")
     if dp > 1:
-        arguments.append(f"--default_dp_type {_SHARDING[max(zero_stages(job))]}")
+        arguments.append(f"--default_dp_type {SHARDING[max(zero_stages(job))]}")
     if shared_recompute(job) == "full":
         arguments.append("--checkpoint-layers")
     return arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hetopt.export.alike import whole_layers, zero_stages
@@ -14,7 +15,12 @@ from hetopt.export.launcher import Loss
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute
+
+#: ZeRO stage -> ``--default_dp_type``.
+SHARDING = MappingProxyType({0: "ddp", 2: "zero2", 3: "zero3"})
 
 
 def launched(job: Job) -> Job:
@@ -42,7 +48,8 @@ def launched(job: Job) -> Job:
 
 def hexiscale_losses(job: Job) -> Iterator[Loss]:
     """Yield everything of a job that HexiScale would lose."""
-    yield from _model_losses(job)
+    yield from problem_losses(job.problem)
+    yield from _layer_losses(job)
     yield from _strategy_losses(job)
     yield from _state_losses(job)
     counts = tuple(stage.warmup for stage in job.stages)
@@ -62,26 +69,35 @@ def hexiscale_losses(job: Job) -> Iterator[Loss]:
             )
 
 
-def _model_losses(job: Job) -> Iterator[Loss]:
-    model, training = job.problem.model, job.problem.training
-    if model_size(model) is None:
+def shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage's states are sharded as the problem asks."""
+    return strategy.dp == 1 or problem.training.zero in SHARDING
+
+
+def problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what HexiScale cannot do of a problem, whatever the plan."""
+    if model_size(problem.model) is None:
         yield Loss(
-            what=f"model {model.name}: it has configurations of "
+            what=f"model {problem.model.name}: it has configurations of "
             f"{', '.join(MODEL_SIZES)} alone, at any number of layers",
             instead=None,
         )
-    elif job.layers is None:
+    tokens = problem.training.seq_len
+    if tokens != SEQ_LEN:
+        yield Loss(
+            what=f"sequences of {tokens} tokens: its own have {SEQ_LEN}",
+            instead=f"{SEQ_LEN} tokens",
+        )
+
+
+def _layer_losses(job: Job) -> Iterator[Loss]:
+    if job.problem.model.is_decoder_only and job.layers is None:
         counts = whole_layers(job)
         yield Loss(
             what="stages that begin or end inside a layer: stages hold whole layers",
             instead=None
             if counts is None
             else f"layers per stage {_row(counts)}, each cut one with its attention",
-        )
-    if training.seq_len != SEQ_LEN:
-        yield Loss(
-            what=f"sequences of {training.seq_len} tokens: its own have {SEQ_LEN}",
-            instead=f"{SEQ_LEN} tokens",
         )
     if job.plan.per_unit:
         yield Loss(
@@ -101,6 +117,13 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
     cp = tuple(stage.strategy.cp for stage in job.stages)
     if max(cp) > 1:
         yield Loss(what=f"cp {_row(cp)} by stage: cp is 1", instead=None)
+    for tp in sorted({stage.strategy.tp for stage in job.stages}):
+        if SEQ_LEN % tp:
+            yield Loss(
+                what=f"tp {tp}: sequence parallelism needs a divisor of the {SEQ_LEN} "
+                "tokens of a sequence",
+                instead=None,
+            )
     used = tuple(stage.strategy.recompute for stage in job.stages)
     if len(set(used)) > 1 or used[0] == "selective":
         yield Loss(
@@ -128,7 +151,7 @@ def _state_losses(job: Job) -> Iterator[Loss]:
 def _zero(job: Job) -> int:
     """Return the least ZeRO stage it has that needs no more memory than the plan's."""
     most = max(zero_stages(job))
-    return 2 if most == 1 else most
+    return min(stage for stage in SHARDING if stage >= most)
 
 
 def _row(values: tuple[int, ...]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
+from hetopt.export.hexiscale_losses import SHARDING
 from hetopt.export.hexiscale_models import MODEL_SIZES, SEQ_LEN, VOCAB
 from hetopt.export.rank_hosts import rank_hosts
 from hetopt.export.shell_arguments import ShellArguments, read_script
@@ -23,7 +24,7 @@ DEGREES, LAYERS = "hetero_configs", "layer_partitions"
 
 #: What tells one node from another.
 _OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
-_ZERO = {"ddp": 0, "zero2": 2, "zero3": 3}
+_ZERO = {name: zero for zero, name in SHARDING.items()}
 
 
 def is_hexiscale(folder: Path) -> bool:

@@ -31,7 +31,7 @@ LAUNCHERS: Mapping[str, str] = MappingProxyType(
 )
 
 #: Those that ``hetopt plan --for`` plans for, as in ``hetopt.export.limits``.
-LIMITED = ("flagscale", "megatron", "nemo", "torch")
+LIMITED = ("flagscale", "hetu", "hexiscale", "megatron", "nemo", "torch")
 
 
 def launcher(name: str) -> Launcher:

@@ -15,7 +15,13 @@ import numpy as np
 
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
-from hetopt.export import megatron, nemo, torch_pipelining
+from hetopt.export import (
+    hetu_losses,
+    hexiscale_losses,
+    megatron,
+    nemo,
+    torch_pipelining,
+)
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RECOMPUTE, SCHEDULE_CHOICES
 
@@ -56,6 +62,8 @@ class Limits:
         with sharded optimizer states a dp that divides the other's.
     losses
         Yields what it cannot do of a problem, whatever the plan.
+    fits
+        Says whether a stage may have such degrees, where the fields above do not.
     """
 
     schedules: tuple[ScheduleName, ...] = SCHEDULE_CHOICES
@@ -65,6 +73,7 @@ class Limits:
     zero: tuple[int, ...] = (0, 1, 2, 3)
     equal_ends: bool = False
     losses: Callable[[Problem], Iterator[Loss]] | None = None
+    fits: Callable[[Strategy, Problem], bool] | None = None
 
     def fitted(self, problem: Problem, asked: ScheduleName | None) -> Problem:
         """Return a problem with a schedule and with resharding that can be had.
@@ -110,8 +119,10 @@ class Limits:
     def permits(self, strategy: Strategy, problem: Problem) -> bool:
         """Whether a stage may have such degrees, whatever the other stages have."""
         return (
-            self.context_parallel or strategy.cp == 1
-        ) and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
+            (self.context_parallel or strategy.cp == 1)
+            and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
+            and (self.fits is None or self.fits(strategy, problem))
+        )
 
 
 _MEGATRON = Limits(
@@ -131,6 +142,21 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
             zero=(0, 1),
             equal_ends=True,
             losses=megatron.problem_losses,
+        ),
+        "hetu": Limits(
+            schedules=("1f1b",),
+            shared=("dp", "cp"),
+            recompute=(("none", "full"),),
+            losses=hetu_losses.problem_losses,
+            fits=hetu_losses.shards_as_asked,
+        ),
+        "hexiscale": Limits(
+            schedules=("gpipe",),
+            shared=("dp",),
+            context_parallel=False,
+            recompute=(("none",), ("full",)),
+            losses=hexiscale_losses.problem_losses,
+            fits=hexiscale_losses.shards_as_asked,
         ),
         "megatron": _MEGATRON,
         "nemo": replace(_MEGATRON, losses=nemo.problem_losses),

@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.cli import main
+from hetopt.cli.inputs import load_problem
+from hetopt.cost.build import build_table
+from hetopt.errors import InputError
+from hetopt.export.job import Job
 from hetopt.export.launchable import solve_launchable
-from hetopt.export.launchers import LIMITED
-from hetopt.export.limits import LIMITS, Limits
+from hetopt.export.launchers import LIMITED, launcher
+from hetopt.export.limits import LIMITS, Limits, branches
 from hetopt.problem.digest import problem_digest
 from hetopt.solvers.dp import solve
 from hetopt.solvers.params import RaceParams
+from tests.export.jobs import as_llama, draw_job
 from tests.oracle.brute_force import Found, to_plan
 from tests.oracle.brute_force import solve as brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
+    from hetopt.plan import Plan
     from hetopt.problem.problem import Problem
 
 ALIKE = Limits(shared=("dp", "cp", "tp", "recompute"))
@@ -148,3 +154,75 @@ def test_problem_that_cannot_be_run_at_all_is_refused(
 
 def test_help_names_the_launchers_that_have_limits() -> None:
     assert tuple(LIMITS) == LIMITED
+
+
+def _accepted(limits: Limits, problem: Problem, table: CostTable, plan: Plan) -> bool:
+    """Whether limits let a search find a plan."""
+    used = [stage.strategy for stage in plan.pipeline.stages]
+    return (
+        all(limits.permits(strategy, problem) for strategy in used)
+        and any(
+            {strategy.recompute for strategy in used} <= set(together)
+            for together in limits.recompute
+        )
+        and not branches(limits, problem, table, plan)
+    )
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("name", ["hetu", "hexiscale"])
+def test_limits_are_exactly_what_loses_nothing(name: str, seed: int) -> None:
+    """Over all plans of a problem, and every ZeRO stage."""
+    limits = LIMITS[name]
+    instance = make_instance(seed, schedule=limits.schedules[0], most=4_000)
+    problem, table = instance.problem, instance.table
+    if problem.model.granularity != "layer":
+        pytest.skip("limits refuse it as a whole")
+    training = replace(problem.training, zero=seed % 4, precision="bf16")
+    problem = replace(problem, training=training)
+    model = replace(problem.model, tied=False)
+    if name == "hexiscale":
+        sizes = as_llama(draw_job(0)).problem.model
+        model = replace(sizes, layers=model.layers)
+        problem = replace(problem, training=replace(training, seq_len=4096))
+    problem = replace(problem, model=model)
+    assert not list(limits.losses(problem) if limits.losses else ())
+    for found in brute_force(instance.problem, table).shapes:
+        plan = to_plan(instance.problem, table, found)
+        stages = tuple(
+            replace(stage, resharding=stage.resharding and "p2p")
+            for stage in plan.pipeline.stages
+        )
+        plan = replace(plan, pipelines=(replace(plan.pipeline, stages=stages),))
+        try:
+            job = Job.of(problem, plan)
+        except InputError:
+            continue
+        lost = list(launcher(name).losses(job))
+        assert _accepted(limits, problem, table, plan) == (not lost), lost
+
+
+@pytest.mark.parametrize("name", LIMITED)
+def test_what_is_found_within_the_limits_loses_nothing(name: str) -> None:
+    problem = load_problem("hetu-32b-16h800-16h20")
+    if name == "hexiscale":
+        model = as_llama(draw_job(0)).problem.model
+        problem = replace(
+            problem,
+            model=replace(model, layers=problem.model.layers),
+            training=replace(problem.training, zero=2),
+        )
+    problem = LIMITS[name].fitted(problem, None)
+    table = build_table(problem)
+    result = solve_launchable(
+        problem,
+        table,
+        RaceParams(jobs=0),
+        LIMITS[name],
+        solve,
+        time_limit_s=None,
+        seed=0,
+    )
+    assert result.status == "optimal"
+    assert result.best is not None
+    assert not list(launcher(name).losses(Job.of(problem, result.best.plan)))
