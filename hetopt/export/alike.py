@@ -7,7 +7,7 @@ as one mesh: every stage has the same degrees, and sends to the next rank by ran
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.export.job import Job
@@ -73,6 +73,24 @@ def whole_layers(job: Job) -> tuple[int, ...] | None:
     return counts if all(counts) else None
 
 
+def whole_units(job: Job) -> list[tuple[int, int]]:
+    """Return first and end unit of each stage with the layers of ``whole_layers``.
+
+    Raises
+    ------
+    ValueError
+        A stage holds no attention of its own.
+    """
+    layers = whole_layers(job)
+    if layers is None:
+        msg = "a stage holds no attention of its own"
+        raise ValueError(msg)
+    per_layer = 3 if job.problem.model.granularity == "block" else 1
+    ends = [0, *(1 + per_layer * count for count in accumulate(layers))]
+    ends[-1] += 1
+    return list(pairwise(ends))
+
+
 def is_one_forward_one_backward(job: Job) -> bool:
     """Whether every stage warms up as in plain 1F1B; counts beyond q do not matter."""
     stages, most = len(job.stages), job.microbatches
@@ -90,18 +108,15 @@ def launched(job: Job, *, one_recompute: bool = True) -> Job:
     one_recompute
         Whether all stages recompute alike as well.
     """
-    degrees, layers = shared_degrees(job), whole_layers(job)
+    degrees = shared_degrees(job)
     assert degrees is not None
-    assert layers is not None
     zero = max(zero_stages(job))
-    per_layer = 3 if job.problem.model.granularity == "block" else 1
-    ends = [1 + per_layer * count for count in accumulate(layers)]
-    ends[-1] += 1
+    units = whole_units(job)
     stages = tuple(
         replace(
             stage,
-            first_unit=ends[number - 1] if number else 0,
-            end_unit=ends[number],
+            first_unit=units[number][0],
+            end_unit=units[number][1],
             strategy=replace(
                 stage.strategy,
                 dp=degrees[0],

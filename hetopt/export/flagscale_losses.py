@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.cost.strategies import tensor_degrees
-from hetopt.export.alike import is_one_forward_one_backward, whole_layers, zero_stages
+from hetopt.export.alike import (
+    is_one_forward_one_backward,
+    whole_layers,
+    whole_units,
+    zero_stages,
+)
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron import problem_losses
@@ -37,13 +42,7 @@ def launched(job: Job) -> Job:
     ValueError
         A loss has nothing instead.
     """
-    layers = whole_layers(job)
-    if layers is None:
-        msg = "a stage holds no attention of its own"
-        raise ValueError(msg)
-    per_layer = 3 if job.problem.model.granularity == "block" else 1
-    ends = [1 + per_layer * count for count in accumulate(layers)]
-    ends[-1] += 1
+    units = whole_units(job)
     stages = []
     for number, stage in enumerate(job.stages):
         strategy = without_cp(job, stage)
@@ -53,8 +52,8 @@ def launched(job: Job) -> Job:
         stages.append(
             replace(
                 stage,
-                first_unit=ends[number - 1] if number else 0,
-                end_unit=ends[number],
+                first_unit=units[number][0],
+                end_unit=units[number][1],
                 strategy=replace(
                     strategy,
                     recompute=_recompute(job, stage),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import is_one_forward_one_backward, whole_layers, zero_stages
+from hetopt.export.alike import (
+    is_one_forward_one_backward,
+    whole_layers,
+    whole_units,
+    zero_stages,
+)
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
 
@@ -19,16 +24,11 @@ if TYPE_CHECKING:
 
 def launched(job: Job) -> Job:
     """Return the job with what ``hetu_losses`` has ``instead``, warm-ups aside."""
-    layers = whole_layers(job)
-    assert layers is not None
-    per_layer = 3 if job.problem.model.granularity == "block" else 1
-    ends = [1 + per_layer * count for count in accumulate(layers)]
-    ends[-1] += 1
     stages = tuple(
         replace(
             stage,
-            first_unit=ends[number - 1] if number else 0,
-            end_unit=ends[number],
+            first_unit=first,
+            end_unit=end,
             strategy=replace(
                 stage.strategy,
                 recompute="none" if stage.strategy.recompute == "none" else "full",
@@ -36,7 +36,7 @@ def launched(job: Job) -> Job:
             ),
             unit_strategies=None,
         )
-        for number, stage in enumerate(job.stages)
+        for stage, (first, end) in zip(job.stages, whole_units(job), strict=True)
     )
     training = job.problem.training
     if training.precision == "fp16":

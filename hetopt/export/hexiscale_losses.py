@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import whole_layers, zero_stages
+from hetopt.export.alike import whole_layers, whole_units, zero_stages
 from hetopt.export.hexiscale_models import MODEL_SIZES, SEQ_LEN, model_size
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
@@ -25,22 +25,17 @@ SHARDING = MappingProxyType({0: "ddp", 2: "zero2", 3: "zero3"})
 
 def launched(job: Job) -> Job:
     """Return the job with what ``hexiscale_losses`` has ``instead``, warm-ups aside."""
-    layers = whole_layers(job)
-    assert layers is not None
-    per_layer = 3 if job.problem.model.granularity == "block" else 1
-    ends = [1 + per_layer * count for count in accumulate(layers)]
-    ends[-1] += 1
     stages = tuple(
         replace(
             stage,
-            first_unit=ends[number - 1] if number else 0,
-            end_unit=ends[number],
+            first_unit=first,
+            end_unit=end,
             strategy=replace(
                 stage.strategy, recompute=_recompute(job), zero=_zero(job)
             ),
             unit_strategies=None,
         )
-        for number, stage in enumerate(job.stages)
+        for stage, (first, end) in zip(job.stages, whole_units(job), strict=True)
     )
     pipeline = replace(job.plan.pipeline, stages=stages)
     return Job.of(job.problem, replace(job.plan, pipelines=(pipeline,)))

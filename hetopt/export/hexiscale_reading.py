@@ -9,7 +9,12 @@ from hetopt.errors import InputError
 from hetopt.export.hexiscale_losses import SHARDING
 from hetopt.export.hexiscale_models import MODEL_SIZES, SEQ_LEN, VOCAB
 from hetopt.export.rank_hosts import rank_hosts
-from hetopt.export.shell_arguments import ShellArguments, read_script
+from hetopt.export.shell_arguments import (
+    ShellArguments,
+    ensure_agree,
+    read_script,
+    script_paths,
+)
 from hetopt.export.sketch import Sketch, StageSketch
 from hetopt.export.torch_job import read_json
 from hetopt.plan import Strategy
@@ -22,14 +27,12 @@ PATH = "--all-hetero-configs-path"
 BATCHES, CHUNKS = "--global-bsz-size", "--chunks"
 DEGREES, LAYERS = "hetero_configs", "layer_partitions"
 
-#: What tells one node from another.
-_OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
 _ZERO = {name: zero for zero, name in SHARDING.items()}
 
 
 def is_hexiscale(folder: Path) -> bool:
     """Whether a script of a folder names a file of pipelines; raises nothing."""
-    for path in _paths(folder):
+    for path in script_paths(folder):
         try:
             if PATH in read_script(path):
                 return True
@@ -88,29 +91,13 @@ def read_hexiscale(folder: Path) -> Sketch:
     )
 
 
-def _paths(folder: Path) -> list[Path]:
-    return [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
-
-
 def _arguments(folder: Path) -> ShellArguments:
-    scripts = [s for s in map(read_script, _paths(folder)) if PATH in s]
+    scripts = [s for s in map(read_script, script_paths(folder)) if PATH in s]
     if not scripts:
         msg = f"holds no script (*.sh, nodes/*.sh) with HexiScale's {PATH}"
         raise InputError(msg, file=str(folder))
-    first = scripts[0]
-    for script in scripts[1:]:
-        for name in sorted((first.names | script.names) - _OWN):
-            one, other = _values(first, name), _values(script, name)
-            if one != other:
-                msg = f"differs from that of {first.file}, expected the same in both"
-                raise InputError(msg, file=script.file, field=name)
-    return first
-
-
-def _values(arguments: ShellArguments, name: str) -> object:
-    if name in (BATCHES, CHUNKS) and name in arguments:
-        return arguments.counts(name)
-    return arguments.values.get(name)
+    ensure_agree(scripts)
+    return scripts[0]
 
 
 def _pipelines(content: Any, field: str, file: str) -> list[list[int]]:

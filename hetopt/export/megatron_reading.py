@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InputError
 from hetopt.export.megatron_layout import layout_layers
 from hetopt.export.rank_hosts import rank_hosts, stage_places
-from hetopt.export.shell_arguments import ShellArguments, read_script
+from hetopt.export.shell_arguments import (
+    ShellArguments,
+    ensure_agree,
+    read_script,
+    script_paths,
+)
 from hetopt.export.sketch import Sketch, StageSketch
 from hetopt.plan import Strategy
 
@@ -42,8 +47,6 @@ _SAYS = {
     "seq_len": "--seq-length",
     "global_batch": "--global-batch-size",
 }
-#: What tells one node from another.
-_OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
 
 
 def read_megatron(folder: Path) -> Sketch:
@@ -107,7 +110,7 @@ def _says(arguments: ShellArguments) -> dict[str, int | bool]:
 
 def is_megatron(folder: Path) -> bool:
     """Whether a script of a folder has Megatron-LM's arguments; raises nothing."""
-    for path in _paths(folder):
+    for path in script_paths(folder):
         try:
             if _calls(read_script(path)):
                 return True
@@ -116,29 +119,22 @@ def is_megatron(folder: Path) -> bool:
     return False
 
 
-def _paths(folder: Path) -> list[Path]:
-    return [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
-
-
 def _calls(script: ShellArguments) -> bool:
     return LAYOUT in script or {"--num-layers", "--micro-batch-size"} <= script.names
 
 
 def _scripts(folder: Path) -> list[ShellArguments]:
     """Read the scripts that call Megatron-LM, in the order of their names."""
-    scripts = [script for script in map(read_script, _paths(folder)) if _calls(script)]
+    scripts = [
+        script for script in map(read_script, script_paths(folder)) if _calls(script)
+    ]
     if not scripts:
         msg = (
             "holds no script (*.sh, nodes/*.sh) with Megatron-LM's --num-layers and "
             "--micro-batch-size"
         )
         raise InputError(msg, file=str(folder))
-    first = scripts[0]
-    for script in scripts[1:]:
-        for name in sorted((first.names | script.names) - _OWN):
-            if first.values.get(name) != script.values.get(name):
-                msg = f"differs from that of {first.file}, expected the same in both"
-                raise InputError(msg, file=script.file, field=name)
+    ensure_agree(scripts)
     return scripts
 
 

@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(
     r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?-([^{}]*))?\}|([A-Za-z_]\w*))"
 )
+#: What tells one node from another.
+_OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
 #: Arithmetic, in today's and in the old spelling.
 _SUM = re.compile(r"\$\(\(([^()]*)\)\)|\$\[([^][]*)\]")
 
@@ -71,15 +73,36 @@ class ShellArguments:
 
     def counts(self, name: str) -> tuple[int, ...]:
         """Return one or more whole numbers of at least 1; InputError as ``count``."""
-        first = self.count(name)
+        self.count(name)
+        return tuple(self._counted(name, text) for text in self.told(name))
+
+    def told(self, name: str) -> tuple[str, ...]:
+        """Return an argument's value, and the whole numbers that follow it."""
+        if name not in self.values:
+            return ()
         more = takewhile(str.isdecimal, self.lists.get(name, ())[1:])
-        return (first, *(self._counted(name, text) for text in more))
+        return (self.values[name], *more)
 
     def _counted(self, name: str, text: str) -> int:
         if not re.fullmatch("[0-9]+", text) or int(text) < 1:
             msg = f"is {text!r}, expected a whole number of at least 1"
             raise InputError(msg, file=self.file, field=name)
         return int(text)
+
+
+def script_paths(folder: Path) -> list[Path]:
+    """Return the scripts of a folder and of its ``nodes`` folder."""
+    return [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
+
+
+def ensure_agree(scripts: Sequence[ShellArguments]) -> None:
+    """Raise InputError unless scripts differ in what tells one node from another."""
+    first = scripts[0]
+    for script in scripts[1:]:
+        for name in sorted((first.names | script.names) - _OWN):
+            if first.told(name) != script.told(name):
+                msg = f"differs from that of {first.file}, expected the same in both"
+                raise InputError(msg, file=script.file, field=name)
 
 
 def read_script(path: Path) -> ShellArguments:

@@ -162,6 +162,14 @@ def as_llama(job: Job, **training: object) -> Job:
     return replace(job, problem=replace(job.problem, model=model, training=other))
 
 
+def restaged(job: Job, number: int, **fields: object) -> Job:
+    """Return the job with one stage changed."""
+    stages = list(job.stages)
+    stages[number] = replace(stages[number], **fields)  # type: ignore[arg-type]
+    pipeline = replace(job.plan.pipeline, stages=tuple(stages))
+    return replace(job, plan=replace(job.plan, pipelines=(pipeline,)))
+
+
 def _strategy(
     random: Random,
     cluster: Cluster,

@@ -17,7 +17,7 @@ from hetopt.export.hetu_reading import STRATEGY
 from hetopt.export.importing import import_plan
 from hetopt.export.job import Job
 from hetopt.export.launchers import reader
-from tests.export.jobs import draw_job
+from tests.export.jobs import draw_job, restaged
 
 
 def with_degrees(job: Job, dp: int, cp: int) -> Job | None:
@@ -57,13 +57,6 @@ def exact(seed: int) -> Job:
         if job is not None:
             return job
     raise AssertionError(seed)
-
-
-def restaged(job: Job, number: int, **fields: object) -> Job:
-    stages = list(job.stages)
-    stages[number] = replace(stages[number], **fields)  # type: ignore[arg-type]
-    pipeline = replace(job.plan.pipeline, stages=tuple(stages))
-    return replace(job, plan=replace(job.plan, pipelines=(pipeline,)))
 
 
 def changed(job: Job, **training: object) -> Job:

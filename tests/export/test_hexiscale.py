@@ -16,7 +16,7 @@ from hetopt.export.importing import import_plan
 from hetopt.export.job import Job
 from hetopt.export.launchers import reader
 from hetopt.problem.training import Recompute
-from tests.export.jobs import as_llama, draw_job
+from tests.export.jobs import as_llama, draw_job, restaged
 
 #: Stands in for python3: writes down its rank, its device and the arguments.
 PYTHON = (
@@ -60,13 +60,6 @@ def exact(seed: int) -> Job:
         if job is not None:
             return job
     raise AssertionError(seed)
-
-
-def restaged(job: Job, number: int, **fields: object) -> Job:
-    stages = list(job.stages)
-    stages[number] = replace(stages[number], **fields)  # type: ignore[arg-type]
-    pipeline = replace(job.plan.pipeline, stages=tuple(stages))
-    return replace(job, plan=replace(job.plan, pipelines=(pipeline,)))
 
 
 def write(job: Job, folder: Path) -> Path:
@@ -224,6 +217,13 @@ def hand_made(folder: Path, script: str = HAND, **content: object) -> Path:
     (folder / "run.sh").write_text(script)
     (folder / "f.json").write_text(json.dumps(CONTENT | content))
     return folder
+
+
+def test_scripts_that_differ_are_refused(tmp_path: Path) -> None:
+    hand_made(tmp_path)
+    (tmp_path / "second.sh").write_text(HAND.replace("--chunks 2 2", "--chunks 2 1"))
+    with pytest.raises(InputError, match="--chunks: differs"):
+        LAUNCHER.read(tmp_path)
 
 
 def test_hand_made_files_are_read(tmp_path: Path) -> None:

@@ -17,21 +17,13 @@ from hetopt.export.megatron import LAUNCHER as MEGATRON
 from hetopt.export.megatron_layout import layout_layers, layout_text
 from hetopt.export.nemo import LAUNCHER as NEMO
 from hetopt.problem.training import Recompute
-from tests.export.jobs import draw_job
+from tests.export.jobs import draw_job, restaged
 
 
 def changed(job: Job, **training: object) -> Job:
     """Return the job with other training settings."""
     other = replace(job.problem.training, **training)  # type: ignore[arg-type]
     return replace(job, problem=replace(job.problem, training=other))
-
-
-def restaged(job: Job, number: int, **fields: object) -> Job:
-    """Return the job with one stage changed."""
-    stages = list(job.stages)
-    stages[number] = replace(stages[number], **fields)  # type: ignore[arg-type]
-    pipeline = replace(job.plan.pipeline, stages=tuple(stages))
-    return replace(job, plan=replace(job.plan, pipelines=(pipeline,)))
 
 
 def long_job() -> Job:
