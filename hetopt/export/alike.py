@@ -16,9 +16,10 @@ from hetopt.problem.model import ATTENTION
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute
 
 Degrees = tuple[int, int, int]
@@ -180,6 +181,38 @@ def alike_losses(job: Job) -> Iterator[Loss]:
             what=f"ZeRO stages {_row(zero_stages(job))}: all stages have the same",
             instead=f"ZeRO {max(zero_stages(job))}",
         )
+
+
+def heads_divide(strategy: Strategy, problem: Problem) -> bool:
+    """Whether every rank of a stage has key and value heads of its own, all as many.
+
+    hetopt's plans may copy a head to several ranks where tp exceeds their number.
+    """
+    return problem.model.kv_heads % strategy.tp == 0
+
+
+def head_losses(job: Job, strategies: Iterable[Strategy]) -> Iterator[Loss]:
+    """Yield tensor-parallel degrees that leave ranks without heads of their own.
+
+    Parameters
+    ----------
+    strategies
+        As they are launched.
+    """
+    for tp in sorted({s.tp for s in strategies if not heads_divide(s, job.problem)}):
+        yield Loss(
+            what=f"tp {tp} with {job.problem.model.kv_heads} key and value heads: "
+            "every rank has heads of its own (to plan so, pin tp)",
+            instead=None,
+        )
+
+
+def shared_head_losses(job: Job) -> Iterator[Loss]:
+    """Yield ``head_losses`` of the degrees for all stages, if there are such."""
+    degrees = shared_degrees(job)
+    if degrees is not None:
+        strategy = replace(job.stages[0].strategy, tp=degrees[2])
+        yield from head_losses(job, [strategy])
 
 
 def recompute_loss(job: Job) -> Iterator[Loss]:

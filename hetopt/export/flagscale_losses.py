@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.strategies import tensor_degrees
 from hetopt.export.alike import (
+    head_losses,
     is_one_forward_one_backward,
     whole_layers,
     whole_units,
@@ -134,6 +135,8 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
                 "sequence",
                 instead=None,
             )
+    others = [without_cp(job, stage) for stage in job.stages]
+    yield from head_losses(job, [each for each in others if each is not None])
     used = {stage.strategy.recompute for stage in job.stages}
     if "selective" in used and len(used) > 1:
         named = ", ".join(

@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.export.alike import (
+    head_losses,
+    heads_divide,
     is_one_forward_one_backward,
     whole_layers,
     whole_units,
@@ -62,6 +64,11 @@ def shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
     if zero == 0 or strategy.dp * strategy.cp == 1:
         return True
     return zero == 1 and strategy.dp > 1
+
+
+def fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees, other stages aside."""
+    return heads_divide(strategy, problem) and shards_as_asked(strategy, problem)
 
 
 def problem_losses(problem: Problem) -> Iterator[Loss]:
@@ -138,6 +145,7 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
                 "is no divisor",
                 instead=None,
             )
+    yield from head_losses(job, [stage.strategy for stage in job.stages])
     used = tuple(stage.strategy.recompute for stage in job.stages)
     if "selective" in used:
         yield Loss(

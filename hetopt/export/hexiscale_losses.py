@@ -7,7 +7,13 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import whole_layers, whole_units, zero_stages
+from hetopt.export.alike import (
+    head_losses,
+    heads_divide,
+    whole_layers,
+    whole_units,
+    zero_stages,
+)
 from hetopt.export.hexiscale_models import MODEL_SIZES, SEQ_LEN, model_size
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
@@ -69,6 +75,11 @@ def shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
     return strategy.dp == 1 or problem.training.zero in SHARDING
 
 
+def fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees, other stages aside."""
+    return heads_divide(strategy, problem) and shards_as_asked(strategy, problem)
+
+
 def problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what HexiScale cannot do of a problem, whatever the plan."""
     if model_size(problem.model) is None:
@@ -112,6 +123,7 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
     cp = tuple(stage.strategy.cp for stage in job.stages)
     if max(cp) > 1:
         yield Loss(what=f"cp {_row(cp)} by stage: cp is 1", instead=None)
+    yield from head_losses(job, [stage.strategy for stage in job.stages])
     for tp in sorted({stage.strategy.tp for stage in job.stages}):
         if SEQ_LEN % tp:
             yield Loss(

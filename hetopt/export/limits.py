@@ -16,6 +16,7 @@ import numpy as np
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
 from hetopt.export import (
+    alike,
     hetu_losses,
     hexiscale_losses,
     megatron,
@@ -130,6 +131,7 @@ _MEGATRON = Limits(
     shared=("dp", "cp", "tp", "recompute"),
     zero=(0, 1),
     losses=megatron.problem_losses,
+    fits=alike.heads_divide,
 )
 
 #: By launcher, for ``hetopt plan --for``.
@@ -142,13 +144,14 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
             zero=(0, 1),
             equal_ends=True,
             losses=megatron.problem_losses,
+            fits=alike.heads_divide,
         ),
         "hetu": Limits(
             schedules=("1f1b",),
             shared=("dp", "cp"),
             recompute=(("none", "full"),),
             losses=hetu_losses.problem_losses,
-            fits=hetu_losses.shards_as_asked,
+            fits=hetu_losses.fits,
         ),
         "hexiscale": Limits(
             schedules=("gpipe",),
@@ -156,7 +159,7 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
             context_parallel=False,
             recompute=(("none",), ("full",)),
             losses=hexiscale_losses.problem_losses,
-            fits=hexiscale_losses.shards_as_asked,
+            fits=hexiscale_losses.fits,
         ),
         "megatron": _MEGATRON,
         "nemo": replace(_MEGATRON, losses=nemo.problem_losses),

@@ -13,6 +13,7 @@ from hetopt.export.alike import (
     is_one_forward_one_backward,
     launched,
     recompute_loss,
+    shared_head_losses,
     zero_stages,
 )
 from hetopt.export.bundle import ranks_csv
@@ -83,6 +84,7 @@ class Megatron:
 def megatron_losses(job: Job) -> Iterator[Loss]:
     """Yield what of a plan Megatron-LM, and what builds on it, cannot do."""
     yield from alike_losses(job)
+    yield from shared_head_losses(job)
     yield from recompute_loss(job)
     if not is_one_forward_one_backward(job):
         counts = ", ".join(str(stage.warmup) for stage in job.stages)

@@ -11,7 +11,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import alike_losses, launched, recompute_loss, zero_stages
+from hetopt.export.alike import (
+    alike_losses,
+    launched,
+    recompute_loss,
+    shared_head_losses,
+    zero_stages,
+)
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron import mixed_note
@@ -162,6 +168,7 @@ def _value(value: object) -> str:
 
 def _losses(job: Job) -> Iterator[Loss]:
     yield from alike_losses(job)
+    yield from shared_head_losses(job)
     yield from recompute_loss(job)
     model, training = job.problem.model, job.problem.training
     strategies = [stage.strategy for stage in job.stages]

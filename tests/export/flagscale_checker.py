@@ -39,6 +39,7 @@ NEEDED = (
     "micro_batch_size",
     "global_batch_size",
     "num_layers",
+    "num_attention_heads",
     "seq_length",
 )
 COUNTS = NEEDED[4:]
@@ -288,6 +289,12 @@ def _mesh_rules(given: dict[str, Any], meshes: list[Mesh]) -> Iterator[str]:
         yield "virtual stages"
     if given.get("standalone_embedding_stage", False):
         yield "standalone_embedding_stage is not false"
+    heads = given["num_attention_heads"]
+    for tp in sorted({mesh.tp for mesh in meshes}):
+        if heads % tp:
+            yield f"num_attention_heads is not divisible by tp {tp}"
+        if given.get("num_query_groups", heads) % tp:
+            yield f"num_query_groups is not divisible by tp {tp}"
     for name in ("sequence_parallel", "untie_embeddings_and_output_weights"):
         if not isinstance(given.get(name, False), bool):
             yield f"{name} is {given[name]!r}, expected true or false"

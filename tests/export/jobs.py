@@ -94,6 +94,7 @@ def draw_job(
     batch = q * random.choice((1, 2)) * max(dp)
     while any(batch % (q * each) for each in dp):
         batch += q
+    kv_heads = random.choice((8, 4))
     schedule = random.choice(schedules)
     warmups = warmup_counts(
         schedule,
@@ -109,7 +110,7 @@ def draw_job(
             layers=sum(layers),
             hidden=512,
             heads=8,
-            kv_heads=random.choice((8, 4)),
+            kv_heads=8 if max(s.tp for _, s in rows) > kv_heads else kv_heads,
             head_dim=64,
             ffn=1536,
             vocab=32000,

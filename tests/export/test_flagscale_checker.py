@@ -66,6 +66,7 @@ TRAIN: dict[str, Any] = {
     },
     "model": {
         "num_layers": 24,
+        "num_attention_heads": 32,
         "seq_length": 4096,
         "micro_batch_size": 1,
         "global_batch_size": 32,
@@ -184,6 +185,11 @@ WRONG: dict[str, tuple[Edits, str]] = {
     ),
     "global batch": ({"train.model.global_batch_size": 30}, "global_batch_size is no"),
     "sequence": ({"train.model.seq_length": 4094}, "is not divisible by tp 4"),
+    "heads": ({"train.model.num_attention_heads": 30}, "num_attention_heads is not"),
+    "groups of queries": (
+        {"train.model.num_query_groups": 2},
+        "num_query_groups is not divisible by tp 4",
+    ),
     "null": ({"train.data.tokenizer_path": None}, "data.tokenizer_path is null"),
     "null in the experiment": (
         {RUNNER + "ssh_port": None},
@@ -323,6 +329,7 @@ RIGHT: dict[str, Edits] = {
         }
     },
     "hosts in another order": {"hosts": "".join(reversed(HOSTS.splitlines(True)))},
+    "groups of queries": {"train.model.num_query_groups": 8},
     "uneven layers": {SPLIT: [1, 22, 1]},
     "dry run": {"experiment.action": "dryrun"},
     "one sequence a replica and iteration": {"train.model.global_batch_size": 4},

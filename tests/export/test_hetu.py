@@ -38,7 +38,7 @@ def with_degrees(job: Job, dp: int, cp: int) -> Job | None:
     pipeline = replace(job.plan.pipeline, stages=stages)
     batch = 2 * dp * job.microbatches
     training = replace(job.problem.training, global_batch=batch, zero=int(dp > 1))
-    model = replace(job.problem.model, tied=False)
+    model = replace(job.problem.model, tied=False, kv_heads=8)
     problem = replace(job.problem, training=training, model=model)
     try:
         return Job.of(problem, replace(job.plan, pipelines=(pipeline,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,26 @@ from hetopt.errors import InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.launchers import LAUNCHERS, launcher, reader, readers
 from tests.export.jobs import as_llama, draw_job
+
+
+@pytest.mark.parametrize(
+    "name", ["flagscale", "hetu", "megatron", "nemo", "torchtitan"]
+)
+def test_ranks_without_heads_of_their_own_are_refused(name: str) -> None:
+    """As Megatron-LM checks it: groups of queries are a multiple of tp."""
+    refused = 0
+    for seed in range(20):
+        job = draw_job(seed, alike=True, cp=False, schedules=("1f1b",))
+        tp = job.stages[0].strategy.tp
+        for kv_heads in (1, 2, 4, 8):
+            model = replace(job.problem.model, kv_heads=kv_heads)
+            other = replace(job, problem=replace(job.problem, model=model))
+            lost = [loss for loss in launcher(name).losses(other)]
+            found = [loss for loss in lost if "key and value heads" in loss.what]
+            assert bool(found) == (kv_heads % tp != 0)
+            assert all(loss.instead is None for loss in found)
+            refused += bool(found)
+    assert refused > 3
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
