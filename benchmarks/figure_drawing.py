@@ -27,7 +27,9 @@ _HATCHES = ("", "//", "..", "xx", "\\\\", "", "--")
 
 def traces(table: Table, campaign: Campaign) -> Figure:
     """Draw the best plan so far against time, one panel per setting."""
-    settings = dict.fromkeys(shot.setting for shot in campaign.shots)
+    settings = dict.fromkeys(
+        shot.setting for shot in campaign.shots if ", " not in shot.setting
+    )
     contests = tuple(
         Contest(
             problem=setting,
@@ -161,7 +163,7 @@ DRAWN: Mapping[str, Callable[[Table, Campaign], Figure]] = {
     ),
     "hetauto-fig8": traces,
     "hetauto-fig11": lambda table, campaign: bars(
-        table, group="context parallelism", series="solver", value="over uniform"
+        table, group="experiment", series="solver", value="over uniform"
     ),
     "hetauto-fig12": traces,
     "hetauto-fig1": lambda table, campaign: bars(

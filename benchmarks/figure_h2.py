@@ -130,7 +130,8 @@ def search_overhead(campaign: Campaign) -> Table:
                 dfs.closed_form_s,
                 proof.closed_form_s,
                 wider.closed_form_s if proven else None,
-                wider.lower_bound_s,
+                # 0: it did not come that far.
+                wider.lower_bound_s or None,
                 above_optimum(dfs, wider),
             )
         )

@@ -223,6 +223,11 @@ def _experiments(limit_s: float, seeds: int) -> Iterator[Order]:
             yield Order(
                 setting=name, problem=problem, entry=_entry(solver, limit, seed=seed)
             )
+        yield Order(
+            setting=f"{name}, c = 1",
+            problem=without_context(problem),
+            entry=_entry("dp", None),
+        )
 
 
 def _long(limit_s: float, seeds: int) -> Iterator[Order]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from hetopt.report.comparison import MARK, Comparison, Contest
 
@@ -40,6 +40,8 @@ _COLUMNS = 3
 _LEAST_S = 1e-3
 #: Of so many markers per line and decade no two overlap.
 _PER_DECADE = 4
+#: On a longer axis only powers of ten have room for their names.
+_MANY_TIMES = 30
 #: The axis ends so far above the worst of the plans that solvers ended with.
 _ROOM = 0.06
 #: At most so many entries stand side by side in the legend.
@@ -102,14 +104,17 @@ def draw_contest(
             _draw_run(axis, run, names.index(label(run)), handles)
             ends.append(run.trace[-1].closed_form_s)
     axis.set_xscale("log")
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axis.xaxis.set_major_formatter(plain)
+    low, high = axis.get_xlim()
+    few = high / low < _MANY_TIMES
+    axis.xaxis.set_minor_formatter(plain if few else NullFormatter())
     axis.set_xlabel("time since the search began, s")
     axis.set_ylabel("best plan so far, s per iteration (closed form)")
     axis.set_title(_title(contest), fontsize=10)
     if ends:
-        low, high = min(ends), max(ends)
-        room = max(high - low, low * 0.02)
-        axis.set_ylim(low - _ROOM * room, high + 4 * _ROOM * room)
+        room = max(max(ends) - min(ends), min(ends) * 0.02)
+        axis.set_ylim(min(ends) - _ROOM * room, max(ends) + 4 * _ROOM * room)
     axis.grid(visible=True, which="major", color="0.9", linewidth=0.6)
     axis.set_axisbelow(True)
 

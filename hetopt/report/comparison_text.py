@@ -141,7 +141,7 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
     lines = []
     for each in contest.references().values():
         line = f"{each.label}: {each.value_s:.6f} s ({each.solver})"
-        if not each.proven and each.lower_bound_s is not None:
+        if not each.proven and each.lower_bound_s:
             line += f", lower bound {each.lower_bound_s:.6f} s"
         lines.append(line)
     if any(row.extra for row in found):
