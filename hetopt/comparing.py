@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt import __version__
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED, Principles
-from hetopt.report.comparison import Comparison, Contest, reference
+from hetopt.report.comparison import Comparison, Contest, reference, without
 from hetopt.solvers.registry import SAMPLING, WIDER
 from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
 
@@ -48,7 +48,8 @@ def compare(
     warm_up_s: dict[str, float] = {}
 
     def run(problem: Problem, entry: Entry) -> Run:
-        name = entry.solver
+        # A wider space has code of its own.
+        name = f"{entry.solver}{without(entry.asked.relaxed)}"
         if name not in warm_up_s:
             told(f"{name}: first run, not counted")
             warm_up_s[name] = warm_up(entry, problem.training.schedule)

@@ -114,7 +114,8 @@ class Comparison:
     machine
         What it ran on, in words.
     warm_up_s
-        By solver: seconds of the first run, which compiles and is not counted.
+        By solver and what it relaxes: seconds of the first run, which compiles and is
+        not counted.
     """
 
     machine: str
