@@ -59,7 +59,7 @@ def solve(
         cutoff=cutoff,
     )
     left_s = time_limit_s - (time.monotonic() - began)
-    if result.status in ("optimal", "infeasible") or left_s < _least_s():
+    if "unsettled" not in result.settled or left_s < _least_s():
         return replace(result, choice=reason)
     other = heuristic(table)
     found = load(other)(

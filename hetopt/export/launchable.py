@@ -131,9 +131,7 @@ def solve_launchable(
         if len(best) == params.top:
             # Equally good plans are wanted too: the tie rule chooses among them.
             cutoff = best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2
-        result = solve(
-            space[0], space[1], params, time_limit_s=left_s, seed=seed, cutoff=cutoff
-        )
+        result = solve(*space, workers, time_limit_s=left_s, seed=seed, cutoff=cutoff)
         found = [] if result.best is None else [result.best, *result.alternatives]
         runnable = [
             _signed(one, table, digest)
@@ -148,8 +146,12 @@ def solve_launchable(
             bound = result.lower_bound_s or 0.0
             heapq.heappush(waiting, (bound, count, result, space))
 
+    workers = params
     for part in permitted(limits, problem, table):
         search((problem, part))
+    if time_limit_s is not None:
+        # Branches are many and small: starting workers for each takes longer.
+        workers = replace(params, jobs=0)
     while waiting:
         bound, _, result, space = heapq.heappop(waiting)
         late = time_limit_s is not None and time.monotonic() - began > time_limit_s

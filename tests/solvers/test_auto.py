@@ -92,5 +92,28 @@ def test_proven_plan_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) == 1
 
 
+def test_proof_that_nothing_is_within_the_cutoff_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance = _instance()
+    asked: list[str] = []
+
+    def spied(name: str) -> Any:
+        asked.append(name)
+        return load(name)
+
+    monkeypatch.setattr(auto, "load", spied)
+    result = auto.solve(
+        instance.problem,
+        instance.table,
+        RaceParams(jobs=0),
+        time_limit_s=60,
+        seed=0,
+        cutoff=1e-9,
+    )
+    assert result.best is None
+    assert len(asked) == 1
+
+
 def test_heuristic_is_chosen_by_the_units() -> None:
     assert auto.heuristic(_instance().table) in ("mcts-guided", "mcts")
