@@ -75,6 +75,8 @@ class CertificateCheck:
         The plan that the certificate is said to be about; None if there is none.
     relaxed
         The principles that it need not keep, where its file says so.
+    sought
+        What its file says was minimised, where it says so.
 
     Attributes
     ----------
@@ -94,6 +96,7 @@ class CertificateCheck:
         data: Mapping[str, Any],
         plan: Plan | None,
         relaxed: tuple[str, ...] | None = None,
+        sought: Objective | None = None,
     ) -> None:
         self.problem = problem
         self.table = table
@@ -105,6 +108,7 @@ class CertificateCheck:
         self.solver = text(data, "solver", "")
         self.principles = read_principles(data)
         self.relaxed = relaxed
+        self.sought = sought
         if self.objective == "simulated" and self.principles.relaxed:
             msg = "the least simulated time is sought with all principles kept"
             raise InputError(msg, field="relaxed")
@@ -156,6 +160,11 @@ class CertificateCheck:
                     field=key,
                     message=f"{self.digests[key]}, but the {what} has {digest}",
                 )
+        if self.sought is not None and self.objective != self.sought:
+            yield Finding(
+                field="objective",
+                message=f"{self.objective}, but the plan file says {self.sought}",
+            )
         claimed = self.principles.relaxed
         if self.relaxed is not None and claimed != self.relaxed:
             yield Finding(

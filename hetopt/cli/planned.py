@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table
 from hetopt.errors import CheckError, InputError
 from hetopt.plan import PLAN_SCHEMA
-from hetopt.result import RESULT_SCHEMA
+from hetopt.result import RESULT_SCHEMA, Objective
 
 if TYPE_CHECKING:
     import argparse
@@ -109,21 +109,36 @@ def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
     return LIMITS[name].fitted(problem, None)
 
 
-def load_planned(
-    problem_name: str, plan_path: str
-) -> tuple[Problem, Plan | None, tuple[str, ...] | None]:
-    """Read a problem and a plan file that may say there is no plan; check nothing.
+class Planned(NamedTuple):
+    """A problem, and what a plan file says of it.
 
-    Also return the principles that the plan need not keep, where its file is a
-    result, which says so.
+    Attributes
+    ----------
+    plan
+        None where the file says that there is none.
+    relaxed, objective
+        The principles that the plan need not keep, and what was minimised, where the
+        file is a result, which says so.
     """
-    from hetopt.check.reading import read_plan, read_principles
+
+    problem: Problem
+    plan: Plan | None
+    relaxed: tuple[str, ...] | None
+    objective: Objective | None
+
+
+def load_planned(problem_name: str, plan_path: str) -> Planned:
+    """Read a problem and a plan file that may say there is no plan; check nothing."""
+    from hetopt.check.reading import choice, choices, read_plan, read_principles
 
     data = read_json(plan_path)
     relaxed: tuple[str, ...] | None = None
+    objective: Objective | None = None
     with _named(plan_path):
         if data.get("schema") == RESULT_SCHEMA:
             relaxed = read_principles({"relaxed": [], **data}).relaxed
+            sought = choice(data, "objective", choices(Objective), "")
+            objective = next(one for one in get_args(Objective) if one == sought)
         if data.get("schema") == PLAN_SCHEMA:
             plan: Plan | None = read_plan(data, "")
         elif data.get("schema") != RESULT_SCHEMA:
@@ -133,7 +148,12 @@ def load_planned(
         else:
             plan = read_plan(data["plan"], "plan")
     schedule = None if plan is None else plan.schedule
-    return load_problem(problem_name, schedule), plan, relaxed
+    return Planned(
+        problem=load_problem(problem_name, schedule),
+        plan=plan,
+        relaxed=relaxed,
+        objective=objective,
+    )
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -55,13 +55,21 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.check.certificate import CertificateCheck
     from hetopt.problem.document import load_document
 
-    problem, plan, relaxed = load_planned(options.problem, options.plan)
+    planned = load_planned(options.problem, options.plan)
+    problem = planned.problem
     table = load_table(problem, options.table)
     document = load_document(options.certificate)
     try:
         if not isinstance(document.data, dict):
             raise InputError("is not a JSON object, expected a certificate")
-        check = CertificateCheck(problem, table, document.data, plan, relaxed)
+        check = CertificateCheck(
+            problem,
+            table,
+            document.data,
+            planned.plan,
+            planned.relaxed,
+            planned.objective,
+        )
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
     findings = list(check.findings())
