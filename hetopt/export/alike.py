@@ -137,15 +137,9 @@ def launched(job: Job, *, one_recompute: bool = True) -> Job:
     return Job.of(job.problem, replace(job.plan, pipelines=(pipeline,)))
 
 
-def alike_losses(job: Job) -> Iterator[Loss]:
-    """Yield what a runtime with one mesh for all stages cannot do, schedules aside."""
-    model = job.problem.model
-    if not model.is_decoder_only:
-        yield Loss(
-            what=f"model {model.name}, which is no decoder-only model of tokens",
-            instead=None,
-        )
-    elif job.layers is None:
+def layer_losses(job: Job) -> Iterator[Loss]:
+    """Yield what a runtime with whole layers, alike within a stage, cannot do."""
+    if job.problem.model.is_decoder_only and job.layers is None:
         counts = whole_layers(job)
         yield Loss(
             what="stages that begin or end inside a layer: stages hold whole layers",
@@ -158,6 +152,17 @@ def alike_losses(job: Job) -> Iterator[Loss]:
             what="a strategy for each layer: all layers of a stage have the same",
             instead="each stage's most frequent strategy",
         )
+
+
+def alike_losses(job: Job) -> Iterator[Loss]:
+    """Yield what a runtime with one mesh for all stages cannot do, schedules aside."""
+    model = job.problem.model
+    if not model.is_decoder_only:
+        yield Loss(
+            what=f"model {model.name}, which is no decoder-only model of tokens",
+            instead=None,
+        )
+    yield from layer_losses(job)
     strategies = [stage.strategy for stage in job.stages]
     if len({degrees_of(each) for each in strategies}) > 1:
         shared = shared_degrees(job)

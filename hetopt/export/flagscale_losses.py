@@ -10,7 +10,7 @@ from hetopt.cost.strategies import tensor_degrees
 from hetopt.export.alike import (
     head_losses,
     is_one_forward_one_backward,
-    whole_layers,
+    layer_losses,
     whole_units,
     zero_stages,
 )
@@ -101,19 +101,7 @@ def _model_losses(job: Job) -> Iterator[Loss]:
             what=f"model {model.name}, which is no decoder-only model of tokens",
             instead=None,
         )
-    elif job.layers is None:
-        counts = whole_layers(job)
-        yield Loss(
-            what="stages that begin or end inside a layer: stages hold whole layers",
-            instead=None
-            if counts is None
-            else f"layers per stage {_row(counts)}, each cut one with its attention",
-        )
-    if job.plan.per_unit:
-        yield Loss(
-            what="a strategy for each layer: all layers of a stage have the same",
-            instead="each stage's most frequent strategy",
-        )
+    yield from layer_losses(job)
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:

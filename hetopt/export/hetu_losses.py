@@ -10,7 +10,7 @@ from hetopt.export.alike import (
     head_losses,
     heads_divide,
     is_one_forward_one_backward,
-    whole_layers,
+    layer_losses,
     whole_units,
     zero_stages,
 )
@@ -91,7 +91,7 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
 def hetu_losses(job: Job) -> Iterator[Loss]:
     """Yield everything of a job that Hetu would lose."""
     yield from problem_losses(job.problem)
-    yield from _layer_losses(job)
+    yield from layer_losses(job)
     yield from _strategy_losses(job)
     yield from _state_losses(job)
     if not is_one_forward_one_backward(job):
@@ -109,22 +109,6 @@ def hetu_losses(job: Job) -> Iterator[Loss]:
                 "device sends each receiver its part (to plan so, pin resharding: p2p)",
                 instead="p2p there",
             )
-
-
-def _layer_losses(job: Job) -> Iterator[Loss]:
-    if job.problem.model.is_decoder_only and job.layers is None:
-        counts = whole_layers(job)
-        yield Loss(
-            what="stages that begin or end inside a layer: stages hold whole layers",
-            instead=None
-            if counts is None
-            else f"layers per stage {_row(counts)}, each cut one with its attention",
-        )
-    if job.plan.per_unit:
-        yield Loss(
-            what="a strategy for each layer: all layers of a stage have the same",
-            instead="each stage's most frequent strategy",
-        )
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:

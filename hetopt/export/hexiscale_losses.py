@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.alike import (
     head_losses,
     heads_divide,
-    whole_layers,
+    layer_losses,
     whole_units,
     zero_stages,
 )
@@ -50,7 +50,7 @@ def launched(job: Job) -> Job:
 def hexiscale_losses(job: Job) -> Iterator[Loss]:
     """Yield everything of a job that HexiScale would lose."""
     yield from problem_losses(job.problem)
-    yield from _layer_losses(job)
+    yield from layer_losses(job)
     yield from _strategy_losses(job)
     yield from _state_losses(job)
     counts = tuple(stage.warmup for stage in job.stages)
@@ -93,22 +93,6 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
         yield Loss(
             what=f"sequences of {tokens} tokens: its own have {SEQ_LEN}",
             instead=f"{SEQ_LEN} tokens",
-        )
-
-
-def _layer_losses(job: Job) -> Iterator[Loss]:
-    if job.problem.model.is_decoder_only and job.layers is None:
-        counts = whole_layers(job)
-        yield Loss(
-            what="stages that begin or end inside a layer: stages hold whole layers",
-            instead=None
-            if counts is None
-            else f"layers per stage {_row(counts)}, each cut one with its attention",
-        )
-    if job.plan.per_unit:
-        yield Loss(
-            what="a strategy for each layer: all layers of a stage have the same",
-            instead="each stage's most frequent strategy",
         )
 
 
