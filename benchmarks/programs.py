@@ -15,8 +15,9 @@ from hetopt.problem.reading import read_problem
 from hetopt.problem.training import Domain
 from hetopt.solvers.assembly import value_of
 from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.messages import Payload, SettleTask
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.worker import Payload, SettleTask, Worker
+from hetopt.solvers.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from hetopt.solvers.journal import Journal
     from hetopt.solvers.ledger import Ledger
+    from hetopt.solvers.messages import Found
     from hetopt.solvers.params import Executor
     from hetopt.solvers.ray_pool import RayPool
-    from hetopt.solvers.worker import Found
 
     AnyPool = Pool | InlinePool | GrowingPool | RayPool
 

@@ -29,11 +29,11 @@ from hetopt.solvers.course import Stopped
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
+from hetopt.solvers.messages import NO_CUTOFF, Found
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.registry import ensure_can
 from hetopt.solvers.relaxation import Relaxation
-from hetopt.solvers.worker import NO_CUTOFF, Found
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable

@@ -22,7 +22,7 @@ from hetopt.plan import Strategy
 from hetopt.pricing import pipeline_times
 from hetopt.result import How
 from hetopt.solvers.assembly import plan_of, value_of
-from hetopt.solvers.worker import Found
+from hetopt.solvers.messages import Found
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable

@@ -10,7 +10,7 @@ import numpy as np
 
 from hetopt.formulations.chain import Chain
 from hetopt.solvers.assembly import bound_seconds
-from hetopt.solvers.worker import NO_CUTOFF, Found, Verdict
+from hetopt.solvers.messages import NO_CUTOFF, Found, Verdict
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable

@@ -17,10 +17,11 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.heuristic import share_out
 from hetopt.solvers.ledger import Ledger
+from hetopt.solvers.messages import NO_CUTOFF, Payload, SurveyTask
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.scout import ScoutTask
 from hetopt.solvers.scouting import Scouting
-from hetopt.solvers.worker import NO_CUTOFF, Payload, SurveyTask, Worker
+from hetopt.solvers.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from hetopt.solvers.mcts_course import seek, take_survey
 from hetopt.solvers.mcts_guided_worker import GuidedSpec, VisitTask, make
 from hetopt.solvers.mcts_worker import ensure_compiled
+from hetopt.solvers.messages import Payload, SurveyTask
 from hetopt.solvers.params import MctsParams
 from hetopt.solvers.registry import ensure_can, ensure_plans
-from hetopt.solvers.worker import Payload, SurveyTask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,8 @@ from hetopt.solvers.bounds import focus
 from hetopt.solvers.mcts_data import Ground
 from hetopt.solvers.mcts_harvest import Harvest
 from hetopt.solvers.mcts_subtree import Subtree
-from hetopt.solvers.worker import NO_CUTOFF, Payload, SurveyTask, Worker
+from hetopt.solvers.messages import NO_CUTOFF, Payload, SurveyTask
+from hetopt.solvers.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.worker import NO_CUTOFF, Found
+from hetopt.solvers.messages import NO_CUTOFF, Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

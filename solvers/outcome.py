@@ -10,7 +10,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
 from hetopt.solvers.assembly import plan_of
 from hetopt.solvers.diagnosis import why_infeasible
-from hetopt.solvers.worker import NO_CUTOFF
+from hetopt.solvers.messages import NO_CUTOFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -25,9 +25,7 @@ from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, Stopped, open_pool, worker_count
 from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
-from hetopt.solvers.outcome import result_of
-from hetopt.solvers.scouting import Scouting
-from hetopt.solvers.worker import (
+from hetopt.solvers.messages import (
     NO_CUTOFF,
     Found,
     Payload,
@@ -36,8 +34,10 @@ from hetopt.solvers.worker import (
     SurveyTask,
     TieTask,
     Verdict,
-    make,
 )
+from hetopt.solvers.outcome import result_of
+from hetopt.solvers.scouting import Scouting
+from hetopt.solvers.worker import make
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

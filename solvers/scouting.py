@@ -7,8 +7,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.messages import NO_CUTOFF
 from hetopt.solvers.scout import ScoutTask
-from hetopt.solvers.worker import NO_CUTOFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

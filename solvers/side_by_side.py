@@ -195,6 +195,7 @@ def _serve(pipe: Connection[Any, Any], problem: Problem, entry: Entry) -> None:
     except KeyboardInterrupt:
         answer = "interrupted"
     except Exception as error:
+        # One that breaks is no reason to lose what the others found: it is reported.
         answer = f"failed: {type(error).__name__}: {error}"
     if isinstance(answer, str):
         answer = " ".join(answer.split())

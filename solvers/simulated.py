@@ -39,12 +39,12 @@ from hetopt.schedule.simulator import simulate
 from hetopt.solvers.assembly import plan_of, room_in_flight
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.ledger import Ledger, Program
+from hetopt.solvers.messages import NO_CUTOFF, Found, Verdict
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.registry import HEURISTICS, load
 from hetopt.solvers.simulated_bounds import INFINITE
 from hetopt.solvers.simulated_warmups import best_warmups
 from hetopt.solvers.simulated_worker import BoundTask, Payload, SearchTask, make
-from hetopt.solvers.worker import NO_CUTOFF, Found, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.identical import canonical, leaders
+from hetopt.solvers.messages import Found, Verdict
 from hetopt.solvers.simulated_search import Interrupted, Search, survey
-from hetopt.solvers.worker import Found, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

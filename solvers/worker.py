@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,16 @@ from hetopt.solvers.cluster_costs import FIRST, LAST
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.identical import canonical, leaders, subsets
 from hetopt.solvers.memory import share_bytes
+from hetopt.solvers.messages import (
+    NO_CUTOFF,
+    Found,
+    Payload,
+    SettleTask,
+    SketchTask,
+    SurveyTask,
+    TieTask,
+    Verdict,
+)
 from hetopt.solvers.outline import Outline, largest_outline_bytes
 from hetopt.solvers.relaxation import Choice, Relaxation
 from hetopt.solvers.scout import Scouted, ScoutTask, explore, is_narrow, plans
@@ -35,116 +45,15 @@ from hetopt.solvers.scout import Scouted, ScoutTask, explore, is_narrow, plans
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table import TableSlice
     from hetopt.formulations.decision import Decision
     from hetopt.problem.principles import Principles
-    from hetopt.problem.problem import Problem
     from hetopt.solvers.engine import Engine
 
-#: The shared cutoff when there is no plan yet.
-NO_CUTOFF = 2**62
 #: Seconds an engine may spend on one order of a relaxed optimum.
 _POLISH_S = 3.0
 #: Orders of a relaxed optimum that are tried.
 _MOST_ORDERS = 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
-    """What every worker is given once.
-
-    Attributes
-    ----------
-    engine
-        ``module:attribute`` that makes the Engine from a seed.
-    top
-        How many best plans are wanted.
-    workers
-        How many there are to share the memory.
-    principles
-        What a plan has to keep.
-    """
-
-    problem: Problem
-    table: CostTable
-    engine: str
-    seed: int
-    top: int
-    workers: int = 1
-    principles: Principles = PRUNED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyTask:
-    """Bound every p of one q; ``cutoff`` in 1 / PERIOD_SCALE ticks, or None."""
-
-    microbatches: int
-    cutoff: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SketchTask:
-    """Turn the relaxed optimum of one (p, q) at lambda <= ``period`` into plans."""
-
-    microbatches: int
-    stages: int
-    period: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettleTask:
-    """Settle the program of one (p, q).
-
-    Attributes
-    ----------
-    start
-        The best plan that is known of it.
-    """
-
-    microbatches: int
-    stages: int
-    time_limit_s: float | None
-    start: Decision | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieTask:
-    """Find the first plans of one (p, q) at these objectives by the tie rule.
-
-    Attributes
-    ----------
-    values
-        Objectives plans of this (p, q) are known to have, ascending.
-    """
-
-    microbatches: int
-    stages: int
-    values: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A plan's decision and its objective in 1 / PERIOD_SCALE ticks."""
-
-    decision: Decision
-    value: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """How a program was settled; ``bound`` in 1 / PERIOD_SCALE ticks.
-
-    Attributes
-    ----------
-    closed
-        Whether every plan within the cutoff at the end was reported.
-    searched
-        Whether an engine was needed, or the relaxation was enough.
-    """
-
-    closed: bool
-    searched: bool
-    bound: int
 
 
 def make(

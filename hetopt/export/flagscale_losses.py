@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.cost.strategies import tensor_degrees
-from hetopt.export.alike import (
-    head_losses,
-    is_one_forward_one_backward,
-    layer_losses,
-    whole_units,
-    zero_stages,
-)
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron import problem_losses
+from hetopt.export.prose import listed, stages_named
+from hetopt.export.shared_losses import (
+    boundary_losses,
+    head_losses,
+    layer_losses,
+    model_losses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +27,13 @@ if TYPE_CHECKING:
 def losses(job: Job) -> Iterator[Loss]:
     """Yield everything of a job that FlagScale would lose."""
     yield from problem_losses(job.problem)
-    yield from _model_losses(job)
+    yield from model_losses(job.problem.model)
+    yield from layer_losses(job)
     yield from _strategy_losses(job)
     yield from _schedule_losses(job)
     yield from _state_losses(job)
-    yield from _boundary_losses(job)
+    sender = "device sends each receiver its part"
+    yield from boundary_losses(job, _layout, sender)
 
 
 def launched(job: Job) -> Job:
@@ -43,7 +44,7 @@ def launched(job: Job) -> Job:
     ValueError
         A loss has nothing instead.
     """
-    units = whole_units(job)
+    units = job.whole_units()
     stages = []
     for number, stage in enumerate(job.stages):
         strategy = without_cp(job, stage)
@@ -88,20 +89,10 @@ def without_cp(job: Job, stage: Stage) -> Strategy | None:
 def shards_optimizer(job: Job) -> bool:
     """Whether the distributed optimizer is on, which shards Adam's states alone."""
     return (
-        max(zero_stages(job)) > 0
+        max(job.zero_stages) > 0
         and job.problem.training.optimizer == "adam"
         and not _ends_do_not_divide(job)
     )
-
-
-def _model_losses(job: Job) -> Iterator[Loss]:
-    model = job.problem.model
-    if not model.is_decoder_only:
-        yield Loss(
-            what=f"model {model.name}, which is no decoder-only model of tokens",
-            instead=None,
-        )
-    yield from layer_losses(job)
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:
@@ -110,7 +101,7 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
         strategy, other = stage.strategy, without_cp(job, stage)
         if strategy.cp > 1:
             yield Loss(
-                what=f"cp {strategy.cp} on {_stages(first, end)}: cp is 1",
+                what=f"cp {strategy.cp} on {stages_named(first, end)}: cp is 1",
                 instead=None
                 if other is None
                 else f"dp {other.dp}, cp 1, tp {other.tp} there",
@@ -118,7 +109,7 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
         tp = strategy.tp if other is None else other.tp
         if job.problem.training.seq_len % tp:
             yield Loss(
-                what=f"tp {tp} on {_stages(first, end)}: sequence parallelism "
+                what=f"tp {tp} on {stages_named(first, end)}: sequence parallelism "
                 f"needs a divisor of the {job.problem.training.seq_len} tokens of a "
                 "sequence",
                 instead=None,
@@ -128,7 +119,7 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
     used = {stage.strategy.recompute for stage in job.stages}
     if "selective" in used and len(used) > 1:
         named = ", ".join(
-            _stages(first, end)
+            stages_named(first, end)
             for first, end in job.runs
             if job.stages[first].strategy.recompute == "selective"
         )
@@ -147,21 +138,21 @@ def _recompute(job: Job, stage: Stage) -> Recompute:
 
 
 def _schedule_losses(job: Job) -> Iterator[Loss]:
-    if not is_one_forward_one_backward(job):
+    if not job.warms_up_as_1f1b:
         planned = tuple(stage.warmup for stage in job.stages)
         count = len(job.stages)
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-ups {_row(planned)}: 1F1B "
-            f"warms up with {_row(tuple(range(count, 0, -1)))}",
+            what=f"schedule {job.plan.schedule} with warm-ups {listed(planned)}: 1F1B "
+            f"warms up with {listed(tuple(range(count, 0, -1)))}",
             instead="1F1B",
         )
 
 
 def _state_losses(job: Job) -> Iterator[Loss]:
     model = job.problem.model
-    zeros = zero_stages(job)
+    zeros = job.zero_stages
     if max(zeros) > 1 or min(zeros) < max(zeros):
-        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{_row(zeros)} by stage"
+        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{listed(zeros)} by stage"
         yield Loss(
             what=f"ZeRO stage {each}: states of the optimizer are sharded on all "
             "stages or on none, gradients and weights never",
@@ -196,25 +187,6 @@ def _ends_do_not_divide(job: Job) -> bool:
     return bool(first.dp % last.dp and last.dp % first.dp)
 
 
-def _boundary_losses(job: Job) -> Iterator[Loss]:
-    for number, (before, after) in enumerate(pairwise(job.stages)):
-        same = _layout(before.strategy) == _layout(after.strategy)
-        if not same and before.resharding not in (None, "p2p"):
-            yield Loss(
-                what=f"resharding by {before.resharding} behind stage {number}: every "
-                "device sends each receiver its part (to plan so, pin resharding: p2p)",
-                instead="p2p there",
-            )
-
-
 def _layout(strategy: Strategy) -> tuple[int, int]:
     """How a boundary tensor lies on a stage's devices."""
     return strategy.dp, strategy.cp * strategy.tp
-
-
-def _stages(first: int, end: int) -> str:
-    return f"stage {first}" if end == first + 1 else f"stages {first}-{end - 1}"
-
-
-def _row(values: tuple[int, ...]) -> str:
-    return ", ".join(map(str, values))

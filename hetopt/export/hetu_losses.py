@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import (
-    head_losses,
-    heads_divide,
-    is_one_forward_one_backward,
-    layer_losses,
-    whole_units,
-    zero_stages,
-)
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
+from hetopt.export.prose import listed
+from hetopt.export.shared_losses import (
+    boundary_losses,
+    head_losses,
+    heads_divide,
+    layer_losses,
+    model_losses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ def launched(job: Job) -> Job:
             ),
             unit_strategies=None,
         )
-        for stage, (first, end) in zip(job.stages, whole_units(job), strict=True)
+        for stage, (first, end) in zip(job.stages, job.whole_units(), strict=True)
     )
     training = job.problem.training
     if training.precision == "fp16":
@@ -55,7 +55,7 @@ def shards_optimizer(job: Job) -> bool:
 
     Its generator turns ``zero`` off where dp is 1.
     """
-    return max(zero_stages(job)) > 0 and job.stages[0].strategy.dp > 1
+    return max(job.zero_stages) > 0 and job.stages[0].strategy.dp > 1
 
 
 def shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
@@ -74,11 +74,7 @@ def fits(strategy: Strategy, problem: Problem) -> bool:
 def problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Hetu cannot do of a problem, whatever the plan."""
     model = problem.model
-    if not model.is_decoder_only:
-        yield Loss(
-            what=f"model {model.name}, which is no decoder-only model of tokens",
-            instead=None,
-        )
+    yield from model_losses(model)
     if model.tied:
         yield Loss(
             what="one table for embedding and head: it has one for each",
@@ -94,21 +90,15 @@ def hetu_losses(job: Job) -> Iterator[Loss]:
     yield from layer_losses(job)
     yield from _strategy_losses(job)
     yield from _state_losses(job)
-    if not is_one_forward_one_backward(job):
+    if not job.warms_up_as_1f1b:
         counts = tuple(stage.warmup for stage in job.stages)
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-ups {_row(counts)}: it is "
+            what=f"schedule {job.plan.schedule} with warm-ups {listed(counts)}: it is "
             "1F1B, one more on each stage than on the next",
             instead="1F1B",
         )
-    for number, (before, after) in enumerate(pairwise(job.stages)):
-        same = before.strategy.tp == after.strategy.tp
-        if not same and before.resharding not in (None, "p2p"):
-            yield Loss(
-                what=f"resharding by {before.resharding} behind stage {number}: every "
-                "device sends each receiver its part (to plan so, pin resharding: p2p)",
-                instead="p2p there",
-            )
+    sender = "device sends each receiver its part"
+    yield from boundary_losses(job, attrgetter("tp"), sender)
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:
@@ -116,8 +106,8 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
         degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)
         if len(set(degrees)) > 1:
             yield Loss(
-                what=f"{name} {_row(degrees)} by stage: {what} is a whole pipeline, so "
-                f"all stages have the same {name}",
+                what=f"{name} {listed(degrees)} by stage: {what} is a whole pipeline, "
+                f"so all stages have the same {name}",
                 instead=None,
             )
     parts = sorted({stage.strategy.cp * stage.strategy.tp for stage in job.stages})
@@ -140,17 +130,13 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
 
 
 def _state_losses(job: Job) -> Iterator[Loss]:
-    zeros, strategy = zero_stages(job), job.stages[0].strategy
+    zeros, strategy = job.zero_stages, job.stages[0].strategy
     does = int(shards_optimizer(job))
     if strategy.dp * strategy.cp > 1 and set(zeros) != {does}:
-        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{_row(zeros)} by stage"
+        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{listed(zeros)} by stage"
         yield Loss(
             what=f"ZeRO stage {each} with dp {strategy.dp} and cp {strategy.cp}: it "
             "shards the optimizer's states alone, on all stages, between replicas",
             instead=f"ZeRO stage {does}"
             + ("" if does else ", which needs more memory"),
         )
-
-
-def _row(values: tuple[int, ...]) -> str:
-    return ", ".join(map(str, values))

@@ -15,7 +15,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import shared_recompute, whole_layers, zero_stages
+from hetopt.export.alike import shared_recompute
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.hexiscale_losses import SHARDING, hexiscale_losses, launched
 from hetopt.export.hexiscale_models import model_size
@@ -94,7 +94,7 @@ def pipeline_by_pipeline(job: Job) -> Placement:
 def _configs(job: Job) -> str:
     dp = job.stages[0].strategy.dp
     tp = [stage.strategy.tp for stage in job.stages]
-    layers = list(whole_layers(job) or ())
+    layers = list(job.whole_layers or ())
     return (
         f'{{\n  "hetero_configs": {json.dumps([tp] * dp)},\n'
         f'  "layer_partitions": {json.dumps([layers] * dp)}\n}}\n'
@@ -120,7 +120,7 @@ def _arguments(job: Job) -> list[str]:
     if any(stage.strategy.tp > 1 for stage in job.stages):
         arguments.append("--seq-parallel")
     if dp > 1:
-        arguments.append(f"--default_dp_type {SHARDING[max(zero_stages(job))]}")
+        arguments.append(f"--default_dp_type {SHARDING[max(job.zero_stages)]}")
     if shared_recompute(job) == "full":
         arguments.append("--checkpoint-layers")
     return arguments

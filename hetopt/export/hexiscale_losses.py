@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import (
-    head_losses,
-    heads_divide,
-    layer_losses,
-    whole_units,
-    zero_stages,
-)
 from hetopt.export.hexiscale_models import MODEL_SIZES, SEQ_LEN, model_size
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
+from hetopt.export.prose import listed
+from hetopt.export.shared_losses import (
+    boundary_losses,
+    head_losses,
+    heads_divide,
+    layer_losses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ def launched(job: Job) -> Job:
             ),
             unit_strategies=None,
         )
-        for stage, (first, end) in zip(job.stages, whole_units(job), strict=True)
+        for stage, (first, end) in zip(job.stages, job.whole_units(), strict=True)
     )
     pipeline = replace(job.plan.pipeline, stages=stages)
     return Job.of(job.problem, replace(job.plan, pipelines=(pipeline,)))
@@ -56,18 +56,12 @@ def hexiscale_losses(job: Job) -> Iterator[Loss]:
     counts = tuple(stage.warmup for stage in job.stages)
     if any(count < job.microbatches for count in counts):
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-ups {_row(counts)}: it is "
+            what=f"schedule {job.plan.schedule} with warm-ups {listed(counts)}: it is "
             "GPipe, all forward passes first",
             instead="GPipe, which needs more memory",
         )
-    for number, (before, after) in enumerate(pairwise(job.stages)):
-        same = before.strategy.tp == after.strategy.tp
-        if not same and before.resharding not in (None, "p2p"):
-            yield Loss(
-                what=f"resharding by {before.resharding} behind stage {number}: every "
-                "rank sends to its counterpart (to plan so, pin resharding: p2p)",
-                instead="p2p there",
-            )
+    sender = "rank sends to its counterpart"
+    yield from boundary_losses(job, attrgetter("tp"), sender)
 
 
 def shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
@@ -100,13 +94,13 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
     dp = tuple(stage.strategy.dp for stage in job.stages)
     if len(set(dp)) > 1:
         yield Loss(
-            what=f"dp {_row(dp)} by stage: a replica is a whole pipeline, so all "
+            what=f"dp {listed(dp)} by stage: a replica is a whole pipeline, so all "
             "stages have the same dp",
             instead=None,
         )
     cp = tuple(stage.strategy.cp for stage in job.stages)
     if max(cp) > 1:
-        yield Loss(what=f"cp {_row(cp)} by stage: cp is 1", instead=None)
+        yield Loss(what=f"cp {listed(cp)} by stage: cp is 1", instead=None)
     yield from head_losses(job, [stage.strategy for stage in job.stages])
     for tp in sorted({stage.strategy.tp for stage in job.stages}):
         if SEQ_LEN % tp:
@@ -130,9 +124,9 @@ def _recompute(job: Job) -> Recompute:
 
 
 def _state_losses(job: Job) -> Iterator[Loss]:
-    zeros = zero_stages(job)
+    zeros = job.zero_stages
     if job.stages[0].strategy.dp > 1 and set(zeros) != {_zero(job)}:
-        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{_row(zeros)} by stage"
+        each = str(zeros[0]) if len(set(zeros)) == 1 else f"{listed(zeros)} by stage"
         yield Loss(
             what=f"ZeRO stage {each}: it has 0, 2 and 3, the same on all stages",
             instead=f"ZeRO stage {_zero(job)}",
@@ -141,9 +135,5 @@ def _state_losses(job: Job) -> Iterator[Loss]:
 
 def _zero(job: Job) -> int:
     """Return the least ZeRO stage it has that needs no more memory than the plan's."""
-    most = max(zero_stages(job))
+    most = max(job.zero_stages)
     return min(stage for stage in SHARDING if stage >= most)
-
-
-def _row(values: tuple[int, ...]) -> str:
-    return ", ".join(map(str, values))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
@@ -65,6 +66,56 @@ class Job:
                 return None
             counts.append(body.count(MLP_UP))
         return tuple(counts)
+
+    @property
+    def whole_layers(self) -> tuple[int, ...] | None:
+        """Layers per stage, a cut one with its attention; None if a stage has none.
+
+        Exactly ``layers`` where no layer is cut.
+        """
+        if self.layers is not None:
+            return self.layers
+        units = self.problem.model.units
+        counts = tuple(
+            units[stage.first_unit : stage.end_unit].count(ATTENTION)
+            for stage in self.stages
+        )
+        return counts if all(counts) else None
+
+    def whole_units(self) -> list[tuple[int, int]]:
+        """Return first and end unit of each stage with ``whole_layers``.
+
+        Raises
+        ------
+        ValueError
+            A stage holds no attention of its own.
+        """
+        layers = self.whole_layers
+        if layers is None:
+            msg = "a stage holds no attention of its own"
+            raise ValueError(msg)
+        per_layer = 3 if self.problem.model.granularity == "block" else 1
+        ends = [0, *(1 + per_layer * count for count in accumulate(layers))]
+        ends[-1] += 1
+        return list(pairwise(ends))
+
+    @property
+    def zero_stages(self) -> tuple[int, ...]:
+        """The ZeRO stage of each pipeline stage."""
+        default = self.problem.training.zero
+        return tuple(
+            default if stage.strategy.zero is None else stage.strategy.zero
+            for stage in self.stages
+        )
+
+    @property
+    def warms_up_as_1f1b(self) -> bool:
+        """Whether every stage does; counts beyond q do not matter."""
+        stages, most = len(self.stages), self.microbatches
+        return all(
+            min(stage.warmup, most) == min(stages - number, most)
+            for number, stage in enumerate(self.stages)
+        )
 
     @property
     def runs(self) -> tuple[tuple[int, int], ...]:

@@ -16,13 +16,13 @@ import numpy as np
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
 from hetopt.export import (
-    alike,
     hetu_losses,
     hexiscale_losses,
     megatron,
     nemo,
     torch_pipelining,
 )
+from hetopt.export.shared_losses import heads_divide
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RECOMPUTE, SCHEDULE_CHOICES
 
@@ -131,7 +131,7 @@ _MEGATRON = Limits(
     shared=("dp", "cp", "tp", "recompute"),
     zero=(0, 1),
     losses=megatron.problem_losses,
-    fits=alike.heads_divide,
+    fits=heads_divide,
 )
 
 #: By launcher, for ``hetopt plan --for``.
@@ -144,7 +144,7 @@ LIMITS: Mapping[str, Limits] = MappingProxyType(
             zero=(0, 1),
             equal_ends=True,
             losses=megatron.problem_losses,
-            fits=alike.heads_divide,
+            fits=heads_divide,
         ),
         "hetu": Limits(
             schedules=("1f1b",),

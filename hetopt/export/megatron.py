@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.alike import (
     alike_losses,
-    is_one_forward_one_backward,
     launched,
     recompute_loss,
     shared_head_losses,
-    zero_stages,
 )
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.launcher import Loss
@@ -86,14 +84,14 @@ def megatron_losses(job: Job) -> Iterator[Loss]:
     yield from alike_losses(job)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
-    if not is_one_forward_one_backward(job):
+    if not job.warms_up_as_1f1b:
         counts = ", ".join(str(stage.warmup) for stage in job.stages)
         yield Loss(
             what=f"schedule {job.plan.schedule} with warm-up counts {counts}: it is "
             "1F1B, one more on each stage than on the next",
             instead="1F1B",
         )
-    zero = max(zero_stages(job))
+    zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(
             what=f"ZeRO {zero} in a pipeline: it shards optimizer states alone",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.alike import zero_stages
 from hetopt.export.megatron_layout import layout_text
 
 if TYPE_CHECKING:
@@ -102,4 +101,4 @@ def _training(job: Job) -> dict[str, str]:
 
 def shards_optimizer(job: Job) -> bool:
     """Whether optimizer states are sharded, which Megatron-LM does for Adam alone."""
-    return max(zero_stages(job)) > 0 and job.problem.training.optimizer == "adam"
+    return max(job.zero_stages) > 0 and job.problem.training.optimizer == "adam"

@@ -14,6 +14,16 @@ if TYPE_CHECKING:
     from hetopt.export.launcher import Launcher, Loss
 
 
+def stages_named(first: int, end: int) -> str:
+    """Return "stage 3" or "stages 3-5"; ``end`` is behind the last one."""
+    return f"stage {first}" if end == first + 1 else f"stages {first}-{end - 1}"
+
+
+def listed(values: Iterable[int]) -> str:
+    """Return "4, 4, 3"."""
+    return ", ".join(map(str, values))
+
+
 def readme(job: Job, launcher: Launcher, losses: Sequence[Loss]) -> str:
     """Return what is in the folder, the plan in a table, and how to launch it."""
     parts = [
@@ -68,16 +78,12 @@ def _stages(job: Job) -> str:
             (
                 str(first) if end == first + 1 else f"{first}-{end - 1}",
                 stages[0].cluster,
-                _row(stage.units for stage in stages),
+                listed(stage.units for stage in stages),
                 str(strategy.dp),
                 str(strategy.cp),
                 str(strategy.tp),
                 strategy.recompute,
-                _row(stage.warmup for stage in stages),
+                listed(stage.warmup for stage in stages),
             )
         )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _row(values: Iterable[int]) -> str:
-    return ", ".join(map(str, values))

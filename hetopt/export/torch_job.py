@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.alike import zero_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +62,7 @@ def torch_job(job: Job) -> dict[str, Any]:
             "microbatches": job.microbatches,
             "precision": "fp32" if training.precision == "fp32" else "bf16",
             "optimizer": training.optimizer,
-            "zero": min(max(zero_stages(job)), 1),
+            "zero": min(max(job.zero_stages), 1),
         },
         "mesh": {
             "pp": len(job.stages),

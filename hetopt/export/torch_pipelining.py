@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.alike import alike_losses, launched, zero_stages
+from hetopt.export.alike import alike_losses, launched
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron import mixed_note
@@ -138,7 +138,7 @@ class TorchPipelining:
 
 def _losses(job: Job) -> Iterator[Loss]:
     yield from alike_losses(job)
-    zero = max(zero_stages(job))
+    zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(
             what=f"ZeRO {zero}: the program shards optimizer states alone",

@@ -16,7 +16,6 @@ from hetopt.export.alike import (
     launched,
     recompute_loss,
     shared_head_losses,
-    zero_stages,
 )
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.launcher import Loss
@@ -122,7 +121,7 @@ def _toml(job: Job) -> str:
         "tensor_parallel_degree": strategy.tp,
         "pipeline_parallel_degree": len(job.stages),
         "fsdp_reshard_after_forward": (
-            "always" if max(zero_stages(job)) > 2 and not piped else "never"
+            "always" if max(job.zero_stages) > 2 and not piped else "never"
         ),
     }
     if piped:
@@ -207,7 +206,7 @@ def _losses(job: Job) -> Iterator[Loss]:
 
 def _zero_losses(job: Job) -> Iterator[Loss]:
     """Yield what FSDP or DDP does otherwise."""
-    zero, strategy = max(zero_stages(job)), job.stages[0].strategy
+    zero, strategy = max(job.zero_stages), job.stages[0].strategy
     piped, replicas = len(job.stages) > 1, strategy.dp * strategy.cp
     if zero == 0 and replicas > 1 and _is_sharded(job):
         yield Loss(
@@ -230,7 +229,7 @@ def _zero_losses(job: Job) -> Iterator[Loss]:
 
 def _is_sharded(job: Job) -> bool:
     """Whether FSDP shards: always, but for data parallelism alone without ZeRO."""
-    return max(zero_stages(job)) > 0 or job.world_size > job.stages[0].strategy.dp
+    return max(job.zero_stages) > 0 or job.world_size > job.stages[0].strategy.dp
 
 
 def _model_losses(job: Job) -> Iterator[Loss]:

@@ -11,8 +11,9 @@ from hetopt.cost.build import build_table
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.ledger import Ledger
+from hetopt.solvers.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.scouting import Scouting
-from hetopt.solvers.worker import NO_CUTOFF, Found, Payload, Worker
+from hetopt.solvers.worker import Worker
 
 SIZES = (Size(2, 64, 24), Size(8, 4096, 96), Size(16, 16384, 126))
 

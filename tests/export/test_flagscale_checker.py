@@ -37,7 +37,7 @@ EXPERIMENT: dict[str, Any] = {
         "runner": {
             "backend": "torchrun",
             "nnodes": 3,
-            "hostfile": "/work/llama/hostfile",
+            "hostfile": "/shared/llama/hostfile",
             "rdzv_backend": "static",
             "master_port": 29500,
             "ssh_port": 22,

@@ -152,11 +152,11 @@ def _rooms(
         own = part.clusters[j]
         held, alive = _end_kinds(table, i, len(hosts)), min(q, counts[i])
 
-        def size(kind: int, own=own, k=k, alive=alive) -> int:  # type: ignore[no-untyped-def]
-            return int(own.state_bytes[k, kind] + alive * own.activation_bytes[k, kind])
-
         peak = max(int(own.temporary_bytes[k, kind]) for kind in (*body, *held))
-        need = int(own.fixed_bytes[k]) + peak + sum(map(size, held))
+        need = int(own.fixed_bytes[k]) + peak
+        for kind in held:
+            need += int(own.state_bytes[k, kind])
+            need += alive * int(own.activation_bytes[k, kind])
         each = max(int(own.state_bytes[k, kind]) for kind in body)
         each += alive * max(int(own.activation_bytes[k, kind]) for kind in body)
         most = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
 from hetopt.solvers.exact import exact_value
-from hetopt.solvers.worker import NO_CUTOFF
+from hetopt.solvers.messages import NO_CUTOFF
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,8 +17,8 @@ from hetopt.solvers import mcts
 from hetopt.solvers.mcts_data import FILLED, Ground
 from hetopt.solvers.mcts_guided import solve
 from hetopt.solvers.mcts_subtree import Subtree
+from hetopt.solvers.messages import NO_CUTOFF
 from hetopt.solvers.params import MctsParams, RaceParams
-from hetopt.solvers.worker import NO_CUTOFF
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 from tests.solvers.mcts_values import exact
@@ -41,16 +37,8 @@ def run(instance: Instance, params: RaceParams = HERE, seed: int = 0) -> Result:
     return solve(instance.problem, instance.table, params, time_limit_s=None, seed=seed)
 
 
-@pytest.fixture(scope="module")
-def reached() -> dict[int, float]:
-    """Per seed, what was found over the optimum; tests below fill it."""
-    return {}
-
-
 @pytest.mark.parametrize("seed", SEEDS)
-def test_plans_pass_the_check_and_none_beats_the_optimum(
-    seed: int, reached: dict[int, float]
-) -> None:
+def test_plans_pass_the_check_and_none_beats_the_optimum(seed: int) -> None:
     instance = make_instance(seed)
     answer = brute_force.solve(instance.problem, instance.table)
     result = run(instance, replace(HERE, top=1 + seed % 3))
@@ -66,15 +54,20 @@ def test_plans_pass_the_check_and_none_beats_the_optimum(
     assert result.lower_bound_s <= optimum * (1 + 1e-9)
     slack = result.best.plan.pipeline.microbatches * 1e-9
     assert result.best.closed_form_s >= optimum - slack
-    reached[seed] = result.best.closed_form_s / optimum
 
 
-def test_nearly_always_it_is_the_optimum(reached: dict[int, float]) -> None:
-    if len(reached) < len(SEEDS) // 3:
-        pytest.skip("the tests before this one did not run")
-    optimal = sum(share <= 1 + 1e-6 for share in reached.values())
-    assert optimal >= 0.9 * len(reached)
-    assert max(reached.values()) < 1.2
+def test_nearly_always_it_is_the_optimum() -> None:
+    shares = []
+    for seed in SEEDS:
+        instance = make_instance(seed)
+        answer = brute_force.solve(instance.problem, instance.table).best
+        best = run(instance).best
+        assert (answer is None) == (best is None)
+        if answer is not None and best is not None:
+            shares.append(best.closed_form_s / (float(answer.closed_form_ns) * 1e-9))
+    assert len(shares) >= 10
+    assert sum(share <= 1 + 1e-6 for share in shares) >= 0.9 * len(shares)
+    assert max(shares) < 1.2
 
 
 @pytest.mark.parametrize("seed", range(0, 60, 3))
@@ -112,43 +105,6 @@ def test_filled_and_polished_plans_are_plans(seed: int) -> None:
         )
         assert bool(tree.space.facts[FILLED]) or not free
         tree.iterate(50, take, NO_CUTOFF)
-
-
-def test_the_plan_does_not_depend_on_the_processes() -> None:
-    instance = make_instance(5)
-    params = MctsParams(jobs=0, iterations=30_000, top=3)
-    alone = run(instance, params).to_json()
-    two = run(instance, replace(params, jobs=2)).to_json()
-    assert alone["plan"] is not None
-    for key in ("plan", "alternatives", "lower_bound_s", "settlements"):
-        assert alone[key] == two[key]
-
-
-_HASHED = """
-import json
-from hetopt.solvers.mcts_guided import solve
-from hetopt.solvers.params import MctsParams
-from tests.oracle.instances import make_instance
-made = make_instance(5)
-params = MctsParams(jobs=0, iterations=20_000)
-result = solve(made.problem, made.table, params, time_limit_s=None, seed=1)
-print(json.dumps(result.to_json()["plan"]))
-"""
-
-
-def test_the_plan_does_not_depend_on_hashes() -> None:
-    plans = []
-    for seed in ("0", "1"):
-        done = subprocess.run(
-            [sys.executable, "-c", _HASHED],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        plans.append(json.loads(done.stdout))
-    assert plans[0] is not None
-    assert plans[0] == plans[1]
 
 
 def test_it_is_better_than_mcts_with_as_many_iterations() -> None:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
+    from hetopt.solvers.messages import Found
     from hetopt.solvers.progress import Progress
-    from hetopt.solvers.worker import Found
 
 #: An instance whose programs are not all refuted by bounds.
 SEED = 18

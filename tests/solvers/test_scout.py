@@ -9,9 +9,10 @@ import pytest
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.outline import Outline
 from hetopt.solvers.scout import Scouted, ScoutTask, explore
-from hetopt.solvers.worker import NO_CUTOFF, Found, Payload, Worker
+from hetopt.solvers.worker import Worker
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 

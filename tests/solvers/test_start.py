@@ -13,11 +13,11 @@ from hetopt.problem.training import SCHEDULES, ScheduleName
 from hetopt.solvers.cp_sat import CpSatEngine
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.ledger import Ledger
+from hetopt.solvers.messages import NO_CUTOFF, Found
 from hetopt.solvers.milp import MilpEngine
 from hetopt.solvers.miqp import MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
-from hetopt.solvers.worker import NO_CUTOFF, Found
 from tests.formulations.programs import ONE, TWO, data_of, hosting, table
 from tests.formulations.programs import best as best_of
 from tests.oracle.instances import make_instance

@@ -1,0 +1,115 @@
+"""What passes between the race and its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetopt.problem.principles import PRUNED
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+
+#: The shared cutoff when there is no plan yet.
+NO_CUTOFF = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """What every worker is given once.
+
+    Attributes
+    ----------
+    engine
+        ``module:attribute`` that makes the Engine from a seed.
+    top
+        How many best plans are wanted.
+    workers
+        How many there are to share the memory.
+    principles
+        What a plan has to keep.
+    """
+
+    problem: Problem
+    table: CostTable
+    engine: str
+    seed: int
+    top: int
+    workers: int = 1
+    principles: Principles = PRUNED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyTask:
+    """Bound every p of one q; ``cutoff`` in 1 / PERIOD_SCALE ticks, or None."""
+
+    microbatches: int
+    cutoff: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchTask:
+    """Turn the relaxed optimum of one (p, q) at lambda <= ``period`` into plans."""
+
+    microbatches: int
+    stages: int
+    period: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleTask:
+    """Settle the program of one (p, q).
+
+    Attributes
+    ----------
+    start
+        The best plan that is known of it.
+    """
+
+    microbatches: int
+    stages: int
+    time_limit_s: float | None
+    start: Decision | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieTask:
+    """Find the first plans of one (p, q) at these objectives by the tie rule.
+
+    Attributes
+    ----------
+    values
+        Objectives plans of this (p, q) are known to have, ascending.
+    """
+
+    microbatches: int
+    stages: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A plan's decision and its objective in 1 / PERIOD_SCALE ticks."""
+
+    decision: Decision
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a program was settled; ``bound`` in 1 / PERIOD_SCALE ticks.
+
+    Attributes
+    ----------
+    closed
+        Whether every plan within the cutoff at the end was reported.
+    searched
+        Whether an engine was needed, or the relaxation was enough.
+    """
+
+    closed: bool
+    searched: bool
+    bound: int
