@@ -1,11 +1,12 @@
-# Everything on a bare machine with Python 3.11 or newer:
+# Everything on a bare machine with Python 3.11, 3.12 or 3.13:
 #
 #   make plan    install into .venv and plan HetAuto's second experiment
 #   make test    the same, then lint, types, and tests on the built package
 #   make test-torch
 #                the profiler's tests, and what is exported tried with the runtimes
 #                themselves, with PyTorch in a venv of their own
-#   make bench   the experiments whose figures the README quotes
+#   make bench   the shorter experiments that README and docs/ quote; the longer ones
+#                (compare, figures, growth, rivals) have commands of their own
 
 VENV := .venv
 TORCH_VENV := .venv-torch
@@ -14,7 +15,7 @@ TORCH ?= torch==2.13.0
 # Read for how they parse what is exported for them; what they need is not installed.
 RUNTIMES := megatron-core==0.16.1 megatron-bridge==0.3.1
 # Tried in this order; PYTHON=/path/to/python goes first.
-PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14 python
+PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python
 PROBLEM := data/problems/hetauto-exp2.yaml
 
 BIN := $(VENV)/bin
@@ -48,7 +49,8 @@ bench: install
 	$(BIN)/python -m benchmarks.hetauto
 	$(BIN)/python -m benchmarks.published
 	$(BIN)/python -m benchmarks.published --half
-	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.speed --out benchmarks/results/speed.md
+	$(BIN)/python -m benchmarks.proofs
 	$(BIN)/python -m benchmarks.hapt
 	$(BIN)/python -m benchmarks.agreement dp cp-sat milp --certificates
 	$(BIN)/python -m benchmarks.uniap
@@ -88,12 +90,12 @@ $(TORCH_VENV)/.installed: $(INSTALLED)
 
 $(BIN)/python:
 	@for python in $(PYTHONS); do \
-	  if "$$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' \
+	  if "$$python" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	      2>/dev/null; then \
 	    echo "$$python -m venv $(VENV)"; \
 	    exec "$$python" -m venv $(VENV); \
 	  fi; \
 	done; \
-	echo "No Python 3.11 or newer with venv and ensurepip among: $(PYTHONS)" >&2; \
+	echo "No Python 3.11 to 3.13 with venv and ensurepip among: $(PYTHONS)" >&2; \
 	echo "Install one, or name it: make PYTHON=/path/to/python" >&2; \
 	exit 1

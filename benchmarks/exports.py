@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from benchmarks.growing import Size
 from benchmarks.growing import problem as generate
 from hetopt.cli.inputs import load_problem
+from hetopt.comparing import machine
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.export.bundle import bundle, write_folder
@@ -56,6 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
         generate(SIZES[seed % len(SIZES)], seed) for seed in range(options.generated)
     ]
     lines = [
+        "# What launchers make of proven plans (`python -m benchmarks.exports`)",
+        "",
+        "All latencies are modelled; nothing was launched.",
+        "",
         "| problem | launcher | the proven plan | planned for it | price, closed form |"
         " price, simulated | read back |",
         "| --- | --- | --- | --- | --: | --: | --- |",
@@ -66,8 +71,9 @@ def main(arguments: list[str] | None = None) -> int:
         for row in _rows(problem, wrong):
             lines.append(row)
             print(row, flush=True)
+    lines += ["", f"On {machine()}.", ""]
     if options.out is not None:
-        write_text(options.out, "\n".join(lines) + "\n")
+        write_text(options.out, "\n".join(lines))
     print(*wrong, sep="\n", file=sys.stderr)
     return bool(wrong)
 

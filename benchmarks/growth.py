@@ -188,7 +188,7 @@ def _machine(options: argparse.Namespace) -> str:
     return (
         f"{options.jobs} workers on {os.cpu_count()} cores, limit "
         f"{options.time_limit:g} s, solver {options.solver}; load averages {load} "
-        "(above the workers: other work on the machine). All times in the problems "
+        "(more than there are workers would be other work). All times in the problems "
         "are modelled."
     )
 

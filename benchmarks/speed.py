@@ -1,9 +1,9 @@
 """How long `hetopt plan` takes, from the command line to the plan.
 
-    python -m benchmarks.speed [--repeat 5] [PROBLEM...]
+    python -m benchmarks.speed [--repeat 5] [--out FILE] [PROBLEM...]
 
 A whole process each time, imports included, after one run that compiles what is
-kept. Prints a table in Markdown: medians in seconds of the wall clock, and of all
+kept. Makes a table in Markdown: medians in seconds of the wall clock, and of all
 cores together; on a machine that does other things too, the latter says more. The
 exit code is 1 if some plan is not proven optimal.
 """
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from statistics import median
 from typing import Any
+
+from hetopt.files import write_text
 
 #: Seconds that a problem may take on two cores.
 BARS_S = {
@@ -53,10 +55,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", default=[*BARS_S])
     parser.add_argument("--repeat", type=int, default=5, metavar="N")
+    parser.add_argument("--out", metavar="FILE")
     options = parser.parse_args(arguments)
-    print(f"{len(os.sched_getaffinity(0))} cores, load average {_load()}\n")
-    print("| problem | bar (s) | wall (s) | CPU (s) | status | objective (s) |")
-    print("| --- | --: | --: | --: | --- | --: |")
+    lines = [
+        "# How long `hetopt plan` takes (`python -m benchmarks.speed`)",
+        "",
+        f"{len(os.sched_getaffinity(0))} cores, load average {_load()} when it began; "
+        f"medians of {options.repeat}.",
+        "",
+        "| problem | bar (s) | wall (s) | CPU (s) | status | objective (s) |",
+        "| --- | --: | --: | --: | --- | --: |",
+    ]
+    print("\n".join(lines), flush=True)
     proven = True
     for problem in options.problems:
         run(problem)
@@ -73,16 +83,20 @@ def main(arguments: list[str] | None = None) -> int:
             status,
             "-" if value is None else f"{value:.6f}",
         ]
-        print(f"| {' | '.join(cells)} |", flush=True)
+        lines.append(f"| {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
         proven &= status == "optimal"
-    print(f"\nload average at the end {_load()}")
+    lines += ["", f"Load average at the end {_load()}. All latencies are modelled.", ""]
+    print("\n".join(lines[-3:]))
+    if options.out is not None:
+        write_text(options.out, "\n".join(lines))
     return 0 if proven else 1
 
 
-def run(problem: str) -> Run:
+def run(problem: str, *flags: str) -> Run:
     """Plan a problem file, or one of the repository's by name, in a new process."""
     with as_file(files("hetopt.data") / "problems" / f"{problem}.yaml") as path:
-        command = [sys.executable, "-m", "hetopt", "plan", "--json"]
+        command = [sys.executable, "-m", "hetopt", "plan", "--json", *flags]
         command.append(str(path) if path.exists() else problem)
         before, began = _children_s(), time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -156,7 +156,7 @@ class Result:
         return {how: counts[how] for how in get_args(How) if counts[how]}
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON data; keys are INTERFACE names."""
+        """Return the result as plain JSON data; see ``hetopt schema result``."""
         best = self.best
         return {
             "schema": RESULT_SCHEMA,

@@ -80,9 +80,9 @@ def heuristic(table: CostTable) -> str:
 
 def _least_s() -> float:
     """Return how many seconds a heuristic needs to be of any use."""
-    from hetopt.solvers.compiled import are_kept
+    from hetopt.compiled import are_kept
 
-    return 0 if are_kept("mcts_") else _COMPILING_S
+    return 0 if are_kept(__file__, "mcts_") else _COMPILING_S
 
 
 def _may_fall_back(table: CostTable, params: RaceParams) -> bool:
@@ -142,8 +142,8 @@ def choose(
         programs <= _FEW_PROGRAMS and clusters <= _FEW_CLUSTERS and units <= _FEW_UNITS
     )
     if small:
-        from hetopt.solvers.compiled import are_kept
+        from hetopt.compiled import are_kept
 
-        if not are_kept("dp_"):
+        if not are_kept(__file__, "dp_"):
             return "cp-sat", f"{size}: quicker than compiling dp, which a later run may"
     return "dp", size

@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.compiled import kernel, step
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     ACTIVE,
     AHEAD,

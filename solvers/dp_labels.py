@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import kernel, step
+from hetopt.compiled import kernel, step
 from hetopt.solvers.dp_bounds import FLOOR, INFINITE, ORDERED
 from hetopt.solvers.dp_configs import begin_configs, left_behind, untouched
 from hetopt.solvers.dp_crossing import cross

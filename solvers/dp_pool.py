@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.solvers.compiled import kernel, step
+from hetopt.compiled import kernel, step
 from hetopt.solvers.dp_data import AUTO, CLUSTER, GPIPE, LEADER, RANK, Q
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import kernel, step
+from hetopt.compiled import kernel, step
 from hetopt.solvers.dp_bounds import ALONE, INFINITE
 from hetopt.solvers.dp_data import (
     CLUSTER,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 from hetopt.solvers.dp_bounds import ALONE, ENDED, INFINITE, PACE, WINDOW
 from hetopt.solvers.dp_configs import free_worth, stages_used, untouched
 from hetopt.solvers.dp_data import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.solvers.compiled import compiled
+from hetopt.compiled import compiled
 from hetopt.solvers.outline_sums import most_within
 
 if TYPE_CHECKING:

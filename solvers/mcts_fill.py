@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 from hetopt.solvers.dp_data import LAYOUT, LEAD, TAU, TRAIL
 from hetopt.solvers.mcts_data import ACROSS, GPIPE, INSIDE, L, P
 from hetopt.solvers.mcts_memory import least_flight, spare_bytes

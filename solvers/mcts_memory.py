@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 from hetopt.solvers.dp_data import ACTIVE, FREE, LEAD, PEAK, STATE, TRAIL
 from hetopt.solvers.mcts_data import ACROSS, GPIPE, INSIDE, P
 from hetopt.solvers.mcts_state import COUNT, Q

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 from hetopt.solvers.dp_data import MAY_CLOSE, MAY_OPEN, ROOM, TAU
 from hetopt.solvers.mcts_data import FILLED, LEADS, TRAILS, L, P
 from hetopt.solvers.mcts_fill import fill

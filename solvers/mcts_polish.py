@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 from hetopt.solvers.mcts_data import P
 from hetopt.solvers.mcts_memory import least_flight, stage_fits
 from hetopt.solvers.mcts_price import TOO_LARGE, price

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.compiled import step
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.compiled import step
 from hetopt.solvers.dp_data import (
     FORWARD,
     KAPPA,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 from hetopt.solvers.mcts_data import L
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.compiled import kernel, step
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.compiled import kernel, step
 from hetopt.solvers.mcts_data import FILLED
 from hetopt.solvers.mcts_moves import choices, pick, roll_out, take
 from hetopt.solvers.mcts_polish import polish

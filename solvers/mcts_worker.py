@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.solvers.compiled import are_kept
+from hetopt.compiled import are_kept
 from hetopt.solvers.mcts_data import Ground
 from hetopt.solvers.mcts_harvest import Harvest
 from hetopt.solvers.mcts_subtree import Subtree
@@ -72,7 +72,7 @@ def ensure_compiled(problem: Problem, table: CostTable) -> None:
     A worker that is ended by the clock while it compiles keeps nothing: with a short
     time limit there would never be a plan.
     """
-    if are_kept("mcts_tree"):
+    if are_kept(__file__, "mcts_tree"):
         return
     ground = Ground.of(problem, table)
     if ground.stages:

@@ -159,7 +159,7 @@ class ScipBackend(Backend):
         if importlib.util.find_spec("pyscipopt") is None:
             msg = (
                 "miqp-scip needs PySCIPOpt, which is not installed: "
-                "pip install 'hetopt[scip]'"
+                "pip install '.[scip]' in hetopt's source"
             )
             raise InputError(msg, field="--solver")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.solvers.compiled import compiled, part
+from hetopt.compiled import compiled, part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

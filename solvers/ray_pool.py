@@ -147,7 +147,7 @@ def _connected() -> Any:
     try:
         import ray
     except ImportError as error:
-        msg = "Ray is not installed: pip install 'hetopt[ray]'"
+        msg = "Ray is not installed: pip install '.[ray]' in hetopt's source"
         raise InputError(msg, field="--executor") from error
     if not ray.is_initialized():
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import kernel, step
+from hetopt.compiled import kernel, step
 
 if TYPE_CHECKING:
     from hetopt.solvers.dp_data import Ints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 from hetopt.solvers.dp_data import (
     ACTIVE,
     AUTO,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.solvers.compiled import step
+from hetopt.compiled import step
 
 if TYPE_CHECKING:
     from hetopt.solvers.dp_data import Costs, Ints

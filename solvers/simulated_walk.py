@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.compiled import kernel, step
+from hetopt.compiled import kernel, step
 from hetopt.solvers.dp_data import (
     CLUSTER,
     KAPPA,

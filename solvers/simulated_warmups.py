@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.solvers.compiled import kernel, step
+from hetopt.compiled import kernel, step
 from hetopt.solvers.simulated_flow import (
     BETA,
     FLIGHT,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.solvers.compiled import compiled, part
+from hetopt.compiled import compiled, part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,11 +16,13 @@ cost at least the least kappa out of the one plus the least kappa into the other
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.check.hosting import NEVER, Host, add
+from hetopt.check.fills import NEVER, add
+from hetopt.check.hosting import Host
 from hetopt.check.simulated_bound import SimulatedHost
 from hetopt.check.wide_bound import WideRelaxation
 from hetopt.problem.principles import PRUNED
@@ -100,7 +102,10 @@ def _unproven(
 ) -> list[int]:
     """Cut lambda, which counts ``steps`` times, into intervals; see ``unproven``."""
     failed: set[int] = set()
-    reach = max(bounds.values()) // (PS_PER_NS * steps) + 1 if steps else NEVER
+    reach = NEVER
+    if steps:
+        # Beyond, lambda alone takes longer than is claimed.
+        reach = min(reach, max(bounds.values()) // (PS_PER_NS * steps) + 1)
     intervals = [(0, reach, frozenset(bounds))]
     looked = 0
     while intervals:
@@ -155,44 +160,62 @@ class _Relaxation:
         total = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
         if not self.hosts or not counts:
             return total
-        top = max(counts)
-        tables = [host.tables(period) for host in self.hosts]
-        for first, host in enumerate(self.hosts):
+        for host, others in zip(
+            self.hosts, self._others(period, max(counts)), strict=True
+        ):
             if self.order is not None and host.name != self.order[0]:
                 continue
-            others = [i for i in range(len(self.hosts)) if i != first]
-            with_last, without = self._others(others, tables, top)
             alone = host.alone(period)
             for p in counts:
-                if without[0, 0] == 0:
+                if others.without[0, 0] == 0:
                     total[p] = min(total[p], alone[p])
                 costs = host.opening(period, p)
                 for m in range(1, min(p, len(costs))):
-                    reach = costs[m] + with_last[p - m, ::-1]
+                    reach = costs[m] + others.with_last[p - m, ::-1]
                     total[p] = min(total[p], int(reach.min()))
         return total
 
-    def _others(
-        self, others: list[int], tables: list[tuple[Ints, Ints]], top: int
-    ) -> tuple[Ints, Ints]:
-        """Return the least fill of (stages, body units) on these clusters.
-
-        Once with one of them hosting the last stage, once with none; for up to
-        ``top`` stages.
-        """
+    def _others(self, period: int, top: int) -> list[_Fills]:
+        """Return the least fills of all others, per cluster, up to ``top`` stages."""
+        own = [self._own(host, period) for host in self.hosts]
         shape = (top + 1, self.length + 1)
-        with_last = np.full(shape, NEVER, dtype=np.int64)
-        without = with_last.copy()
-        without[0, 0] = 0
-        for i in others:
-            host, (inner, last) = self.hosts[i], tables[i]
-            may_last = self.order is None or host.name == self.order[1]
-            new_with, new_without = with_last.copy(), without.copy()
-            if not host.may_rest:
-                new_with[:], new_without[:] = NEVER, NEVER
-            add(with_last, inner, new_with)
-            add(without, inner, new_without)
-            if may_last:
-                add(without, last, new_with)
-            with_last, without = new_with, new_without
-        return with_last, without
+        nobody = _Fills(
+            *(np.full(shape, NEVER, dtype=np.int64) for _ in _Fills._fields)
+        )
+        nobody.without[0, 0] = 0
+        before = accumulate(own[:-1], _joined, initial=nobody)
+        behind = accumulate(own[:0:-1], _joined, initial=nobody)
+        return [*map(_joined, before, [*behind][::-1])]
+
+    def _own(self, host: Host, period: int) -> _Fills:
+        """Return the least fills of one cluster that does not host the first stage."""
+        without, last = host.tables(period)
+        if host.may_rest:
+            without[0, 0] = 0
+        if self.order is not None and host.name != self.order[1]:
+            last[:] = NEVER
+        return _Fills(last, without)
+
+
+class _Fills(NamedTuple):
+    """Least fills of (stages, body units) on some clusters.
+
+    Attributes
+    ----------
+    with_last
+        One of them hosts the last stage.
+    without
+        None of them does.
+    """
+
+    with_last: Ints
+    without: Ints
+
+
+def _joined(some: _Fills, others: _Fills) -> _Fills:
+    """Return the least fills on both."""
+    both = _Fills(*(np.full_like(some.without, NEVER) for _ in _Fills._fields))
+    add(some.with_last, others.without, both.with_last)
+    add(some.without, others.with_last, both.with_last)
+    add(some.without, others.without, both.without)
+    return both

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.certificate import CERTIFICATE_SCHEMA, PS_S
 from hetopt.check.bound import unproven
-from hetopt.check.hosting import NEVER
+from hetopt.check.fills import NEVER
 from hetopt.check.plan import check_plan
 from hetopt.check.reading import (
     choice,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.fills import NEVER, cheapest
 from hetopt.check.free_room import FreeRoom
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: More than any sum of times, and small enough for two of them to be added.
-NEVER = 2**60
 #: Warm-ups that a boundary inside a cluster adds at least and at most, and the least
 #: that one between clusters adds (MODEL.md section 4).
 STEPS = {
@@ -37,18 +36,6 @@ STEPS = {
 }
 #: Micro-batches in flight that are told apart, per stage, where warm-ups are free.
 _MOST_FLIGHTS = 4
-
-
-def add(before: Ints, costs: Ints, after: Ints) -> None:
-    """after[p + m, u + l] = min(itself, before[p, u] + costs[m, l])."""
-    stages, units = before.shape
-    for m, n in zip(*np.nonzero(costs < NEVER), strict=True):
-        if m < stages and n < units:
-            target = after[m:, n:]
-            np.minimum(
-                target, before[: stages - m, : units - n] + costs[m, n], out=target
-            )
-    np.minimum(after, NEVER, out=after)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +116,15 @@ class Host:
         self.may_rest = not forced and pins.stages.permits(0) and pins.units.permits(0)
         self.pins = pins
         rows, units = self.rows, self.units
+        ends = int(units.lead.sum() + units.trail.sum())
+        self.units_ok = np.array(
+            [pins.units.permits(n) for n in range(units.length + ends + 1)], dtype=bool
+        )
         self.count = len(rows.strategies)
         self.most = min(most, int(rows.max_stages.max(initial=0)))
+        self.stages_ok = np.array(
+            [pins.stages.permits(m) for m in range(self.most + 1)], dtype=bool
+        )
         self.tau = tau = rows.forward_ns + rows.backward_ns
         self.lead, self.trail = tau @ units.lead, tau @ units.trail
         self.run = units.runs(tau)
@@ -140,7 +134,6 @@ class Host:
         self.most_stages = most
         self.free = self._free_room(part, j)
         self.fitting = lru_cache(maxsize=None)(self._fitting)
-        self.costs = lru_cache(maxsize=None)(self._costs)
         self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
         self.opened = lru_cache(maxsize=1)(partial(self._opened, stages=most))
         self.opening_freely = lru_cache(maxsize=1)(self._opening_freely)
@@ -183,12 +176,11 @@ class Host:
             after = np.stack([self.after_middle, self.trail], axis=1)
             free = self._freely(self.free, period, after)
             middle, last = np.minimum(middle, free[:, 0]), np.minimum(last, free[:, 1])
-        size = (self.most + 1, self.units.length + 1)
-        tables = np.full((2, *size), NEVER, dtype=np.int64)
-        for m in range(1, self.most + 1):
-            tables[0, m] = self._row(period, m, middle[:, m, None], _MIDDLE)
-            tables[1, m] = self._row(period, m, last[:, m, None], _LAST)
-        return tables[0], tables[1]
+        limits = self._limits(period)
+        return (
+            self._least(limits, middle[:, None], _MIDDLE),
+            self._least(limits, last[:, None], _LAST),
+        )
 
     def opening(self, period: int, stages: int) -> Ints:
         """Return the least fill of (m, l) as the first of several clusters.
@@ -207,15 +199,10 @@ class Host:
             slots[:, -1:], self._within(period, self.units.lead)[:, None]
         )
         most = min(self.most, stages - 1)
-        least = np.full((most + 1, self.units.length + 1), NEVER, dtype=np.int64)
-        own = self._cumulated(slots[:, ::-1][:, :most], period)
-        for m in range(1, most + 1):
-            room = own[:, m, None]
-            if self.free is not None:
-                room = np.minimum(room, self.opening_freely(period)[:, m:, m])
-            if (room >= m).any():
-                least[m] = self._row(period, m, room, _FIRST)
-        return least
+        room = self._cumulated(slots[:, ::-1][:, :most], period)[:, None]
+        if self.free is not None:
+            room = np.minimum(room, self.opening_freely(period)[:, :, : most + 1])
+        return self._least(self._limits(period), room, _FIRST)
 
     def _opening_slots(self, period: int) -> Ints:
         """Return what fits on a stage that i + 1 others follow, i = 0..; (K, W).
@@ -237,52 +224,46 @@ class Host:
             free = self._freely(self.free, period, self.trail[:, None])
             room = np.minimum(room, free[:, 0])
         least = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
-        for m in range(1, self.most + 1):
-            row = self._row(period, m, room[:, m, None], _ALONE)
-            least[m] = row[self.units.length]
+        fills = self._least(self._limits(period), room[:, None], _ALONE)
+        least[: self.most + 1] = fills[:, self.units.length]
         return least
 
-    def _row(self, period: int, m: int, room: Ints, role: Role) -> Ints:
-        """Return the least fill of m stages with l = 0..length body units.
+    def _least(self, limits: Ints, room: Ints, role: Role) -> Ints:
+        """Return the least fill of (m, l); shape (M + 1, length + 1).
 
         Parameters
         ----------
+        limits
+            What m stages may take, m = 0..M at least.
         room
             The most body units that m stages can take, per strategy, and where it
-            differs for every l = m..length; shape (K, 1) or (K, length + 1 - m).
+            differs for every l; shape (K, 1, M + 1) or (K, length + 1, M + 1).
         """
-        limit = self._longest(period, m)
-        time, cost = self.costs(m, role)
-        counts = np.arange(m, self.units.length + 1)
-        fits = (counts <= room) & (time <= limit)
-        least = np.full(self.units.length + 1, NEVER, dtype=np.int64)
-        least[m:] = np.where(fits, cost, NEVER).min(axis=0, initial=NEVER)
-        return least
-
-    def _costs(self, m: int, role: Role) -> tuple[Ints, Ints]:
-        """Return time on m stages, and with its boundaries, of l = m.. body units.
-
-        Both have shape (K, length + 1 - m); what pins forbid costs NEVER.
-        """
-        units, pins = self.units, self.pins
-        ends = [
-            end
-            for end, there in ((units.lead, role.first), (units.trail, role.last))
-            if there
-        ]
-        held = np.arange(m, units.length + 1) + sum(int(end.sum()) for end in ends)
-        permitted = np.array([pins.units.permits(int(n)) for n in held], dtype=bool)
-        time = self.run[:, m:] + 2 * (m - 1) * self.inner[:, None]
+        units = self.units
+        ends = np.zeros(self.count, dtype=np.int64)
+        sides, held = ends, 0
         if role.first:
-            time = time + self.lead[:, None]
+            ends, held = ends + self.lead, held + int(units.lead.sum())
+        else:
+            sides = sides + self.into
         if role.last:
-            time = time + self.trail[:, None]
-        cost = time
-        if not role.first:
-            cost = cost + self.into[:, None]
-        if not role.last:
-            cost = cost + self.out[:, None]
-        return time, np.where(permitted & pins.stages.permits(m), cost, NEVER)
+            ends, held = ends + self.trail, held + int(units.trail.sum())
+        else:
+            sides = sides + self.out
+        size = (room.shape[2], units.length + 1)
+        least = np.full(size, NEVER, dtype=np.int64)
+        cheapest(
+            self.run,
+            self.inner,
+            ends,
+            sides,
+            room,
+            limits,
+            self.stages_ok,
+            self.units_ok[held:],
+            least,
+        )
+        return least
 
     def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
         """Prepare what memory leaves; None where warm-up counts are not free."""
@@ -373,11 +354,14 @@ class Host:
         keeping: NDArray[np.bool_] = self.inner_pace <= period
         return keeping
 
-    def _longest(self, period: int, stages: int) -> int:
-        """Return what the window over all stages of the cluster may take."""
+    def _limits(self, period: int) -> Ints:
+        """Return what the window over m stages of the cluster may take; (M + 1,)."""
         if self.microbatches == 1 or self.schedule in ("gpipe", "auto"):
-            return NEVER
-        return (1 + STEPS[self.schedule][1] * (stages - 1)) * period
+            return np.full(self.most + 1, NEVER, dtype=np.int64)
+        step = STEPS[self.schedule][1]
+        # In Python's whole numbers: lambda comes from a certificate, however large.
+        limits = [(1 + step * (m - 1)) * period for m in range(self.most + 1)]
+        return np.array([min(limit, NEVER) for limit in limits], dtype=np.int64)
 
     def _fitting(self, flight: int) -> Ints:
         """Return the most body units that fit at a number in flight; (K,)."""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.hosting import NEVER, STEPS, Host
+from hetopt.check.fills import NEVER
+from hetopt.check.hosting import STEPS, Host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,8 +81,8 @@ class SimulatedHost(Host):
     def _keeping_up(self, period: int) -> NDArray[np.bool_]:
         return np.ones(self.count, dtype=np.bool_)
 
-    def _longest(self, period: int, stages: int) -> int:
-        return NEVER
+    def _limits(self, period: int) -> Ints:
+        return np.full(self.most + 1, NEVER, dtype=np.int64)
 
     def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
         return None

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.hosting import NEVER, STEPS, Host, add
+from hetopt.check.fills import NEVER, add
+from hetopt.check.hosting import STEPS, Host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

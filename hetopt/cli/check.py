@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     """Check, and raise CheckError with one line for each difference."""
     load_checked(options.problem, options.plan, options.table)
     emit(
-        f"{options.plan}: feasible; units, batch, devices, memory, times and bounds "
+        f"{options.plan}: feasible; units, batch, devices, memory, times and gap "
         "are as claimed"
     )
     return 0

@@ -58,7 +58,7 @@ COMMANDS = (
     calibrate,
 )
 
-#: Exit codes of INTERFACE: what the user wrote, no plan or a failed check, stopped.
+#: Exit codes: what the user wrote, no plan or a failed check, stopped.
 BAD_INPUT = 2
 NO_PLAN = 1
 STOPPED = 3

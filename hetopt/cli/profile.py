@@ -108,7 +108,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Measure what the file lacks."""
     if importlib.util.find_spec("torch") is None:
-        msg = "measuring needs PyTorch: pip install 'hetopt[profile]'"
+        msg = "measuring needs PyTorch: pip install '.[profile]' in hetopt's source"
         raise InputError(msg)
     if options.collectives:
         return _collectives(options)

@@ -1,4 +1,4 @@
-"""Print the JSON Schema of problem, table, plan, result and comparison."""
+"""Print the JSON Schema of what hetopt reads and writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from hetopt.cli.output import emit
 if TYPE_CHECKING:
     import argparse
 
-NAMES = ("problem", "table", "plan", "result", "comparison")
+NAMES = (
+    "problem",
+    "table",
+    "plan",
+    "result",
+    "certificate",
+    "comparison",
+    "explanation",
+)
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -38,11 +46,13 @@ def _schema(name: str) -> object:
         from hetopt.problem.schema import problem_json_schema
 
         return problem_json_schema()
-    from hetopt.report import schemas
+    from hetopt.report import report_schemas, schemas
 
     return {
         "table": schemas.TABLE,
         "plan": schemas.PLAN,
         "result": schemas.RESULT,
-        "comparison": schemas.COMPARISON,
+        "certificate": schemas.CERTIFICATE,
+        "comparison": report_schemas.COMPARISON,
+        "explanation": report_schemas.EXPLANATION,
     }[name]

@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.check.bound import PS_PER_NS, unproven
-from hetopt.check.hosting import NEVER
+from hetopt.check.fills import NEVER
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
+
+#: One cluster of eight devices.
+DEEP = """\
+model: {layers: 8, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
+clusters:
+  - {name: only, accelerator: A100-80GB, nodes: 1, devices_per_node: 8,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+training: {global_batch: 2, seq_len: 1024, schedule: %s}
+"""
 
 
 @pytest.mark.parametrize("schedule", [None, "auto"])
@@ -29,7 +40,17 @@ def test_nothing_above_an_optimum_is_proven(
             continue
         above = floor(found.closed_form_ns * PS_PER_NS) + 1
         assert unproven(problem, table, q, {p: above}) == [p]
-        assert unproven(problem, table, q, {p: NEVER}) == [p]
+        for huge in (NEVER, PS_PER_NS * NEVER, 2**80):
+            assert unproven(problem, table, q, {p: huge}) == [p]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "eager-1f1b", "h-1f1b"])
+def test_no_claim_is_so_large_that_it_overflows(schedule: ScheduleName) -> None:
+    # With 8 stages in one cluster, windows of 8 lambda and more.
+    problem = read_problem_text(DEEP % schedule)
+    table = build_table(problem)
+    for claim in (PS_PER_NS * NEVER, PS_PER_NS * (NEVER // 8), 2**70, 2**100):
+        assert unproven(problem, table, 2, {8: claim}) == [8]
 
 
 @pytest.mark.parametrize("schedule", [None, "auto"])

@@ -7,7 +7,7 @@ from math import floor
 import pytest
 
 from hetopt.check.bound import PS_PER_NS, unproven
-from hetopt.check.hosting import NEVER
+from hetopt.check.fills import NEVER
 from hetopt.problem.principles import Principles
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance

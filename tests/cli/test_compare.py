@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas import COMPARISON
+from hetopt.report.report_schemas import COMPARISON
 from tests.cli.conftest import RunHetopt
 
 

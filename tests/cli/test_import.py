@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 import yaml
 
 from hetopt.cli import main
+from hetopt.report.report_schemas import EXPLANATION
 
 if TYPE_CHECKING:
     from tests.cli.conftest import RunHetopt
@@ -194,6 +196,7 @@ def test_explain_takes_a_plan_apart(
     code, out, err = call(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
+    jsonschema.validate(told, EXPLANATION)
     whats = [change["what"] for step in told["steps"] for change in step["changes"]]
     assert whats == ["layer split", "recomputation", "recomputation"]
     assert told["steps"][-1]["closed_form_s"] == told["ours"]["closed_form_s"]
@@ -249,6 +252,7 @@ def test_explain_searches_where_no_plan_is_given(
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
+    jsonschema.validate(told, EXPLANATION)
     assert told["speedup"]["closed_form"] >= 1
     best = json.loads((planned / "plan.json").read_text())
     assert told["ours"]["plan"] == best["plan"]

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 
 from hetopt.cli import main
+from hetopt.report.schemas import CERTIFICATE
 
 if TYPE_CHECKING:
     import subprocess
@@ -28,6 +30,7 @@ def certified(small: Path, run_hetopt: RunHetopt) -> Path:
     assert (done.returncode, done.stderr) == (0, "")
     done = run_hetopt("table", "problem.yaml", "--out", "table.json", cwd=small)
     assert done.returncode == 0
+    jsonschema.validate(read(small / "cert.json"), CERTIFICATE)
     return small
 
 

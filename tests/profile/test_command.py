@@ -17,7 +17,8 @@ def test_without_pytorch_the_remedy_is_named(
 ) -> None:
     assert main(["profile", *arguments, "--out", str(tmp_path / "p.csv")]) == 2
     err = capsys.readouterr().err
-    assert err == "measuring needs PyTorch: pip install 'hetopt[profile]'\n"
+    needed = "pip install '.[profile]' in hetopt's source"
+    assert err == f"measuring needs PyTorch: {needed}\n"
     assert not list(tmp_path.iterdir())
 
 

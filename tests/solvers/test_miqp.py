@@ -199,7 +199,7 @@ def test_unknown_statuses_raise() -> None:
 @pytest.mark.parametrize(
     ("name", "module", "message"),
     [
-        ("miqp-scip", "pyscipopt", r"pip install 'hetopt\[scip\]'"),
+        ("miqp-scip", "pyscipopt", r"pip install '.\[scip\]'"),
         ("miqp-gurobi", "gurobipy", "a Gurobi licence of your own"),
     ],
 )

@@ -4,7 +4,7 @@ Compiling takes seconds, so what is compiled is kept on disk. The package may li
 where nobody can write, so the folder is the user's cache, unless ``NUMBA_CACHE_DIR``
 names another one. Numba looks only at the file of a function to see whether it has
 changed, not at those of the functions it calls: the folder's name is a digest of all
-of them.
+of them that lie beside it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _load_without_blas()
 def _kept(function: _Function, options: dict[str, bool]) -> _Function:
     kept = config.CACHE_DIR
     if "NUMBA_CACHE_DIR" not in os.environ:
-        config.CACHE_DIR = _folder()
+        config.CACHE_DIR = _folder(Path(function.__code__.co_filename).parent)
     try:
         made: _Function = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to write: every process compiles for itself
@@ -92,19 +92,25 @@ def _kept(function: _Function, options: dict[str, bool]) -> _Function:
     return made
 
 
-def are_kept(prefix: str) -> bool:
-    """Whether functions of files that begin like this were compiled before."""
-    folder = os.environ.get("NUMBA_CACHE_DIR") or _folder()
+def are_kept(file: str, prefix: str) -> bool:
+    """Whether functions of files that begin like this were compiled before.
+
+    Parameters
+    ----------
+    file
+        One beside those, such as the caller's own.
+    """
+    folder = os.environ.get("NUMBA_CACHE_DIR") or _folder(Path(file).parent)
     return any(Path(folder).rglob(f"{prefix}*.nbi"))
 
 
 @cache
-def _folder() -> str:
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+def _folder(package: Path) -> str:
+    digest = hashlib.sha256(Path(__file__).read_bytes())
+    for path in sorted(package.glob("*.py")):
         content = path.read_bytes()
         # Positions in their arrays are compiled in.
-        if b"hetopt.solvers.compiled" in content or path.stem.endswith("_data"):
+        if b"hetopt.compiled" in content or path.stem.endswith("_data"):
             digest.update(content)
     folder = user_cache_path("hetopt") / "numba" / digest.hexdigest()[:16]
     return str(folder)

@@ -1,0 +1,146 @@
+"""JSON Schema (draft 2020-12) of what hetopt reports as JSON beside its files."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from hetopt.problem.principles import RELAXABLE
+from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.report.comparison import COMPARISON_SCHEMA, WITHIN
+from hetopt.report.explanation import EXPLANATION_SCHEMA
+from hetopt.report.schema_words import (
+    DIGEST,
+    DRAFT,
+    POSITIVE,
+    SECONDS,
+    TEXT,
+    Schema,
+    one_of,
+    or_null,
+    record,
+    row,
+    whole,
+)
+from hetopt.report.schemas import PLAN_RECORD
+from hetopt.result import Status
+
+_TIME: Schema = or_null(SECONDS)
+
+_COMPARED = record(
+    {
+        "solver": TEXT,
+        "seed": {**or_null(whole()), "description": "Null: nothing is drawn."},
+        "relaxed": row(one_of(RELAXABLE)),
+        "extra": {
+            "type": "boolean",
+            "description": "Run only for its optimum, which others are measured by.",
+        },
+        "status": one_of((*get_args(Status), "failed")),
+        "closed_form_s": _TIME,
+        "iteration_time_s": _TIME,
+        "above": {
+            **or_null({"type": "number"}),
+            "description": "Share above the reference of its space.",
+        },
+        "first_s": _TIME,
+        "within_s": {
+            **record(dict.fromkeys(WITHIN, _TIME)),
+            "description": "When a plan so close to the reference was known.",
+        },
+        "proof_s": _TIME,
+        "lower_bound_s": _TIME,
+        "gap": or_null({"type": "number"}),
+        "search_time_s": _TIME,
+        "process_time_s": SECONDS,
+        "failure": or_null(TEXT),
+        "trace": {
+            **row({"type": "array", "items": SECONDS, "maxItems": 2}),
+            "description": "Seconds since the search began, closed form in seconds.",
+        },
+        "plan": or_null(PLAN_RECORD),
+    }
+)
+
+COMPARISON: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt comparison",
+    "description": "What `hetopt compare` writes: solvers side by side.",
+    **record(
+        {
+            "schema": {"const": COMPARISON_SCHEMA},
+            "machine": TEXT,
+            "time_limit_s": POSITIVE,
+            "jobs": or_null(whole(1)),
+            "warm_up_s": {
+                "type": "object",
+                "description": "By solver: its first run, which is not counted.",
+                "additionalProperties": SECONDS,
+            },
+            "problems": row(
+                record(
+                    {
+                        "problem": TEXT,
+                        "problem_digest": DIGEST,
+                        "schedule": one_of(SCHEDULE_CHOICES),
+                        "references": row(
+                            record(
+                                {
+                                    "relaxed": row(one_of(RELAXABLE)),
+                                    "value_s": SECONDS,
+                                    "proven": {"type": "boolean"},
+                                    "solver": TEXT,
+                                    "lower_bound_s": _TIME,
+                                }
+                            )
+                        ),
+                        "runs": row(_COMPARED, 1),
+                    }
+                ),
+                1,
+            ),
+        }
+    ),
+}
+
+_PRICED: Schema = {
+    "closed_form_s": SECONDS,
+    "iteration_time_s": SECONDS,
+    "memory_bytes": {**row(whole(), 1), "description": "Per device, by stage."},
+    "usable_bytes": {**row(whole(), 1), "description": "Per device, by stage."},
+    "plan": PLAN_RECORD,
+}
+
+EXPLANATION: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt explanation",
+    "description": "What `hetopt explain --json` prints: a plan and a better one.",
+    **record(
+        {
+            "schema": {"const": EXPLANATION_SCHEMA},
+            "mine": record(
+                {**_PRICED, "feasible": {"type": "boolean"}, "findings": row(TEXT)}
+            ),
+            "ours": record(_PRICED),
+            "speedup": record({"closed_form": POSITIVE, "simulated": POSITIVE}),
+            "steps": row(
+                record(
+                    {
+                        "changes": row(
+                            record(
+                                {
+                                    "what": TEXT,
+                                    "cluster": or_null(TEXT),
+                                    "before": TEXT,
+                                    "after": TEXT,
+                                }
+                            ),
+                            1,
+                        ),
+                        "closed_form_s": SECONDS,
+                        "iteration_time_s": SECONDS,
+                    }
+                )
+            ),
+        }
+    ),
+}
