@@ -129,6 +129,8 @@ class Result:
         Status, bound and gap are about these plans.
     reason
         Why there is no plan, in one line; None when there is one.
+    interrupted
+        Whether the user stopped the search; not part of the file.
     """
 
     status: Status
@@ -148,6 +150,7 @@ class Result:
     choice: str | None = None
     launch: Launch | None = None
     reason: str | None = None
+    interrupted: bool = False
 
     @property
     def settled(self) -> dict[str, int]:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 #: Problems up to this size take CP-SAT seconds, less than compiling dp does.
 _FEW_PROGRAMS, _FEW_CLUSTERS, _FEW_UNITS = 600, 3, 48
-
-
 #: Share of a time limit that is kept for a heuristic, should the proof stay open.
 _FALLBACK = 0.15
 #: Compiling tree search takes about this long, once.
@@ -40,8 +38,9 @@ def solve(
 ) -> Result:
     """Find a plan of least closed form; see ``hetopt.solvers.racing.Solve``.
 
-    Under a time limit that is too short for the proof, a heuristic has the end of it:
-    its plan is reported if it is better, with the bound that the proof came to.
+    Under a time limit that is too short for the proof, a heuristic has the end of it,
+    unless the user stopped the proof: its plan is reported if it is better, with the
+    bound that the proof came to.
     """
     name, reason = choose(problem, table, params.principles)
     if time_limit_s is None or not _may_fall_back(table, params):
@@ -59,8 +58,13 @@ def solve(
         cutoff=cutoff,
     )
     left_s = time_limit_s - (time.monotonic() - began)
-    if "unsettled" not in result.settled or left_s < _least_s():
+    proven = "unsettled" not in result.settled
+    if proven or result.interrupted or left_s < _least_s():
         return replace(result, choice=reason)
+    if result.best is not None and params.top == 1:
+        # Nothing worse is of interest, and tree search prunes by it.
+        known = result.best.closed_form_s
+        cutoff = known if cutoff is None else min(cutoff, known)
     other = heuristic(table)
     found = load(other)(
         problem, table, params, time_limit_s=left_s, seed=seed, cutoff=cutoff
@@ -129,7 +133,7 @@ def choose(
 ) -> tuple[str, str]:
     """Return a solver's name, and why it was chosen.
 
-    The exact dynamic program is the quickest at any size and the only one for every
+    The exact dynamic program is among the quickest at any size, and plans in every
     space. Only when its machine code is not there yet, and the problem is small, is
     it quicker to do without: the plan is the same.
     """

@@ -21,7 +21,6 @@ best plan are left. H2 has no context parallelism: cp is 1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise, permutations
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -191,11 +190,23 @@ def _order(table: CostTable, pins: Pins) -> list[int]:
     if pins.order is not None:
         return [names.index(name) for name in pins.order]
     order = sorted(range(len(names)), key=lambda j: (-table.usable_bytes[j], j))
-    for other in permutations(order):
-        pairs = pairwise(names[j] for j in other)
-        if not any(pair in pins.forbidden_next for pair in pairs):
-            return list(other)
-    return order
+    return _permitted([], order, pins, names) or order
+
+
+def _permitted(
+    begun: list[int], left: list[int], pins: Pins, names: Sequence[str]
+) -> list[int] | None:
+    """Return the first order that begins so and that pins permit; None if none."""
+    if not left:
+        return begun
+    for j in left:
+        if begun and (names[begun[-1]], names[j]) in pins.forbidden_next:
+            continue
+        rest = [other for other in left if other != j]
+        found = _permitted([*begun, j], rest, pins, names)
+        if found is not None:
+            return found
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from math import inf
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,10 @@ import numpy as np
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.heuristic import share_out
+from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.messages import NO_CUTOFF, Payload, SurveyTask
 from hetopt.solvers.outcome import result_of
@@ -28,8 +31,10 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Pins
     from hetopt.result import Result
     from hetopt.solvers.bounds import Survey
+    from hetopt.solvers.messages import Found
     from hetopt.solvers.params import RaceParams
 
 
@@ -39,6 +44,18 @@ _SHARE = 0.05
 
 class SeekCourse(Course):
     """Takes the tasks of a tree search."""
+
+    def __init__(self, pins: Pins, ledger: Ledger, *rest: Any, **more: Any) -> None:
+        super().__init__(ledger, *rest, **more)
+        self._leaders = cache(
+            lambda q: leaders(ledger.table, ledger.table.at(q), pins, PRUNED)
+        )
+
+    def find(self, found: Found) -> None:
+        """Take in a plan as its canonical copy: exchanging twins makes no other."""
+        decision = found.decision
+        groups = self._leaders(decision.microbatches)
+        super().find(replace(found, decision=canonical(decision, groups)))
 
 
 def seek(
@@ -69,8 +86,8 @@ def seek(
 
     Notes
     -----
-    Of every (p, q) nothing is known but a cheap bound; the answer is optimal only
-    where the plan meets it.
+    Of every (p, q) nothing is known but a cheap bound. Where the plan meets it the gap
+    is 0, but the status stays feasible: no tie rule chose among plans that meet it.
     """
     limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
     ledger = Ledger(problem, table, top=params.top, limit=limit)
@@ -78,6 +95,7 @@ def seek(
     if ledger.open():
         pool = open_pool(params.executor, params.jobs, make, payload)
         course = SeekCourse(
+            problem.pins,
             ledger,
             pool,
             began=began,
@@ -100,6 +118,8 @@ def seek(
         principles=params.principles,
         search_time_s=time.monotonic() - began,
     )
+    if result.status == "optimal":
+        return replace(result, status="feasible")
     if result.status == "unknown" and ended and cutoff is None:
         reason = f"{solver} found no plan; there may be one (dp would tell)"
         return replace(result, reason=reason)

@@ -107,7 +107,8 @@ class GuidedWorker:
             filled=True,
         )
         if not ground.stages:
-            return bound
+            # Nowhere to put so many stages, with what is left.
+            return bound if task.cutoff == NO_CUTOFF else max(bound, task.cutoff + 1)
         tree = Subtree(
             ground,
             task.stages,

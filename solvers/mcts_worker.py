@@ -89,14 +89,18 @@ class Grove:
         self, spec: GroveSpec, shared: Any, say: Callable[[Any], None]
     ) -> None:
         self._spec, self._shared, self._say = spec, shared, say
-        self._waiting: deque[_Plant] | None = None
+        self._waiting: deque[_Plant] = deque()
+        self._known: set[int] = set()
 
     def run(self, task: GrowTask) -> bool:
         """Let the trees grow; whether all are done."""
         ends = None if task.limit_s is None else time.monotonic() + task.limit_s
-        if self._waiting is None:
-            self._waiting = deque(map(self._plant, task.stages))
         waiting = self._waiting
+        for p in task.stages:
+            # A task comes again for another turn, or from a worker that was lost.
+            if p not in self._known:
+                self._known.add(p)
+                waiting.append(self._plant(p))
         while waiting:
             plant = waiting.popleft()
             plant.grow(int(self._shared.value))

@@ -174,13 +174,16 @@ class _Metis:
         clusters = [j for j, by_size in enumerate(self.options) if by_size]
         for used in range(1, min(stages, len(clusters)) + 1):
             for subset in combinations(clusters, used):
-                orders = list(self._orders(subset))
-                for counts in _compositions(stages, used) if orders else ():
+                if not any(self._orders(subset)):
+                    continue
+                for counts in _compositions(stages, used):
                     self.finds.check_time()
                     if not self._may_help(subset, counts):
                         continue
                     hosted = dict(zip(subset, counts, strict=True))
-                    for order in orders:
+                    # Not kept: those of ten clusters are millions.
+                    for order in self._orders(subset):
+                        self.finds.check_time()
                         self._walk([(j, hosted[j]) for j in order])
 
     def _orders(self, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

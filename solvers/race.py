@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,6 +99,7 @@ def race(
     limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
     ledger = Ledger(problem, table, top=top, limit=limit)
     began = time.monotonic()
+    interrupted = False
     with _open(journal, ledger, table, principles) as memory:
         if ledger.open() or memory is not None:
             payload = Payload(
@@ -125,11 +127,13 @@ def race(
             scouting = not principles.relaxed and Chain.of(table).is_uniform
             # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
             try:
-                with suppress(Stopped, KeyboardInterrupt):
+                with suppress(Stopped):
                     course.run(scouting=scouting)
+            except KeyboardInterrupt:
+                interrupted = True
             finally:
                 pool.close()
-    return result_of(
+    result = result_of(
         ledger,
         problem,
         table,
@@ -137,6 +141,7 @@ def race(
         principles=principles,
         search_time_s=time.monotonic() - began,
     )
+    return replace(result, interrupted=interrupted)
 
 
 @contextmanager

@@ -118,6 +118,8 @@ class Run:
         By the two clocks; the search's is None without an answer.
     failure
         Why there is no plan, in one line.
+    broken
+        Whether the solver is to blame: it crashed, or what it says does not hold.
     """
 
     entry: Entry
@@ -131,6 +133,7 @@ class Run:
     search_time_s: float | None = None
     process_time_s: float
     failure: str | None = None
+    broken: bool = False
 
 
 def run_apart(problem: Problem, entry: Entry) -> Run:
@@ -147,10 +150,10 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
             answer = ours.recv()
         else:
             process.terminate()
-            answer = f"did not end {GRACE_S:g} s after its time limit"
+            answer = _failed(f"did not end {GRACE_S:g} s after its time limit")
     except EOFError:
         process.join()
-        answer = f"its process died (exit code {process.exitcode})"
+        answer = _failed(f"its process died (exit code {process.exitcode})")
     finally:
         process_time_s = time.perf_counter() - began
         # It has nothing more to say; its workers end when it does.
@@ -158,10 +161,6 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
         process.terminate()
         process.join()
         ours.close()
-    if isinstance(answer, str):
-        return Run(
-            entry=entry, status=None, failure=answer, process_time_s=process_time_s
-        )
     return Run(entry=entry, process_time_s=process_time_s, **answer)
 
 
@@ -186,20 +185,24 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
 
 
 def _serve(pipe: Connection[Any, Any], problem: Problem, entry: Entry) -> None:
-    """Answer with the fields of a Run, or with why there is none, in one line."""
-    answer: dict[str, Any] | str
+    """Answer with the fields of a Run; one without a plan says why, in one line."""
     try:
         answer = _answer(problem, entry)
+    except InputError as error:
+        # It does not take such a problem.
+        answer = _failed(str(error), broken=False)
     except HetoptError as error:
-        answer = str(error)
+        answer = _failed(str(error))
     except KeyboardInterrupt:
-        answer = "interrupted"
+        answer = _failed("interrupted", broken=False)
     except Exception as error:
         # One that breaks is no reason to lose what the others found: it is reported.
-        answer = f"failed: {type(error).__name__}: {error}"
-    if isinstance(answer, str):
-        answer = " ".join(answer.split())
+        answer = _failed(f"{type(error).__name__}: {error}")
     pipe.send(answer)
+
+
+def _failed(why: str, *, broken: bool = True) -> dict[str, Any]:
+    return {"status": None, "failure": " ".join(why.split()), "broken": broken}
 
 
 def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:

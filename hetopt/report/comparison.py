@@ -91,18 +91,28 @@ class Contest:
         return {space: each for space, each in found.items() if each is not None}
 
     def findings(self) -> list[str]:
-        """Return one line for every plan that an optimum of its space contradicts."""
-        return [
+        """Return one line for every run that broke or that another contradicts."""
+        broken = [
+            f"{self.problem}: {run.entry.solver}: {run.failure}"
+            for run in self.every
+            if run.broken
+        ]
+        return broken + [
             f"{self.problem}: {run.entry.solver} found {run.closed_form_s!r} s, less "
-            f"than what {other.entry.solver} has proven optimal"
-            f"{without(other.entry.principles.relaxed)}, {other.closed_form_s!r} s"
+            f"than what {other.entry.solver} says no plan takes"
+            f"{without(other.entry.principles.relaxed)}, {least_s!r} s"
             for other in self.every
-            if other.status == "optimal" and other.closed_form_s is not None
+            if (least_s := _least_s(other)) is not None
             for run in self.every
             if run.closed_form_s is not None
             and holds(other.entry.principles, run.entry.principles)
-            and run.closed_form_s < other.closed_form_s * (1 - OPTIMALITY_GAP)
+            and run.closed_form_s < least_s * (1 - OPTIMALITY_GAP)
         ]
+
+
+def _least_s(run: Run) -> float | None:
+    """Return what a run says that no plan of its space is below."""
+    return run.closed_form_s if run.status == "optimal" else run.lower_bound_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ and for the colour-blind (Okabe and Ito's palette, without its yellow).
 
 from __future__ import annotations
 
+from itertools import cycle
 from math import isclose
 from typing import TYPE_CHECKING
 
@@ -16,12 +17,15 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from hetopt.report.comparison import MARK, Comparison, Contest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
     from hetopt.report.comparison import Reference
     from hetopt.solvers.side_by_side import Run
+
+    #: Where a line begins its pattern, and lengths of marks and gaps.
+    _Dash = tuple[int, tuple[int, ...]]
 
 _COLOURS = (
     "#0072B2",
@@ -57,9 +61,10 @@ def best_so_far(comparison: Comparison) -> Figure:
     figure.set_layout_engine("constrained")
     axes = list(figure.subplots(count, columns, squeeze=False).flat)
     names = solvers_of(contests)
+    dashes = _dashes(contests)
     handles: dict[str, Line2D] = {}
     for axis, contest in zip(axes, contests, strict=False):
-        draw_contest(axis, contest, names, handles)
+        draw_contest(axis, contest, names, dashes, handles)
     for axis in axes[len(contests) :]:
         axis.set_axis_off()
     figure.legend(
@@ -87,15 +92,30 @@ def label(run: Run) -> str:
     return name
 
 
+def _dashes(contests: Iterable[Contest]) -> dict[str, _Dash]:
+    """Return how references are drawn, by their labels: alike in all panels."""
+    labels = dict.fromkeys(
+        known.label for contest in contests for known in _references(contest)
+    )
+    return dict(zip(labels, cycle(_OPTIMUM_DASHES), strict=False))
+
+
 def draw_contest(
-    axis: Axes, contest: Contest, names: Sequence[str], handles: dict[str, Line2D]
+    axis: Axes,
+    contest: Contest,
+    names: Sequence[str],
+    dashes: Mapping[str, _Dash],
+    handles: dict[str, Line2D],
 ) -> None:
     """Draw the runs on one problem, and add what is new to the legend."""
     references = _references(contest)
-    for number, known in enumerate(references):
-        dash = _OPTIMUM_DASHES[number % len(_OPTIMUM_DASHES)]
+    for known in references:
         line = axis.axhline(
-            known.value_s, color="0.35", linewidth=1.2, linestyle=dash, zorder=1
+            known.value_s,
+            color="0.35",
+            linewidth=1.2,
+            linestyle=dashes[known.label],
+            zorder=1,
         )
         handles.setdefault(known.label, line)
     ends = [known.value_s for known in references]

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.problem.principles import PRUNED, Principles
-from hetopt.report import plots, schemas
+from hetopt.report import plots, report_schemas
 from hetopt.report.comparison import (
     MARK,
     Row,
@@ -120,9 +120,22 @@ def test_a_plan_below_an_optimum_is_found_out() -> None:
     assert MIXED.findings() == []
     wide = made_run("dp", (1, 10), status="optimal", principles=WIDE)
     assert made_contest(wide, made_run("mcts", (1, 9.9))).findings() != []
+    # So does a bound without a proof.
+    bound = replace(made_run("cp-sat", (1, 11)), lower_bound_s=10.5)
+    assert made_contest(bound, made_run("mcts", (1, 10.6))).findings() == []
+    (line,) = made_contest(bound, made_run("mcts", (1, 10.4))).findings()
+    assert "cp-sat says no plan takes, 10.5 s" in line
     # Two proofs cannot both be right.
     other = made_run("milp", (1, 10.1), status="optimal")
     assert made_contest(optimum, other).findings() != []
+
+
+def test_what_breaks_is_found_out_and_what_is_refused_is_not() -> None:
+    refused = made_run("uniap", status=None, failure="plans for one cluster")
+    assert made_contest(refused).findings() == []
+    broken = replace(refused, failure="its plan fails the check", broken=True)
+    (line,) = made_contest(broken).findings()
+    assert "uniap: its plan fails the check" in line
 
 
 def test_spaces_hold_each_other() -> None:
@@ -142,7 +155,7 @@ def test_files_agree() -> None:
     comparison = made_comparison(MIXED, made_contest(problem="none", extra=()))
     data = comparison.to_json()
     del data["problems"][1]
-    jsonschema.validate(data, schemas.COMPARISON)
+    jsonschema.validate(data, report_schemas.COMPARISON)
     lines = list(csv.DictReader(io.StringIO(comparison_csv(comparison))))
     markdown = [
         [cell.strip() for cell in line.strip("|").split("|")]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.check import check_result
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
 from hetopt.solvers import auto
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
@@ -15,6 +17,7 @@ from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
     from hetopt.result import Result
+    from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 
 
@@ -116,4 +119,37 @@ def test_proof_that_nothing_is_within_the_cutoff_is_left_alone(
 
 
 def test_heuristic_is_chosen_by_the_units() -> None:
-    assert auto.heuristic(_instance().table) in ("mcts-guided", "mcts")
+    chosen = {}
+    for granularity in ("layer", "block"):
+        problem = read_problem_text(
+            "model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000, "
+            f"granularity: {granularity}}}\n"
+            "clusters: [{name: a, accelerator: A40, nodes: 1, devices_per_node: 2}]\n"
+            "training: {global_batch: 2, seq_len: 1024}\n"
+        )
+        chosen[granularity] = auto.heuristic(build_table(problem))
+    assert chosen == {"layer": "mcts-guided", "block": "mcts"}
+
+
+def test_ctrl_c_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def spied(name: str) -> Any:
+        asked.append(name)
+        return load(name)
+
+    def interrupt(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(auto, "load", spied)
+    instance = _instance()
+    result = auto.solve(
+        instance.problem,
+        instance.table,
+        RaceParams(jobs=0, on_progress=interrupt),
+        time_limit_s=600,
+        seed=0,
+    )
+    assert result.interrupted
+    assert "unsettled" in result.settled
+    assert len(asked) == 1

@@ -34,19 +34,29 @@ def plan(instance: Instance, **params: object) -> Result:
     return solve(instance.problem, instance.table, own, time_limit_s=None, seed=0)
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_step_2_leaves_neither_layers_nor_memory_unaccounted(seed: int) -> None:
+def drawn(seed: int) -> tuple[list[Share], int]:
+    """Types with little room, and the layers to be placed on them."""
     rng = Random(seed)
     shares = [
         Share(
             unit_ns=rng.choice((1.0, 2.0, 3.0, rng.uniform(0.5, 9))),
             extra_ns=rng.choice((0.0, rng.uniform(0, 20))),
-            most=tuple(rng.randint(0, 9) for _ in range(rng.randint(1, 5))),
+            most=tuple(rng.randint(rng.random() > 0.02, 9) for _ in range(count)),
             late=rng.random() < 0.5,
         )
-        for _ in range(rng.randint(1, 5))
+        for count in (rng.randint(1, 5) for _ in range(rng.randint(1, 5)))
     ]
-    length = rng.randint(1, 60)
+    return shares, rng.randint(1, max(2, sum(map(sum, (s.most for s in shares)))))
+
+
+def test_step_2_is_tried_with_and_without_a_solution() -> None:
+    solved = sum(shard(*drawn(seed)) is not None for seed in range(200))
+    assert 60 < solved < 180
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_step_2_leaves_neither_layers_nor_memory_unaccounted(seed: int) -> None:
+    shares, length = drawn(seed)
     units = shard(shares, length)
     ranges = [share_counts(share) for share in shares]
     if units is None:

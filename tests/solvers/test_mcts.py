@@ -5,21 +5,25 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from hetopt.check import check_result
+from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import Principles
+from hetopt.problem.reading import read_problem_text
 from hetopt.solvers import mcts_tree
 from hetopt.solvers.mcts import shares, solve
 from hetopt.solvers.mcts_data import Ground
 from hetopt.solvers.mcts_subtree import Subtree
 from hetopt.solvers.mcts_tree import NODES
-from hetopt.solvers.messages import NO_CUTOFF
+from hetopt.solvers.mcts_worker import GroveSpec, GrowTask, make
+from hetopt.solvers.messages import NO_CUTOFF, Found
 from hetopt.solvers.params import MctsParams, RaceParams
 from tests.formulations.programs import table as plain_table
 from tests.oracle import brute_force, plain
@@ -35,6 +39,15 @@ if TYPE_CHECKING:
     from tests.oracle.instances import Instance
 
 HERE = MctsParams(jobs=0, iterations=4000)
+TWINS = """\
+model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
+clusters:
+  - {name: left, accelerator: A40, nodes: 1, devices_per_node: 2, inter_node: &net
+      {bandwidth: 100 Gbps}}
+  - {name: right, accelerator: A40, nodes: 1, devices_per_node: 2, inter_node: *net}
+links: {default: {bandwidth: 100 Gbps, latency: 10 us}}
+training: {global_batch: 4, seq_len: 1024}
+"""
 #: Plans of an instance that a few thousand iterations meet one and all.
 FEW = 150
 #: The seed of an instance with many plans.
@@ -277,6 +290,42 @@ def test_other_spaces_are_refused() -> None:
     free = make_instance(BIG, schedule="auto")
     with pytest.raises(InputError, match="cannot choose warm-up counts"):
         run(free)
+
+
+def test_a_lost_workers_trees_are_grown_by_another() -> None:
+    problem, table = plain.problem(), plain_table()
+    ground = Ground.of(problem, table)
+    mine, lost = ground.stages[::2], ground.stages[1::2]
+    assert mine
+    assert lost
+    told: list[Found] = []
+    spec = GroveSpec(
+        ground=ground,
+        seed=0,
+        top=1,
+        exploration=1.0,
+        iterations=dict.fromkeys(ground.stages, 1000),
+    )
+    grow_all = make(spec, SimpleNamespace(value=NO_CUTOFF), told.append)
+    assert grow_all(GrowTask(stages=mine, limit_s=None))
+    assert {found.decision.stages for found in told} <= {*mine}
+    assert grow_all(GrowTask(stages=lost, limit_s=None))
+    assert {found.decision.stages for found in told} & {*lost}
+
+
+def test_twins_make_no_copies() -> None:
+    problem = read_problem_text(TWINS)
+    table = build_table(problem)
+    params = MctsParams(jobs=0, iterations=5000, top=5)
+    result = solve(problem, table, params, time_limit_s=None, seed=0)
+    assert result.best is not None
+    orders = set()
+    for each in (result.best, *result.alternatives):
+        stages = each.plan.pipeline.stages
+        names = tuple(dict.fromkeys(stage.cluster for stage in stages))
+        assert names in (("left",), ("left", "right"))
+        orders.add(names)
+    assert ("left", "right") in orders
 
 
 def test_seeds_are_of_64_bits() -> None:
