@@ -105,6 +105,8 @@ def speedup(campaign: Campaign) -> Table:
             "search, `dp` the proven optimum of one strategy per cluster. H2 has no "
             "context parallelism (c = 1); with c free our optima shorten their "
             "pipelines and micro-batches by it.",
+            "H2's abstract says up to 16.37% over homogeneous training, not in which "
+            "experiment.",
             "Our chips' FLOP/s are a point in the ranges of Table 5, calibrated on "
             f"Table 6. {MODELLED}",
         ),

@@ -136,9 +136,16 @@ def campaign(name: str, *, limit_s: float, seeds: int) -> Campaign:
     """Run a campaign by name, and say on the way how far it is."""
     orders = list(CAMPAIGNS[name](limit_s, seeds))
     # A wider space has code of its own.
-    first = {(order.entry.solver, order.entry.asked): order for order in orders}
-    for (solver, _), order in first.items():
-        spent_s = warm_up(order.entry, order.problem.training.schedule)
+    kinds = {
+        (
+            order.entry.solver,
+            order.entry.asked,
+            order.problem.training.schedule,
+        ): order.entry
+        for order in orders
+    }
+    for (solver, _, schedule), entry in kinds.items():
+        spent_s = warm_up(entry, schedule)
         print(f"{name}: {solver} is compiled, {spent_s:.1f} s", flush=True)
     shots: list[Shot] = []
     for order in orders:

@@ -39,6 +39,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[Campaign], Table]]] = {
     "h2-table8": ("h2", figure_h2.search_overhead),
 }
 OUT = Path(__file__).parent / "results" / "figures"
+QUICK_OUT = Path("build") / "figures-quick"
 #: Seconds per search, and seeds where several are drawn.
 FULL, QUICK = (120.0, 3), (5.0, 1)
 
@@ -64,13 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--time-limit", type=float, metavar="S", help="per search")
     parser.add_argument("--drawing", action="store_true", help="run nothing")
-    parser.add_argument("--out", default=str(OUT), metavar="DIR")
+    parser.add_argument("--out", metavar="DIR", help="default: where these are kept")
     options = parser.parse_args(arguments)
     names = options.names or [*FIGURES]
     for name in names:
         if name not in FIGURES:
             parser.error(f"there is no figure {name!r}, expected {', '.join(FIGURES)}")
-    folder = make_folder(options.out)
+    # A quick look does not replace what took an hour.
+    folder = make_folder(options.out or str(QUICK_OUT if options.quick else OUT))
     limit_s, seeds = QUICK if options.quick else FULL
     if not options.drawing:
         for wanted in dict.fromkeys(FIGURES[name][0] for name in names):

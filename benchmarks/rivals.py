@@ -26,7 +26,6 @@ from hetopt.files import make_folder, write_text
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.report.comparison import first_within
-from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
 
 if TYPE_CHECKING:
@@ -210,8 +209,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problem = read_problem(str(problem_files()[name]))
         optimum_s, proof_s = prove(problem, options.repeat)
         for solver in RIVALS:
-            if solver not in SOLVERS:
-                continue
             found.append(
                 chase(
                     problem,
