@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -134,9 +135,19 @@ def machine() -> str:
     if hasattr(os, "getloadavg"):
         load = f", load average {os.getloadavg()[0]:.1f} at the end"
     return (
-        f"{cores} cores ({platform.machine()}, {platform.system()}{load}), "
+        f"{cores} cores ({_processor()}, {platform.system()}{load}), "
         f"Python {platform.python_version()}, hetopt {__version__}"
     )
+
+
+def _processor() -> str:
+    """Return the processor's name; where the system has none, its architecture."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return f"{value.strip()}, {platform.machine()}"
+    return platform.machine()
 
 
 def _unsettled(runs: Sequence[Run]) -> list[Principles]:

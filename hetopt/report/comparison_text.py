@@ -158,7 +158,8 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
     lines += [
         f"{name_of(row)}: {row.failure}"
         for row in found
-        if row.failure and not row.extra
+        # That a reference found nothing better is no failure.
+        if row.failure and (not row.extra or row.status == "failed")
     ]
     return lines
 
