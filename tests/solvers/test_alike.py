@@ -16,7 +16,7 @@ from tests.oracle import brute_force, restricted
 from tests.oracle.instances import Instance, make_instance
 
 #: Instances; every fifth has the same schedule.
-INSTANCES = int(os.environ.get("HETOPT_RIVALS_INSTANCES", "40"))
+INSTANCES = int(os.environ.get("HETOPT_RIVALS_INSTANCES", "100"))
 SOLVES = {"uniform": solve_uniform, "amp": solve_amp}
 TICK = Fraction(1, 10**9)
 

@@ -16,7 +16,7 @@ from tests.oracle import brute_force, metis_space
 from tests.oracle.instances import Instance, make_instance
 
 #: Instances; every fifth has the same schedule.
-INSTANCES = int(os.environ.get("HETOPT_RIVALS_INSTANCES", "40"))
+INSTANCES = int(os.environ.get("HETOPT_RIVALS_INSTANCES", "100"))
 
 
 def check_against_definition(instance: Instance) -> None:
