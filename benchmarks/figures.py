@@ -6,7 +6,8 @@ Regenerates the counterparts of HetAuto's Fig. 1, 7, 8, 11 and 12 and of H2's Fi
 and Table 8: runs the searches they are made from (``campaign-*.json``), one after the
 other, and writes for each figure a CSV and a picture (PNG, SVG), and for all that are
 there ``figures.md``, beside what the papers' texts give. ``--drawing`` runs nothing and
-starts from the campaigns kept.
+starts from the campaigns kept. ``--quick`` is a trial and writes to
+``build/figures-quick``.
 """
 
 from __future__ import annotations

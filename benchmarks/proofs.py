@@ -1,6 +1,6 @@
 """Proofs beside the usual one: of the least simulated time, and of wider spaces.
 
-    python -m benchmarks.proofs [--time-limit 300] [--out FILE]
+    python -m benchmarks.proofs [--time-limit 100] [--out FILE]
 
 Plans HetAuto's experiments, each in a new process from the command line: for the least
 simulated time, with the default schedule and with free warm-ups, and without some of
@@ -34,7 +34,7 @@ OUT = Path(__file__).parent / "results" / "proofs.md"
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--time-limit", type=float, default=300.0, metavar="S")
+    parser.add_argument("--time-limit", type=float, default=100.0, metavar="S")
     parser.add_argument("--out", default=str(OUT), metavar="FILE")
     options = parser.parse_args(arguments)
     lines: list[str] = []

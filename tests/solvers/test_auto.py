@@ -79,15 +79,21 @@ def test_heuristic_has_the_end_of_the_time(
     assert not [line for line in findings if "settle" not in line]
 
 
-def test_proven_plan_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    instance = _instance()
-    asked: list[str] = []
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that the names of the solvers that ``auto`` asks go to."""
+    names: list[str] = []
 
     def spied(name: str) -> Any:
-        asked.append(name)
+        names.append(name)
         return load(name)
 
     monkeypatch.setattr(auto, "load", spied)
+    return names
+
+
+def test_proven_plan_is_left_alone(asked: list[str]) -> None:
+    instance = _instance()
     result = auto.solve(
         instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=60, seed=0
     )
@@ -96,16 +102,9 @@ def test_proven_plan_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_proof_that_nothing_is_within_the_cutoff_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch,
+    asked: list[str],
 ) -> None:
     instance = _instance()
-    asked: list[str] = []
-
-    def spied(name: str) -> Any:
-        asked.append(name)
-        return load(name)
-
-    monkeypatch.setattr(auto, "load", spied)
     result = auto.solve(
         instance.problem,
         instance.table,
@@ -131,17 +130,10 @@ def test_heuristic_is_chosen_by_the_units() -> None:
     assert chosen == {"layer": "mcts-guided", "block": "mcts"}
 
 
-def test_ctrl_c_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def spied(name: str) -> Any:
-        asked.append(name)
-        return load(name)
-
+def test_ctrl_c_is_no_timeout(asked: list[str]) -> None:
     def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(auto, "load", spied)
     instance = _instance()
     result = auto.solve(
         instance.problem,
