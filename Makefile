@@ -2,6 +2,8 @@
 #
 #   make plan    install into .venv and plan HetAuto's second experiment
 #   make test    the same, then lint, types, and tests on the built package
+#   make test-slow
+#                the tests that take long: fuzzing, interrupts, other solvers' readers
 #   make test-torch
 #                the profiler's tests, and what is exported tried with the runtimes
 #                themselves, with PyTorch in a venv of their own
@@ -24,7 +26,7 @@ INSTALLED := $(VENV)/.installed
 # What goes into the wheel; the links hetopt/{data,...} are not followed.
 SOURCES := $(shell find hetopt formulations solvers data -type f ! -path '*/__pycache__/*')
 
-.PHONY: plan test test-torch bench install clean
+.PHONY: plan test test-slow test-torch bench install clean
 
 plan: install
 	$(BIN)/hetopt plan $(PROBLEM)
@@ -36,6 +38,12 @@ test: plan
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
 	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -o pythonpath=build/root
+
+# One at a time: what they run uses all cores itself.
+test-slow: install
+	rm -rf build/root && mkdir -p build/root
+	ln -s ../../tests ../../benchmarks build/root
+	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -m slow -o pythonpath=build/root
 
 # -P: the package is the installed one, not this folder's.
 test-torch: $(TORCH_VENV)/.installed
