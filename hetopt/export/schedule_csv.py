@@ -8,11 +8,13 @@ hetopt's stages run F_1..F_W, B_1, F_(W+1), B_2, ... (MODEL.md section 4).
 from __future__ import annotations
 
 import csv
+import io
 import re
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.reading import describe, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,14 +49,14 @@ def read_schedule(path: Path) -> tuple[int, tuple[int, ...]]:
         The file cannot be read, or its rows are not those of warm-up counts that
         never rise downstream; it names the row.
     """
+    text = read_text(path, "a schedule")
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [
-                [cell.strip() for cell in row if cell.strip()]
-                for row in csv.reader(file)
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+        rows = [
+            [cell.strip() for cell in row if cell.strip()]
+            for row in csv.reader(io.StringIO(text, newline=""))
+        ]
+    except csv.Error as error:
+        raise InputError(f"is not CSV: {error}", file=str(path)) from error
     if not rows or not rows[0]:
         raise InputError("has no passes in its first row", file=str(path))
     microbatches = sum(1 for cell in rows[0] if "F" in cell)
@@ -74,24 +76,29 @@ def read_schedule(path: Path) -> tuple[int, tuple[int, ...]]:
 def _warmup(row: list[str], stage: int, microbatches: int, file: str) -> int:
     """Return the forwards before a row's first backward, if the rest follows them."""
     for cell in row:
-        match = re.fullmatch(r"([0-9]+)([FB])([0-9]+)", cell)
+        match = re.fullmatch(r"([0-9]{1,9})([FB])([0-9]{1,9})", cell)
         if match is None or int(match[1]) != stage:
             msg = (
-                f"{cell!r} in row {stage}, expected forward and backward passes of "
-                f"stage {stage} alone, such as {stage}F0 and {stage}B0"
+                f"{describe(cell)} in row {stage}, expected forward and backward "
+                f"passes of stage {stage} alone, such as {stage}F0 and {stage}B0"
             )
             raise InputError(msg, file=file, line=stage + 1)
     warmup = next((place for place, cell in enumerate(row) if "B" in cell), 0)
+    if len(row) != 2 * microbatches:
+        msg = (
+            f"row {stage} has {len(row)} passes, expected one forward and one backward "
+            f"of each of {microbatches} micro-batches"
+        )
+        raise InputError(msg, file=file, line=stage + 1)
     expected = stage_row(stage, max(warmup, 1), microbatches)
     if row != expected:
         place = next(
-            (n for n, (a, b) in enumerate(zip(row, expected, strict=False)) if a != b),
-            min(len(row), len(expected)),
+            n for n, (a, b) in enumerate(zip(row, expected, strict=True)) if a != b
         )
         msg = (
             f"cell {place + 1} of row {stage} is out of order, expected "
-            f"{''.join(expected[place : place + 1]) or 'none'}: one forward, one "
-            f"backward of {microbatches} micro-batches after the warm-up"
+            f"{expected[place]}: one forward, one backward of {microbatches} "
+            "micro-batches after the warm-up"
         )
         raise InputError(msg, file=file, line=stage + 1)
     return warmup
