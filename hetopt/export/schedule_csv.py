@@ -10,26 +10,20 @@ from __future__ import annotations
 import csv
 import io
 import re
-from itertools import pairwise
+from itertools import islice, pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.reading import describe, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
 def stage_row(stage: int, warmup: int, microbatches: int) -> list[str]:
     """Return the passes of one stage in order, stage and micro-batches from 0."""
-    first = min(warmup, microbatches)
-    row = [f"{stage}F{number}" for number in range(first)]
-    for number in range(microbatches):
-        row.append(f"{stage}B{number}")
-        if first + number < microbatches:
-            row.append(f"{stage}F{first + number}")
-    return row
+    return list(_passes(stage, warmup, microbatches))
 
 
 def schedule_text(warmups: Sequence[int], microbatches: int) -> str:
@@ -73,6 +67,16 @@ def read_schedule(path: Path) -> tuple[int, tuple[int, ...]]:
     return microbatches, warmups
 
 
+def _passes(stage: int, warmup: int, microbatches: int) -> Iterator[str]:
+    first = min(warmup, microbatches)
+    for number in range(first):
+        yield f"{stage}F{number}"
+    for number in range(microbatches):
+        yield f"{stage}B{number}"
+        if first + number < microbatches:
+            yield f"{stage}F{first + number}"
+
+
 def _warmup(row: list[str], stage: int, microbatches: int, file: str) -> int:
     """Return the forwards before a row's first backward, if the rest follows them."""
     for cell in row:
@@ -84,21 +88,14 @@ def _warmup(row: list[str], stage: int, microbatches: int, file: str) -> int:
             )
             raise InputError(msg, file=file, line=stage + 1)
     warmup = next((place for place, cell in enumerate(row) if "B" in cell), 0)
-    if len(row) != 2 * microbatches:
-        msg = (
-            f"row {stage} has {len(row)} passes, expected one forward and one backward "
-            f"of each of {microbatches} micro-batches"
-        )
-        raise InputError(msg, file=file, line=stage + 1)
-    expected = stage_row(stage, max(warmup, 1), microbatches)
-    if row != expected:
-        place = next(
-            n for n, (a, b) in enumerate(zip(row, expected, strict=True)) if a != b
-        )
-        msg = (
-            f"cell {place + 1} of row {stage} is out of order, expected "
-            f"{expected[place]}: one forward, one backward of {microbatches} "
-            "micro-batches after the warm-up"
-        )
-        raise InputError(msg, file=file, line=stage + 1)
+    # No longer than the row: a first row says how many passes all should have.
+    expected = islice(_passes(stage, max(warmup, 1), microbatches), len(row) + 1)
+    for place, (found, wanted) in enumerate(zip_longest(row, expected)):
+        if found != wanted:
+            msg = (
+                f"cell {place + 1} of row {stage} is out of order, expected "
+                f"{wanted or 'none'}: one forward, one backward of {microbatches} "
+                "micro-batches after the warm-up"
+            )
+            raise InputError(msg, file=file, line=stage + 1)
     return warmup
