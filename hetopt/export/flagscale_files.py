@@ -126,7 +126,7 @@ def launch_script() -> str:
         'here="$(cd "$(dirname "$0")" && pwd)"\n'
         # Hydra reads quotes of its own, which paths with spaces need.
         "# As Hydra reads it between its own quotes.\n"
-        "quoted=\"$(sed \"s/'/\\\\\\\\'/g\" <<< \"$here\")\"\n"
+        'quoted="$(sed "s/\'/\\\\\\\\\'/g" <<< "$here")"\n'
         'cd "${FLAGSCALE:?is the folder of run.py of FlagScale}"\n'
         'exec python run.py --config-path="$here/conf" '
         f"--config-name={EXPERIMENT} \\\n"
