@@ -39,22 +39,6 @@ _MAPPING_BYTES = 256
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MOST_DIGITS + 1))
 
 
-def describe(value: object) -> str:
-    """Say in a word or two what the user wrote; never long, whatever it is."""
-    if value is None:
-        return "empty"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list | tuple):
-        return "a list"
-    if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
-        return f"a number of more than {MOST_DIGITS} digits"
-    text = repr(value[:60] if isinstance(value, str | bytes) else value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def read_bytes(
     path: str | Path, what: str = "a file", most_bytes: int = MOST_BYTES
 ) -> bytes:

@@ -19,10 +19,11 @@ from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
 from hetopt.plan import Strategy
 from hetopt.pricing import pipeline_times
-from hetopt.reading import describe, read_bytes
+from hetopt.reading import read_bytes
 from hetopt.result import How
 from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.messages import Found
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable

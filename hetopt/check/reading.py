@@ -10,7 +10,7 @@ from hetopt.errors import InputError
 from hetopt.plan import PLAN_SCHEMA, Plan
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
-from hetopt.reading import describe
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -98,8 +98,8 @@ def load_problem(name: str, schedule: ScheduleName | None = None) -> Problem:
         Takes the place of the one in the file.
     """
     from hetopt.problem.catalogue import problem_files
-    from hetopt.problem.fields import suggest
     from hetopt.problem.reading import read_problem
+    from hetopt.words import suggest
 
     path = name
     if not os.path.lexists(name):

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.profile_table import PROFILE_SCHEMA, Profile, ProfileRow
 from hetopt.errors import InputError
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER
-from hetopt.reading import describe, read_json
+from hetopt.reading import read_json
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

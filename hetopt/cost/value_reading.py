@@ -6,7 +6,7 @@ import math
 from typing import Any, NoReturn, TypeVar
 
 from hetopt.errors import InputError
-from hetopt.reading import describe
+from hetopt.words import describe
 
 #: Largest number a table may hold (nearly four months, or ten petabytes): sums over
 #: a pipeline still fit 64 bits.

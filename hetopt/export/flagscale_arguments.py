@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.errors import InputError
 from hetopt.problem.document import Document, FieldPath, load_document
 from hetopt.problem.fields import MAX_WHOLE
-from hetopt.reading import describe
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.errors import InputError
 from hetopt.export.rank_hosts import ensure_ranks
-from hetopt.reading import describe, read_text
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from hetopt.export.sketch import Sketch, StageSketch
 from hetopt.plan import Strategy
 from hetopt.problem.document import load_document
 from hetopt.problem.fields import MAX_WHOLE
-from hetopt.reading import describe
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

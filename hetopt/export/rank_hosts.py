@@ -8,7 +8,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.reading import describe, read_text
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,8 @@ from itertools import islice, pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.reading import describe, read_text
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,7 +15,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.reading import describe, read_text
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.reading import describe
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

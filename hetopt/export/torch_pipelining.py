@@ -22,7 +22,8 @@ from hetopt.export.sketch import Sketch, StageSketch
 from hetopt.export.torch_job import job_text, stage_layers
 from hetopt.plan import Strategy
 from hetopt.problem.training import RECOMPUTE
-from hetopt.reading import describe, read_json
+from hetopt.reading import read_json
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -14,11 +14,11 @@ from hetopt.reading import (
     MIB,
     MOST_TEXT_BYTES,
     decoded,
-    describe,
     parse_json,
     read_bytes,
     too_large,
 )
+from hetopt.words import describe
 
 _WHAT = "an inventory"
 

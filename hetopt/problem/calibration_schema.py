@@ -18,7 +18,7 @@ from hetopt.problem.fields import (
     or_none,
     read_fraction,
 )
-from hetopt.reading import describe
+from hetopt.words import describe
 
 
 def _read_factor(value: Any, bounds: tuple[float, float], *path: str) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, get_args
@@ -35,7 +34,7 @@ from hetopt.problem.training import (
     Resharding,
     ScheduleName,
 )
-from hetopt.reading import describe
+from hetopt.words import describe, suggest
 
 #: Characters of a name; paths are names, too.
 MAX_NAME = 1000
@@ -48,18 +47,6 @@ def field_error(message: str, *path: str | int) -> PydanticCustomError:
     return PydanticCustomError(
         "field", "{message}", {"message": message, "path": list(path)}
     )
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)``, or nothing if no known name is near."""
-    by_lower = {item.lower(): item for item in known}
-    wanted = name[:80].lower()
-    near = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.6)
-    if not near:
-        return ""
-    # Who writes A100 means A100-40GB rather than H100.
-    best = min(near, key=lambda item: not item.startswith(wanted))
-    return f" (did you mean {by_lower[best]!r}?)"
 
 
 def unknown(name: str, what: str, known: Iterable[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.wrong import FieldError
-from hetopt.reading import describe
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

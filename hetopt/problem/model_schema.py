@@ -20,7 +20,7 @@ from hetopt.problem.fields import (
     or_none,
     whole,
 )
-from hetopt.reading import describe
+from hetopt.words import describe
 
 
 def preset_if_text(value: Any) -> Any:

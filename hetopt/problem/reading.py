@@ -23,7 +23,7 @@ from hetopt.problem.fields import unknown
 from hetopt.problem.huggingface import model_fields
 from hetopt.problem.schema import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.wrong import FieldError
-from hetopt.reading import describe
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -47,7 +47,7 @@ from hetopt.problem.fields import (
 from hetopt.problem.model_schema import ModelSpec, preset_if_text
 from hetopt.problem.pin_schema import PinSpec
 from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
-from hetopt.reading import describe
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
