@@ -12,7 +12,7 @@ from hetopt.errors import InputError
 from hetopt.reading import MOST_DIGITS, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 #: Where a value stands inside a document: keys and list positions from the root.
@@ -25,6 +25,14 @@ MAX_DEPTH = 64
 
 #: In C where PyYAML was built with it: ten times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Of PyYAML, whose types do not say what each kind of event has.
+_Event = Any
+
+#: Opens each question of ``hetopt inventory``, in a comment.
+QUESTION = "QUESTION: "
+#: A field below a question, and what stands where its value is to come.
+_ASKED = re.compile(r"#\s+([a-z_]+):")
+_PLACEHOLDER = re.compile(r"<[^<>]*>")
 
 #: Characters of a key that an error shows.
 _MOST_KEY = 80
@@ -66,12 +74,24 @@ class Place:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What ``hetopt inventory`` could not say: where it asks, and for which field."""
+
+    place: Place
+    field: str
+
+
 @dataclass(slots=True)
 class Document:
-    """Plain data (dict, list, str, int, float, bool, None) with places."""
+    """Plain data (dict, list, str, int, float, bool, None) with places.
+
+    ``questions`` are those that stand in comments, so nobody has answered them.
+    """
 
     data: Any
     places: dict[FieldPath, Place] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
 
     def place(self, path: FieldPath) -> Place | None:
         """Return the place of the value, or of the nearest value around it."""
@@ -84,6 +104,7 @@ class Document:
     def error(self, path: FieldPath, message: str) -> InputError:
         """Return the error that says ``message`` about the value at ``path``."""
         place = self.place(path)
+        message = self._unanswered(path, place) or message
         return InputError(
             message,
             file=place.file if place else None,
@@ -96,7 +117,7 @@ class Document:
         places = {
             path[1:]: place for path, place in self.places.items() if path[:1] == (key,)
         }
-        return Document(self.data[key], places)
+        return Document(self.data[key], places, self.questions)
 
     def replace(self, path: FieldPath, other: Document) -> None:
         """Put another document's data and places where ``path`` leads."""
@@ -108,6 +129,49 @@ class Document:
             del self.places[old]
         for inner, place in other.places.items():
             self.places[path + inner] = place
+        self.questions += other.questions
+
+    def _unanswered(self, path: FieldPath, place: Place | None) -> str | None:
+        """Say that an inventory's question about a field is open, if it is."""
+        value = self.data
+        for key in path:
+            inside = isinstance(value, dict | list) and key in _keys(value)
+            value = value[key] if inside else None
+        if isinstance(value, str) and _PLACEHOLDER.fullmatch(value.strip()):
+            return f"is not answered: put a value in place of {value.strip()}"
+        if value is not None or place is None or not path:
+            return None
+        after = None
+        if len(path) > 1 and isinstance(path[-2], int):
+            after = self.places.get((*path[:-2], path[-2] + 1))
+        lines = [
+            question.place.line
+            for question in self.questions
+            if question.field == path[-1]
+            and question.place.file == place.file
+            and question.place.line >= place.line
+            and (after is None or question.place.line < after.line)
+        ]
+        if not lines:
+            return None
+        return f"is missing: the question on line {min(lines)} is not answered"
+
+
+def _keys(value: dict[str, Any] | list[Any]) -> Iterable[str | int]:
+    return value if isinstance(value, dict) else range(len(value))
+
+
+def _questions(text: str, file: str) -> Iterator[Question]:
+    """Yield what stands in comments below each ``# QUESTION:``."""
+    asked: int | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        comment = line.strip()
+        if not comment.startswith("#"):
+            asked = None
+        elif comment.startswith(f"# {QUESTION}"):
+            asked = number
+        elif asked is not None and (match := _ASKED.match(comment)):
+            yield Question(Place(file, asked), match[1])
 
 
 def dotted(path: FieldPath) -> str | None:
@@ -129,7 +193,7 @@ def parse_document(text: str, name: str, most_values: int = MAX_VALUES) -> Docum
         # JSON permits tabs between tokens and nowhere else; YAML does not.
         text = text.replace("\t", " ")
     try:
-        return _EventReader(text, name, most_values).document()
+        document = _EventReader(text, name, most_values).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
@@ -138,6 +202,9 @@ def parse_document(text: str, name: str, most_values: int = MAX_VALUES) -> Docum
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         msg = f"is not valid YAML: {' '.join(str(error).split())}"
         raise InputError(msg, file=name) from None
+    if QUESTION in text:
+        document.questions += _questions(text, name)
+    return document
 
 
 class _EventReader:
@@ -151,12 +218,12 @@ class _EventReader:
         self.file = file
         self.most_values = most_values
         self.places: dict[FieldPath, Place] = {}
-        self.resolver = _Resolver()
-        self.source: Iterator[yaml.Event] = yaml.parse(text, Loader=_LOADER)
+        self.resolver: Any = _Resolver()
+        self.source: Iterator[_Event] = yaml.parse(text, Loader=_LOADER)
         # Events of every anchor; None as long as its value has not ended.
-        self.anchored: dict[str, list[yaml.Event] | None] = {}
-        self.recordings: list[list[yaml.Event]] = []
-        self.replays: list[Iterator[yaml.Event]] = []
+        self.anchored: dict[str, list[_Event] | None] = {}
+        self.recordings: list[list[_Event]] = []
+        self.replays: list[Iterator[_Event]] = []
 
     def document(self) -> Document:
         """Return the only document of the text."""
@@ -172,7 +239,7 @@ class _EventReader:
             raise self.error((), after.start_mark.line + 1, msg)
         return Document(data, self.places)
 
-    def next(self) -> yaml.Event:
+    def next(self) -> _Event:
         """Return the next event, of the text or of what an alias stands for."""
         if self.replays:
             return next(self.replays[-1])
@@ -181,7 +248,7 @@ class _EventReader:
             recording.append(event)
         return event
 
-    def value(self, event: yaml.Event, path: FieldPath) -> Any:
+    def value(self, event: _Event, path: FieldPath) -> Any:
         """Return the value that begins with an event."""
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
@@ -221,7 +288,7 @@ class _EventReader:
         self.replays.pop()
         return result
 
-    def plain(self, event: yaml.Event, path: FieldPath, line: int) -> Any:
+    def plain(self, event: _Event, path: FieldPath, line: int) -> Any:
         """Return a value that is no alias."""
         tag = self.tag(event)
         if tag not in _SCALARS | _CONTAINERS:
@@ -235,7 +302,7 @@ class _EventReader:
             return result
         return self.scalar(str(event.value), tag, path, line)
 
-    def tag(self, event: yaml.Event) -> str:
+    def tag(self, event: _Event) -> str:
         """Return the tag that an event gives its value, or that its text implies."""
         if event.tag is not None and event.tag != "!":
             return str(event.tag)
