@@ -41,7 +41,9 @@ def why_infeasible(
             f"{len(problem.model.units) - 2}, the transformer layers' units"
         )
     if not table.slices:
-        return "; ".join(_unusable(problem))
+        return "; ".join(unusable(problem, table))
+    if any(_is_needed(problem, name) for name in without_strategy(table)):
+        return "; ".join(unusable(problem, table))
     chain = Chain.of(table)
     held = _most_units(table, chain, principles)
     if sum(held) < chain.length:
@@ -63,8 +65,30 @@ def why_infeasible(
     )
 
 
-def _unusable(problem: Problem) -> Iterator[str]:
-    """Say what keeps each cluster from hosting a single body unit."""
+def without_strategy(table: CostTable) -> list[str]:
+    """Return the clusters that can host nothing at any micro-batch count."""
+    return [
+        name
+        for j, name in enumerate(table.cluster_names)
+        if not any(part.clusters[j].strategies for part in table.slices)
+    ]
+
+
+def _is_needed(problem: Problem, name: str) -> bool:
+    """Whether pins ask for a cluster's use."""
+    pins = problem.pins
+    return not pins.of(name).stages.permits(0) or name in (pins.order or ())
+
+
+def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
+    """Say what keeps each cluster without a strategy from hosting one body unit."""
+    names = without_strategy(table)
+    if not names:
+        return
+    # Which pins are in the way is only asked where there are some.
+    free = table
+    if problem.pins != Pins():
+        free = build_table(replace(problem, pins=Pins()))
     ample = build_table(
         replace(
             problem,
@@ -75,6 +99,8 @@ def _unusable(problem: Problem) -> Iterator[str]:
         )
     )
     for j, cluster in enumerate(problem.clusters):
+        if cluster.name not in names:
+            continue
         needs = [
             (int(need), strategy)
             for part in ample.slices
@@ -92,10 +118,12 @@ def _unusable(problem: Problem) -> Iterator[str]:
             continue
         need, strategy = min(needs)
         usable = cluster.memory_bytes * (1 - problem.training.reserve)
+        pinned = cluster.name not in without_strategy(free)
         yield (
             f"memory: one {_body_name(ample)} on {cluster.name} at any allowed "
             f"strategy needs at least {need / 1e9:.1f} GB ({strategy}), of "
             f"{usable / 1e9:.1f} GB usable"
+            + ("; strategies that its pins rule out would fit" if pinned else "")
         )
 
 

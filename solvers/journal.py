@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.cost.table_file import table_digest
@@ -20,9 +19,11 @@ from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
 from hetopt.plan import Strategy
 from hetopt.pricing import pipeline_times
+from hetopt.reading import read_bytes
 from hetopt.result import How
 from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.messages import Found
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from hetopt.solvers.ledger import Ledger, Program
 
 JOURNAL_SCHEMA = "hetopt-journal/1"
+
+_WHAT = "a journal"
 
 
 class Journal:
@@ -61,6 +64,7 @@ class Journal:
             "relaxed": list(principles.relaxed),
             "limit": ledger.limit,
         }
+        content = read_bytes(path, _WHAT) if os.path.lexists(path) else b""
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
@@ -68,7 +72,7 @@ class Journal:
             msg = f"cannot be opened: {reason}"
             raise InputError(msg, file=path) from error
         try:
-            self._resume(header, ledger)
+            self._resume(content, header, ledger)
         except BaseException:
             self.close()
             raise
@@ -97,8 +101,7 @@ class Journal:
         # One write: a line is there or it is not, but for a kill in between.
         os.write(self._file, (json.dumps(entry) + "\n").encode())
 
-    def _resume(self, header: dict[str, Any], ledger: Ledger) -> None:
-        content = Path(self._path).read_bytes()
+    def _resume(self, content: bytes, header: dict[str, Any], ledger: Ledger) -> None:
         lines = content.split(b"\n")
         if lines[-1]:
             torn = len(lines[-1])
@@ -116,9 +119,10 @@ class Journal:
                     self._take(entry, ledger)
             except (
                 HetoptError,
+                ArithmeticError,
                 AttributeError,
-                IndexError,
-                KeyError,
+                LookupError,
+                RecursionError,
                 TypeError,
                 ValueError,
             ) as error:
@@ -153,10 +157,12 @@ class Journal:
             ledger.find(Found(decision=decision, value=value))
             return
         program = ledger.programs[entry["stages"], entry["microbatches"]]
-        if entry["how"] not in get_args(How) or not isinstance(entry["bound"], int):
-            msg = f"how {entry['how']!r} with bound {entry['bound']!r}"
+        bound = entry["bound"]
+        whole = isinstance(bound, int) and 0 <= bound < 2**63
+        if entry["how"] not in get_args(How) or not whole:
+            msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
             raise ValueError(msg)
-        program.how, program.bound = entry["how"], entry["bound"]
+        program.how, program.bound = entry["how"], bound
 
 
 def _to_json(decision: Decision) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hetopt.errors import InputError
 from hetopt.plan import PLAN_SCHEMA, Plan
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,11 @@ def read_plan(data: object, field: str) -> Plan:
     choice(plan, "schedule", SCHEDULE_CHOICES, field)
     text(plan, "problem_digest", field)
     text(plan, "table_digest", field)
-    for place, item in items(plan, "pipelines", field):
+    pipelines = items(plan, "pipelines", field)
+    if len(pipelines) != 1:
+        msg = f"has {len(pipelines)} pipelines, expected one"
+        raise InputError(msg, field=_join(field, "pipelines"))
+    for place, item in pipelines:
         pipeline = mapping(item, place)
         whole(pipeline, "microbatches", place)
         for at, entry in items(pipeline, "stages", place):
@@ -41,7 +46,7 @@ def read_principles(data: Mapping[str, Any]) -> Principles:
     names = []
     for place, name in items(data, "relaxed", ""):
         if not isinstance(name, str):
-            raise InputError(f"is {name!r}, expected a string", field=place)
+            raise _wrong(place, name, "a string")
         names.append(name)
     try:
         return Principles.relaxing(names)
@@ -147,7 +152,5 @@ def _join(field: str, key: str) -> str:
 
 
 def _wrong(field: str, value: object, expected: str) -> InputError:
-    shown = repr(value)
-    if len(shown) > 40:
-        shown = shown[:37] + "..."
-    return InputError(f"is {shown}, expected {expected}", field=field or None)
+    msg = f"is {describe(value)}, expected {expected}"
+    return InputError(msg, field=field or None)

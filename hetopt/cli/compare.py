@@ -12,6 +12,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.files import make_folder, write_bytes, write_text
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.registry import SAMPLING, SOLVERS, WIDE
+from hetopt.words import suggest
 
 if TYPE_CHECKING:
     import argparse
@@ -137,7 +138,9 @@ def _solvers(text: str) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in SOLVERS:
-            msg = f"there is no solver {name!r}, expected some of {', '.join(SOLVERS)}"
+            hint = suggest(name, SOLVERS)
+            listed = ", ".join(SOLVERS)
+            msg = f"there is no solver {name!r}{hint}, expected some of {listed}"
             raise InputError(msg, field="--solvers")
         if names.count(name) > 1:
             raise InputError(f"{name} is named twice", field="--solvers")

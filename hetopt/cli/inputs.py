@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
+
+
+#: Characters of a problem's name that an error shows.
+_MOST_NAME = 80
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -95,15 +99,17 @@ def load_problem(name: str, schedule: ScheduleName | None = None) -> Problem:
     """
     from hetopt.problem.catalogue import problem_files
     from hetopt.problem.reading import read_problem
+    from hetopt.words import suggest
 
     path = name
-    if not Path(name).exists():
+    if not os.path.lexists(name):
         shipped = problem_files()
         if name not in shipped:
+            hint = suggest(name, shipped)
             raise InputError(
-                "no such file, and no problem of this name ships with hetopt "
+                f"no such file, and no problem of this name ships with hetopt{hint} "
                 "(see `hetopt catalog`)",
-                file=name,
+                file=name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}...",
             )
         path = str(shipped[name])
     problem = read_problem(path)

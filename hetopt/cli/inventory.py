@@ -38,7 +38,8 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.files import ensure_writable, write_text
     from hetopt.inventory.grouping import group_nodes
     from hetopt.inventory.reading import read_inventory
-    from hetopt.inventory.writing import QUESTION, clusters_yaml, summary
+    from hetopt.inventory.writing import clusters_yaml, summary
+    from hetopt.problem.document import QUESTION
 
     if options.out != "-":
         ensure_writable(options.out)

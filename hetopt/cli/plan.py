@@ -19,7 +19,7 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
-from hetopt.export.launchers import LIMITED
+from hetopt.export.launchers import LIMITED, UNLIMITED
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.params import (
@@ -39,6 +39,7 @@ from hetopt.solvers.registry import (
     ensure_races,
     ensure_samples,
 )
+from hetopt.words import suggest
 
 if TYPE_CHECKING:
     import argparse
@@ -198,8 +199,7 @@ def run(options: argparse.Namespace) -> int:
         emit(text)
     elif result.best is not None:
         emit(_report(problem, table, result))
-    if options.table is None:
-        _warn(problem, result)
+    _warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:
         from hetopt.report.summary import headline
 
@@ -209,7 +209,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _known_solver(name: str) -> None:
     if name not in SOLVERS:
-        msg = f"there is no solver {name!r}, expected one of {', '.join(SOLVERS)}"
+        hint = suggest(name, SOLVERS)
+        listed = ", ".join(SOLVERS)
+        msg = f"there is no solver {name!r}{hint}, expected one of {listed}"
         raise InputError(msg, field="--solver")
 
 
@@ -239,8 +241,9 @@ def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
     """Raise InputError if other options do not go with ``--for``."""
     name = options.launcher
     if name not in LIMITED:
-        msg = f"there is no launcher {name!r} with limits of its own, expected one of "
-        raise InputError(msg + ", ".join(LIMITED), field="--for")
+        msg = f"there is no launcher {name!r} with limits of its own"
+        msg += UNLIMITED.get(name) or suggest(name, LIMITED)
+        raise InputError(f"{msg}, expected one of {', '.join(LIMITED)}", field="--for")
     if options.solver in HEURISTICS or options.solver == "uniap":
         msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
         raise InputError(msg, field="--solver")
@@ -318,13 +321,19 @@ def _check(problem: Problem, table: CostTable, result: Result) -> None:
         raise CheckError(list(findings))
 
 
-def _warn(problem: Problem, result: Result) -> None:
-    """Say when the plan rests on latencies of other devices or of other shapes."""
+def _warn(
+    problem: Problem, table: CostTable, result: Result, *, own_table: bool
+) -> None:
+    """Say what clusters cannot be used, and when others' latencies are relied on."""
     if result.best is None:
         return
     from hetopt.cost.sources import far_outside, of_other_devices
+    from hetopt.solvers.diagnosis import unusable
 
-    warnings = [*of_other_devices(problem), *far_outside(problem, result.best.plan)]
+    warnings = [f"a cluster cannot be used: {why}" for why in unusable(problem, table)]
+    if not own_table:
+        warnings += of_other_devices(problem)
+        warnings += far_outside(problem, result.best.plan)
     complain(*(f"warning: {text}" for text in warnings))
 
 

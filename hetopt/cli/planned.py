@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
+from hetopt import reading
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table
 from hetopt.errors import CheckError, InputError
 from hetopt.plan import PLAN_SCHEMA
@@ -158,19 +157,7 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
 
 def read_json(path: str) -> dict[str, Any]:
     """Read a file that holds one JSON object."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be read: {reason}", file=path) from error
-    except json.JSONDecodeError as error:
-        msg = f"is not JSON: {error.msg}"
-        raise InputError(msg, file=path, line=error.lineno) from error
-    except ValueError as error:
-        # Not UTF-8, or a whole number of thousands of digits.
-        raise InputError(f"is not JSON: {error}", file=path) from error
-    except RecursionError as error:
-        raise InputError("is nested too deeply, expected a plan", file=path) from error
+    data = reading.read_json(path, "a plan")
     if not isinstance(data, dict):
         raise InputError("is not a JSON object, expected a plan", file=path)
     return data

@@ -14,7 +14,6 @@ into the header's notes.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -25,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.profile_table import PROFILE_SCHEMA, Profile, ProfileRow
 from hetopt.errors import InputError
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER
+from hetopt.reading import read_json
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 BACKWARD_SHARE = 2.45
 
 _METIS_FILE = re.compile(
-    r"DeviceType\.(?P<device>.+)_tp(?P<tp>\d+)_bs(?P<bs>\d+)\.json"
+    r"DeviceType\.(?P<device>.+)_tp(?P<tp>[0-9]{1,9})_bs(?P<bs>[0-9]{1,9})\.json"
 )
 
 #: An embedding, at least one layer, a head.
@@ -131,7 +132,7 @@ def read_sailor(
     InputError
         Nothing fits, or the file is malformed.
     """
-    data = _load(path)
+    data = read_json(path, "a profile of Sailor")
     fields: list[str] = []
     # A file of one model, or of one model and GPU, leaves the outer levels away.
     for key, what in _levels(data, model, device):
@@ -223,7 +224,7 @@ def _spread(values: Sequence[float]) -> float | None:
 
 def _metis_times(path: Path, tp: int, microbatch: int) -> _Times:
     field = "execution_time.layer_compute_total_ms"
-    data = _load(str(path))
+    data = read_json(path, "a profile of Metis")
     execution = data.get("execution_time") if isinstance(data, dict) else None
     given = (
         execution.get("layer_compute_total_ms") if isinstance(execution, dict) else None
@@ -302,20 +303,6 @@ def _check_count(layers: Sequence[Any], path: str, field: str) -> None:
 def _seconds(value: Any, path: str, field: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or value <= 0:
-        msg = f"is {value!r}, expected a time above 0"
+        msg = f"is {describe(value)}, expected a time above 0"
         raise InputError(msg, file=path, field=field)
     return float(value)
-
-
-def _load(path: str) -> Any:
-    try:
-        return json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be read: {reason}", file=path) from error
-    except json.JSONDecodeError as error:
-        msg = f"is not JSON: {error.msg}"
-        raise InputError(msg, file=path, line=error.lineno) from error
-    except (ValueError, RecursionError) as error:
-        # Not UTF-8, a whole number of thousands of digits, or nested too deeply.
-        raise InputError(f"is not JSON: {error}", file=path) from error

@@ -38,7 +38,6 @@ import csv
 import io
 import math
 from dataclasses import dataclass, fields
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -52,6 +51,7 @@ from hetopt.problem.model import (
     MLP_DOWN,
     MLP_UP,
 )
+from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -258,14 +258,7 @@ def read_profile(path: str) -> Profile:
         The file cannot be read, or a line of it is malformed; names file, line and
         column.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be read: {reason}", file=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError("is not UTF-8 text, expected a profile", file=path) from error
-    return parse_profile(text, path)
+    return parse_profile(read_text(path, "a profile"), path)
 
 
 def parse_profile(text: str, name: str) -> Profile:

@@ -11,7 +11,6 @@ a path          of a profile
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cost.forest_source import ForestSource
@@ -19,9 +18,11 @@ from hetopt.cost.profile_table import KINDS
 from hetopt.cost.roofline import Roofline
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
+from hetopt.reading import MOST_TEXT_BYTES, decoded, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hetopt.cost.operations import Shape
     from hetopt.cost.source import LatencySource, ShardTimes
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 ROOFLINE = "roofline"
+_WHAT = "a profile"
 
 
 class ClusterSources:
@@ -153,11 +155,7 @@ def _source(
     if name in shipped:
         return _read(name, shipped[name].read_bytes(), read, cache)
     if name.endswith(PROFILE_SUFFIX):
-        try:
-            content = Path(name).read_bytes()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise InputError(f"cannot be read: {reason}", file=name) from error
+        content = read_bytes(name, _WHAT, MOST_TEXT_BYTES)
         return _read(name, content, read, cache)
     known = ", ".join((AUTO, ROOFLINE, *shipped))
     msg = f"is {name!r}, expected {known}, or the path of a {PROFILE_SUFFIX} file"
@@ -202,10 +200,6 @@ def _read(
     name: str, content: bytes, read: dict[str, ForestSource], cache: Path | None
 ) -> ForestSource:
     if name not in read:
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            msg = "is not UTF-8 text, expected a profile"
-            raise InputError(msg, file=name) from error
+        text = decoded(content, name, _WHAT)
         read[name] = ForestSource(text, name, cache=cache)
     return read[name]

@@ -48,7 +48,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.table_parsing import TableReader
@@ -56,8 +55,11 @@ from hetopt.errors import DigestError, InputError
 from hetopt.files import write_text
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RESHARDING
+from hetopt.reading import read_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice, UnitTable
     from hetopt.problem.problem import Problem
 
@@ -158,22 +160,7 @@ def write_table(table: CostTable, path: str | Path) -> None:
 
 def read_table(path: str | Path, problem: Problem | None = None) -> CostTable:
     """Read a table from a file; see ``table_from_json``."""
-    try:
-        text = Path(path).read_text("utf-8")
-    except OSError as error:
-        msg = f"cannot read: {error.strerror or error}"
-        raise InputError(msg, file=str(path)) from error
-    except UnicodeDecodeError as error:
-        msg = "not UTF-8 text, expected a table in JSON"
-        raise InputError(msg, file=str(path)) from error
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        msg = f"not JSON: {error.msg}"
-        raise InputError(msg, file=str(path), line=error.lineno) from error
-    except (RecursionError, ValueError) as error:
-        msg = f"not JSON that can be read: {error}"
-        raise InputError(msg, file=str(path)) from error
+    data = read_json(path, "a table")
     return table_from_json(data, file=str(path), problem=problem)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any, NoReturn, TypeVar
 
 from hetopt.errors import InputError
+from hetopt.words import describe
 
 #: Largest number a table may hold (nearly four months, or ten petabytes): sums over
 #: a pipeline still fit 64 bits.
@@ -105,9 +106,7 @@ class DocumentReader:
         return found
 
     def _wrong(self, field: str, found: Any, expected: str) -> NoReturn:
-        shown = repr(found) if not isinstance(found, str) else found
-        if len(shown) > 60:
-            shown = f"{shown[:57]}..."
+        shown = found[:60] if isinstance(found, str) else describe(found)
         self._fail(field, f"is {shown}, expected {expected}")
 
     def _fail(self, field: str, message: str) -> NoReturn:

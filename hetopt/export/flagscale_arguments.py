@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
 from hetopt.problem.document import Document, FieldPath, load_document
+from hetopt.problem.fields import MAX_WHOLE
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +56,8 @@ class Arguments:
             raise self.wrong(
                 key, f"is {_shown(value)}, expected a whole number above 0"
             )
+        if value > MAX_WHOLE:
+            raise self.wrong(key, f"is {value}, expected at most {MAX_WHOLE}")
         return value
 
     def numbers(self, key: str) -> tuple[int, ...]:
@@ -64,6 +68,8 @@ class Arguments:
         for item in value:
             if isinstance(item, bool) or not isinstance(item, int):
                 raise self.wrong(key, f"holds {_shown(item)}, expected whole numbers")
+            if item > MAX_WHOLE:
+                raise self.wrong(key, f"holds {item}, expected at most {MAX_WHOLE}")
         return tuple(value)
 
     def rows(self, key: str) -> list[Any] | None:
@@ -198,7 +204,4 @@ def _leaves(path: FieldPath, data: dict[str, Any]) -> Iterator[tuple[FieldPath, 
 
 
 def _shown(value: object) -> str:
-    if value is None:
-        return "left out"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return "left out" if value is None else describe(value)

@@ -124,12 +124,14 @@ def launch_script() -> str:
         "# Run FlagScale on this folder: ./launch.sh dryrun|run|stop\n"
         "set -euo pipefail\n"
         'here="$(cd "$(dirname "$0")" && pwd)"\n'
+        # Hydra reads quotes of its own, which paths with spaces need.
+        "# As Hydra reads it between its own quotes.\n"
+        'quoted="$(sed "s/\'/\\\\\\\\\'/g" <<< "$here")"\n'
         'cd "${FLAGSCALE:?is the folder of run.py of FlagScale}"\n'
         'exec python run.py --config-path="$here/conf" '
         f"--config-name={EXPERIMENT} \\\n"
-        # Hydra reads quotes of its own, which paths with spaces need.
-        "  \"experiment.runner.hostfile='$here/hostfile'\" \\\n"
-        '  "experiment.exp_dir=\'$here/outputs\'" action="${1:-dryrun}"\n'
+        "  \"experiment.runner.hostfile='$quoted/hostfile'\" \\\n"
+        '  "experiment.exp_dir=\'$quoted/outputs\'" action="${1:-dryrun}"\n'
     )
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.errors import InputError
+from hetopt.export.rank_hosts import ensure_ranks
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.export.flagscale_arguments import Experiment
 
-_LINE = re.compile(r"(\S+)\s+slots=([0-9]+)(?:\s+type=(\S+))?(?:\s+#.*)?")
+_LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,6})(?:\s+type=(\S+))?(?:\s+#.*)?")
 
 
 class Host(NamedTuple):
@@ -44,10 +48,10 @@ def hosts_of(found: Experiment, types: Sequence[str]) -> list[Host]:
     hosts = [_host(line, number, path, types) for number, line in _lines(path)]
     if not hosts:
         raise InputError("names no host", file=str(path))
-    names = [host.name for host in hosts]
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(host.name for host in hosts).items():
+        if times > 1:
             raise InputError(f"names host {name} twice", file=str(path))
+    ensure_ranks(sum(host.slots for host in hosts), path)
     hosts = hosts[: _count(found, len(hosts))]
     most = _visible(found)
     return [host._replace(slots=min(host.slots, most or host.slots)) for host in hosts]
@@ -57,19 +61,16 @@ def _path(found: Experiment) -> Path | None:
     runner = _runner(found)
     named = Path(str(runner.get("hostfile", "hostfile")))
     for path in (found.folder / named, found.folder / named.name):
-        if path.is_file():
+        if path.exists():
             return path
     return None
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+    lines = enumerate(read_text(path, "a hostfile").splitlines(), start=1)
     return [
         (number, line.strip())
-        for number, line in enumerate(lines, start=1)
+        for number, line in lines
         if line.strip() and not line.strip().startswith("#")
     ]
 
@@ -77,7 +78,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 def _host(line: str, number: int, path: Path, types: Sequence[str]) -> Host:
     match = _LINE.fullmatch(line)
     if match is None or int(match[2]) < 1:
-        msg = f"is {line!r}, expected a host, slots=N and type=NAME"
+        msg = f"is {describe(line)}, expected a host, slots=N and type=NAME"
         raise InputError(msg, file=str(path), line=number)
     kind = match[3]
     if kind is None:
@@ -94,7 +95,7 @@ def _host(line: str, number: int, path: Path, types: Sequence[str]) -> Host:
 def _count(found: Experiment, most: int) -> int:
     """Return how many hosts are used: FlagScale takes the first ``nnodes``."""
     stated = str(_runner(found).get("nnodes", most)).partition(":")[0]
-    return min(most, int(stated)) if stated.isdigit() else most
+    return min(most, int(stated)) if re.fullmatch("[0-9]{1,9}", stated) else most
 
 
 def _visible(found: Experiment) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.cost.strategies import tensor_degrees
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
 from hetopt.export.megatron import problem_losses
@@ -16,6 +15,7 @@ from hetopt.export.shared_losses import (
     layer_losses,
     model_losses,
 )
+from hetopt.problem.meshes import tensor_degrees
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from hetopt.export.flagscale_arguments import Arguments, Experiment, find_experi
 from hetopt.export.flagscale_hosts import Host, hosts_of
 from hetopt.export.flagscale_recompute import recompute_of
 from hetopt.export.rank_hosts import rank_hosts
-from hetopt.export.sketch import Sketch, StageSketch
+from hetopt.export.sketch import MOST_STAGES, Sketch, StageSketch
 from hetopt.plan import Strategy
 
 if TYPE_CHECKING:
@@ -133,8 +133,10 @@ def _meshes(train: Arguments) -> list[Mesh]:
 
 def _layers(train: Arguments, stages: int) -> tuple[int, ...]:
     stated = train.number("pipeline_model_parallel_size", 1)
-    if stated != stages:
+    if stated != stages or stages > MOST_STAGES:
         msg = f"is {stated}, the meshes have {stages} stages"
+        if stated == stages:
+            msg = f"is {stated}, expected at most {MOST_STAGES} stages"
         raise train.wrong("pipeline_model_parallel_size", msg)
     total = train.number("num_layers")
     if not train.has(SPLIT):
@@ -236,7 +238,7 @@ def _places(
             raise InputError(msg, file=hosts[0].file)
     ranks = [host for name in dict.fromkeys(types) for host in slots[name]]
     # Of a bundle the rank map tells clusters, unless the hostfile has changed since.
-    told = rank_hosts(folder) if (folder / "ranks.csv").is_file() else None
+    told = rank_hosts(folder) if (folder / "ranks.csv").exists() else None
     if told is not None and [host for host, _ in told] != ranks:
         told = None
     places: list[tuple[str | None, tuple[str, ...]]] = []

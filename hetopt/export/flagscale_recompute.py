@@ -17,6 +17,8 @@ LAYERS = "recompute_num_layers"
 PER_STAGE = "_per_stage_micro_batch"
 
 _BLOCK = 1
+#: Characters of a row that is written as text.
+_LONGEST_ROW = 10_000
 
 
 def recompute_of(
@@ -100,6 +102,8 @@ def _per_stage(
         if len(used) != 1:
             msg = "differs between the micro-batches of a stage, which no plan can say"
             raise train.wrong(key, msg)
+        if len(values) + row[0] > stages:
+            raise train.wrong(key, f"is of more stages than the {stages} there are")
         values += [used.pop()] * row[0]
     if len(values) != stages:
         raise train.wrong(key, f"is of {len(values)} stages, there are {stages}")
@@ -108,7 +112,7 @@ def _per_stage(
 
 def _row(train: Arguments, key: str, item: Any) -> list[int]:
     """Return stages, then pairs of micro-batches and a value."""
-    if isinstance(item, str):
+    if isinstance(item, str) and len(item) < _LONGEST_ROW:
         try:
             item = ast.literal_eval(item)
         except (ValueError, SyntaxError, MemoryError, RecursionError):

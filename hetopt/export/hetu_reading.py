@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from hetopt.errors import InputError
-from hetopt.export.rank_hosts import rank_hosts
+from hetopt.export.rank_hosts import MOST_RANKS, rank_hosts
 from hetopt.export.sketch import Sketch, StageSketch
 from hetopt.plan import Strategy
+from hetopt.problem.document import load_document
+from hetopt.problem.fields import MAX_WHOLE
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,13 +41,16 @@ class _Settings:
         value = self.content.get(name)
         if value is None and default is not None:
             return default
-        if type(value) is not int or value < 1:
-            raise self.wrong(name, f"is {value!r}, expected a whole number from 1")
+        if type(value) is not int or not 1 <= value <= MAX_WHOLE:
+            msg = f"is {describe(value)}, expected a whole number from 1 to {MAX_WHOLE}"
+            raise self.wrong(name, msg)
         return value
 
     def counts(self, name: str, size: int, default: int) -> list[int]:
         """Return one whole number of at least 1 for each of ``size``, all the same."""
         value = self.content.get(name)
+        if size > MOST_RANKS:
+            raise self.wrong(name, f"is of {size} pipelines, more than any job has")
         if value is None:
             value = [default] * size
         if (
@@ -115,10 +120,7 @@ def read_hetu(folder: Path) -> Sketch:
 def _found(folder: Path) -> list[_Settings]:
     found = []
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        try:
-            content = yaml.safe_load(path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise InputError(f"cannot be read: {error}", file=str(path)) from error
+        content = load_document(path).data
         for _ in range(2):
             part = content.get(_PART) if isinstance(content, dict) else None
             if isinstance(part, dict) and "hetero_layers" in part:
@@ -136,7 +138,7 @@ def _layers(settings: _Settings, pipelines: int) -> list[int]:
         or any(
             not isinstance(row, list)
             or not row
-            or any(type(each) is not int or each < 1 for each in row)
+            or any(type(each) is not int or not 1 <= each <= MAX_WHOLE for each in row)
             for row in value
         )
     ):
@@ -157,21 +159,16 @@ def _devices(
     settings: _Settings, pipelines: int, stages: int, most: int
 ) -> list[list[list[int]]]:
     """Return the devices of every stage of every pipeline."""
+    if pipelines * stages * most > MOST_RANKS:
+        msg = f"has more than {MOST_RANKS} places with {most} devices a stage"
+        raise settings.wrong("hetero_layers", msg)
     places = range(pipelines * stages * most)
-    mapping = settings.content.get("rank_to_device_mapping")
-    if mapping is None:
-        mapping = {place: place for place in places}
-    if (
-        not isinstance(mapping, dict)
-        or any(type(mapping.get(place)) is not int for place in places)
-        or len(set(mapping.values())) < len(mapping)
-    ):
-        msg = f"has no device of its own for each of {len(places)} places"
-        raise settings.wrong("rank_to_device_mapping", msg)
-    unused = settings.content.get("unused_rank") or []
-    if not isinstance(unused, list) or any(place not in places for place in unused):
+    mapping = _mapping(settings, places)
+    listed = settings.content.get("unused_rank") or []
+    if not isinstance(listed, list) or any(place not in places for place in listed):
         msg = f"is no list of places from 0 to {len(places) - 1}"
         raise settings.wrong("unused_rank", msg)
+    unused = set(listed)
     found = [
         [
             [
@@ -196,6 +193,22 @@ def _devices(
     return found
 
 
+def _mapping(settings: _Settings, places: range) -> dict[int, int]:
+    """Return the device of every place; the place itself if the file says nothing."""
+    value = settings.content.get("rank_to_device_mapping")
+    if value is None:
+        return dict(zip(places, places, strict=True))
+    if (
+        not isinstance(value, dict)
+        or any(type(device) is not int for device in value.values())
+        or any(str(place) not in value for place in places)
+        or len(set(value.values())) < len(value)
+    ):
+        msg = f"has no device of its own for each of {len(places)} places"
+        raise settings.wrong("rank_to_device_mapping", msg)
+    return {place: value[str(place)] for place in places}
+
+
 def _recompute(
     settings: _Settings, layers: list[int], pipelines: int
 ) -> list[Recompute]:
@@ -207,7 +220,11 @@ def _recompute(
     if granularity is None and method is None:
         return ["none"] * len(layers)
     if granularity not in ("full", ["full"], ["full"] * pipelines):
-        msg = f"has granularity {granularity!r}, hetopt can price full alone"
+        found = describe(granularity)
+        msg = f"has granularity {found}, hetopt can price full alone"
+        raise settings.wrong(name, msg)
+    if not isinstance(part, dict):
+        msg = f"is {describe(part)}, expected a mapping that says how"
         raise settings.wrong(name, msg)
     listed = part.get("recompute_layer_idxs_list")
     if not listed:
@@ -223,17 +240,17 @@ def _recompute(
     if any(type(layer) is not int or layer not in range(sum(layers)) for layer in row):
         msg = f"has other than layers from 0 to {sum(layers) - 1}"
         raise settings.wrong(name, msg)
-    chosen = set(row)
-    found: list[Recompute] = []
+    chosen = sorted(set(row))
+    policies: list[Recompute] = []
     first = 0
     for number, count in enumerate(layers):
-        own = chosen & set(range(first, first + count))
-        if own and len(own) < count:
+        own = bisect_left(chosen, first + count) - bisect_left(chosen, first)
+        if 0 < own < count:
             msg = f"has some layers of stage {number}, hetopt can price all or none"
             raise settings.wrong(name, msg)
-        found.append("full" if own else "none")
+        policies.append("full" if own else "none")
         first += count
-    return found
+    return policies
 
 
 def _place(

@@ -16,8 +16,8 @@ from hetopt.export.shell_arguments import (
     script_paths,
 )
 from hetopt.export.sketch import Sketch, StageSketch
-from hetopt.export.torch_job import read_json
 from hetopt.plan import Strategy
+from hetopt.reading import read_json
 
 if TYPE_CHECKING:
     from hetopt.export.rank_hosts import RankHosts
@@ -53,7 +53,7 @@ def read_hexiscale(folder: Path) -> Sketch:
     arguments = _arguments(folder)
     _check_schedule(arguments)
     file = str(folder / Path(arguments.values[PATH]).name)
-    content = read_json(Path(file))
+    content = read_json(file, "HexiScale's pipelines")
     degrees = _pipelines(content, DEGREES, file)
     layers = _pipelines(content, LAYERS, file)
     if "pp_layouts" in content:
@@ -181,7 +181,7 @@ def _places(
     folder: Path, degrees: list[list[int]], file: str
 ) -> list[tuple[str | None, tuple[str, ...]]]:
     """Return cluster and hosts of every stage, replica by replica."""
-    places = rank_hosts(folder) if (folder / "ranks.csv").is_file() else None
+    places = rank_hosts(folder) if (folder / "ranks.csv").exists() else None
     tps = degrees[0]
     if places is None:
         return [(None, ())] * len(tps)

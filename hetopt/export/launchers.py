@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.words import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +33,16 @@ LAUNCHERS: Mapping[str, str] = MappingProxyType(
 
 #: Those that ``hetopt plan --for`` plans for, as in ``hetopt.export.limits``.
 LIMITED = ("flagscale", "hetu", "hexiscale", "megatron", "nemo", "torch")
+#: What to say of the others.
+_ANY = " (it starts any plan: leave --for out)"
+UNLIMITED: Mapping[str, str] = MappingProxyType(
+    {
+        "slurm": _ANY,
+        "torchrun": _ANY,
+        "torchtitan": " (its pipelines are those of torch.distributed.pipelining: use "
+        "--for torch)",
+    }
+)
 
 
 def launcher(name: str) -> Launcher:
@@ -43,7 +54,9 @@ def launcher(name: str) -> Launcher:
         There is none of this name.
     """
     if name not in LAUNCHERS:
-        msg = f"there is no launcher {name!r}, expected one of {', '.join(LAUNCHERS)}"
+        known = ", ".join(LAUNCHERS)
+        hint = suggest(name, LAUNCHERS)
+        msg = f"there is no launcher {name!r}{hint}, expected one of {known}"
         raise InputError(msg, field="--to")
     found: Launcher = import_module(LAUNCHERS[name]).LAUNCHER
     return found
@@ -69,7 +82,8 @@ def reader(folder: Path, name: str | None) -> Reader:
     known = readers()
     if name is not None:
         if name not in known:
-            msg = f"nothing reads {name!r}, expected one of {', '.join(known)}"
+            hint = suggest(name, known)
+            msg = f"nothing reads {name!r}{hint}, expected one of {', '.join(known)}"
             raise InputError(msg, field="--from")
         return known[name]
     found = [each for each, reads in known.items() if reads.recognises(folder)]

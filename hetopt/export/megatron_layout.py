@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_GROUP = re.compile(r"\(([^()]+)\)\*(\d+)")
-_LETTER = re.compile(r"([EtmL|])\*(\d+)")
+_GROUP = re.compile(r"\(([^()]+)\)\*([0-9]{1,6})")
+_LETTER = re.compile(r"([EtmL|])\*([0-9]{1,6})")
+#: Letters of a layout that is written out; no model has so many layers.
+_LONGEST = 1_000_000
 
 
 def layout_text(layers: Sequence[int]) -> str:
@@ -34,7 +36,13 @@ def layout_layers(text: str) -> tuple[int, ...]:
         The text is against the grammar or the runtime's rules, or has multi-token
         prediction, which hetopt does not know.
     """
-    plain = _LETTER.sub(_repeated, _GROUP.sub(_repeated, text.replace(",", "")))
+    plain = text.replace(",", "")
+    for repetition in (_GROUP, _LETTER):
+        found = repetition.finditer(plain)
+        if sum(len(match[1]) * int(match[2]) for match in found) > _LONGEST:
+            msg = f"stands for more than {_LONGEST} letters"
+            raise ValueError(msg)
+        plain = repetition.sub(_repeated, plain)
     strange = sorted(set(plain) - set("EtmL|"))
     if strange:
         msg = f"has {' '.join(map(repr, strange))}, expected E, t, m, L, |, ()*n or *n"

@@ -13,7 +13,7 @@ from hetopt.export.shell_arguments import (
     read_script,
     script_paths,
 )
-from hetopt.export.sketch import Sketch, StageSketch
+from hetopt.export.sketch import MOST_STAGES, Sketch, StageSketch
 from hetopt.plan import Strategy
 
 if TYPE_CHECKING:
@@ -157,6 +157,9 @@ def _layers(arguments: ShellArguments) -> tuple[int, ...]:
             msg = "is given, which hetopt cannot price"
             raise InputError(msg, file=arguments.file, field=name)
     stages = arguments.count(PIPELINE, 1)
+    if stages > MOST_STAGES:
+        msg = f"is {stages}, expected at most {MOST_STAGES} stages"
+        raise InputError(msg, file=arguments.file, field=PIPELINE)
     if LAYOUT not in arguments:
         return _even_layers(arguments, stages)
     for name in (FIRST, LAST):

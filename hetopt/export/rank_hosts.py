@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 #: Host and cluster of every rank, in rank order; the cluster where the files name one.
 RankHosts = tuple[tuple[str, str | None], ...]
+
+#: No job has more.
+MOST_RANKS = 1_000_000
 
 
 def rank_hosts(folder: Path) -> RankHosts | None:
@@ -23,11 +29,18 @@ def rank_hosts(folder: Path) -> RankHosts | None:
     InputError
         The file there is cannot be read; it names the line.
     """
-    if (folder / "ranks.csv").is_file():
+    if (folder / "ranks.csv").exists():
         return _from_ranks(folder / "ranks.csv")
-    if (folder / "hostfile").is_file():
+    if (folder / "hostfile").exists():
         return _from_hostfile(folder / "hostfile")
     return None
+
+
+def ensure_ranks(count: int, path: Path) -> None:
+    """Raise InputError if a file's hosts have more ranks than any job."""
+    if count > MOST_RANKS:
+        msg = f"has more than {MOST_RANKS} ranks"
+        raise InputError(msg, file=str(path))
 
 
 def stage_places(
@@ -58,31 +71,28 @@ def stage_places(
 
 def _from_ranks(path: Path) -> RankHosts:
     places = []
+    text = read_text(path, "a list of ranks")
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for number, row in enumerate(csv.DictReader(file)):
-                if row.get("global_rank") != str(number) or not row.get("host"):
-                    msg = f"expected rank {number} and its host"
-                    raise InputError(msg, file=str(path), line=number + 2)
-                places.append((str(row["host"]), row.get("cluster") or None))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+        for number, row in enumerate(csv.DictReader(io.StringIO(text, newline=""))):
+            if row.get("global_rank") != str(number) or not row.get("host"):
+                msg = f"expected rank {number} and its host"
+                raise InputError(msg, file=str(path), line=number + 2)
+            places.append((str(row["host"]), row.get("cluster") or None))
+    except csv.Error as error:
+        raise InputError(f"is not CSV: {error}", file=str(path)) from error
     return tuple(places)
 
 
 def _from_hostfile(path: Path) -> RankHosts:
     places: list[tuple[str, str | None]] = []
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from error
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path, "a hostfile").splitlines(), start=1):
         words = line.split("#")[0].split()
         if not words:
             continue
-        slots = re.search(r"\bslots=([0-9]+)\b", line)
+        slots = re.search(r"\bslots=([0-9]{1,6})\b", line)
         if slots is None:
-            msg = f"is {line.strip()!r}, expected a host and its slots=N"
+            msg = f"is {describe(line.strip())}, expected a host and its slots=N"
             raise InputError(msg, file=str(path), line=number)
+        ensure_ranks(len(places) + int(slots[1]), path)
         places += [(words[0], None)] * int(slots[1])
     return tuple(places)

@@ -8,26 +8,23 @@ hetopt's stages run F_1..F_W, B_1, F_(W+1), B_2, ... (MODEL.md section 4).
 from __future__ import annotations
 
 import csv
+import io
 import re
-from itertools import pairwise
+from itertools import islice, pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 
 def stage_row(stage: int, warmup: int, microbatches: int) -> list[str]:
     """Return the passes of one stage in order, stage and micro-batches from 0."""
-    first = min(warmup, microbatches)
-    row = [f"{stage}F{number}" for number in range(first)]
-    for number in range(microbatches):
-        row.append(f"{stage}B{number}")
-        if first + number < microbatches:
-            row.append(f"{stage}F{first + number}")
-    return row
+    return list(_passes(stage, warmup, microbatches))
 
 
 def schedule_text(warmups: Sequence[int], microbatches: int) -> str:
@@ -47,14 +44,14 @@ def read_schedule(path: Path) -> tuple[int, tuple[int, ...]]:
         The file cannot be read, or its rows are not those of warm-up counts that
         never rise downstream; it names the row.
     """
+    text = read_text(path, "a schedule")
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [
-                [cell.strip() for cell in row if cell.strip()]
-                for row in csv.reader(file)
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from error
+        rows = [
+            [cell.strip() for cell in row if cell.strip()]
+            for row in csv.reader(io.StringIO(text, newline=""))
+        ]
+    except csv.Error as error:
+        raise InputError(f"is not CSV: {error}", file=str(path)) from error
     if not rows or not rows[0]:
         raise InputError("has no passes in its first row", file=str(path))
     microbatches = sum(1 for cell in rows[0] if "F" in cell)
@@ -71,27 +68,35 @@ def read_schedule(path: Path) -> tuple[int, tuple[int, ...]]:
     return microbatches, warmups
 
 
+def _passes(stage: int, warmup: int, microbatches: int) -> Iterator[str]:
+    first = min(warmup, microbatches)
+    for number in range(first):
+        yield f"{stage}F{number}"
+    for number in range(microbatches):
+        yield f"{stage}B{number}"
+        if first + number < microbatches:
+            yield f"{stage}F{first + number}"
+
+
 def _warmup(row: list[str], stage: int, microbatches: int, file: str) -> int:
     """Return the forwards before a row's first backward, if the rest follows them."""
     for cell in row:
-        match = re.fullmatch(r"([0-9]+)([FB])([0-9]+)", cell)
+        match = re.fullmatch(r"([0-9]{1,9})([FB])([0-9]{1,9})", cell)
         if match is None or int(match[1]) != stage:
             msg = (
-                f"{cell!r} in row {stage}, expected forward and backward passes of "
-                f"stage {stage} alone, such as {stage}F0 and {stage}B0"
+                f"{describe(cell)} in row {stage}, expected forward and backward "
+                f"passes of stage {stage} alone, such as {stage}F0 and {stage}B0"
             )
             raise InputError(msg, file=file, line=stage + 1)
     warmup = next((place for place, cell in enumerate(row) if "B" in cell), 0)
-    expected = stage_row(stage, max(warmup, 1), microbatches)
-    if row != expected:
-        place = next(
-            (n for n, (a, b) in enumerate(zip(row, expected, strict=False)) if a != b),
-            min(len(row), len(expected)),
-        )
-        msg = (
-            f"cell {place + 1} of row {stage} is out of order, expected "
-            f"{''.join(expected[place : place + 1]) or 'none'}: one forward, one "
-            f"backward of {microbatches} micro-batches after the warm-up"
-        )
-        raise InputError(msg, file=file, line=stage + 1)
+    # No longer than the row: a first row says how many passes all should have.
+    expected = islice(_passes(stage, max(warmup, 1), microbatches), len(row) + 1)
+    for place, (found, wanted) in enumerate(zip_longest(row, expected)):
+        if found != wanted:
+            msg = (
+                f"cell {place + 1} of row {stage} is out of order, expected "
+                f"{wanted or 'none'}: one forward, one backward of {microbatches} "
+                "micro-batches after the warm-up"
+            )
+            raise InputError(msg, file=file, line=stage + 1)
     return warmup

@@ -15,6 +15,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.reading import read_text
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +30,12 @@ _VARIABLE = re.compile(
 _OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
 #: Arithmetic, in today's and in the old spelling.
 _SUM = re.compile(r"\$\(\(([^()]*)\)\)|\$\[([^][]*)\]")
+
+#: Launch scripts have some kilobytes, also with the variables replaced.
+MOST_SCRIPT_BYTES = 2**17
+_MOST_TEXT = 2**22
+#: The shell's numbers have 64 bits.
+_MOST_NUMBER = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +92,10 @@ class ShellArguments:
         return (self.values[name], *more)
 
     def _counted(self, name: str, text: str) -> int:
-        if not re.fullmatch("[0-9]+", text) or int(text) < 1:
-            msg = f"is {text!r}, expected a whole number of at least 1"
+        if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+            msg = f"is {describe(text)}, expected a whole number of at least 1"
+            if re.fullmatch("[0-9]{10,}", text):
+                msg += ", of at most 9 digits"
             raise InputError(msg, file=self.file, field=name)
         return int(text)
 
@@ -111,31 +121,30 @@ def read_script(path: Path) -> ShellArguments:
     Raises
     ------
     InputError
-        The file cannot be read, or a quote is left open.
+        The file cannot be read, a quote is left open, or its variables stand for more
+        text or larger numbers than a command takes.
     """
+    text = read_text(path, "a shell script", MOST_SCRIPT_BYTES)
     try:
-        text = path.read_text("utf-8")
-        tokens = list(_tokens(text))
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+        words = list(_Expansion().words(_tokens(text)))
+    except ValueError as error:
         msg = f"cannot be read as a shell script: {error}"
         raise InputError(msg, file=str(path)) from error
-    words = list(_expanded(tokens))
     values: dict[str, str] = {}
     lists: dict[str, tuple[str, ...]] = {}
-    for number, word in enumerate(words):
+    following: list[str] = []
+    # From behind, so that what follows an argument is known when it is met.
+    for word in reversed(words):
         if not _is_name(word):
+            following.append(word)
             continue
         name, equals, value = word.partition("=")
         name = name.replace("_", "-")
-        lists.pop(name, None)
-        if not equals:
-            following = tuple(
-                takewhile(lambda each: not _is_name(each), words[number + 1 :])
-            )
-            value = following[0] if following else ""
-            if len(following) > 1:
-                lists[name] = following
-        values[name] = value
+        if name not in values:
+            values[name] = value if equals else "".join(following[-1:])
+            if not equals and len(following) > 1:
+                lists[name] = tuple(reversed(following))
+        following = []
     return ShellArguments(file=str(path), values=values, lists=lists)
 
 
@@ -153,69 +162,92 @@ def _tokens(text: str) -> Iterator[str]:
             yield word
 
 
-def _expanded(tokens: Iterable[str]) -> Iterator[str]:
-    """Yield the words of commands, variables replaced by what was assigned last."""
-    known: dict[str, list[str]] = {}
-    array: str | None = None
-    for token in tokens:
-        if array is not None:
-            closes = token.endswith(")") and not token.endswith("))")
-            word = token[:-1] if closes else token
-            if word:
-                known[array] += _replaced(word, known)
-            if closes:
-                array = None
-            continue
-        match = _ASSIGNMENT.fullmatch(token)
-        if match is None:
-            yield from _replaced(token.rstrip(";"), known)
-            continue
-        name, more, value = match.groups()
-        if value.startswith("("):
-            known[name] = known.get(name, []) if more else []
-            whole = value.endswith(")")
-            inner = value[1:-1] if whole else value[1:]
-            if inner:
-                known[name] += _replaced(inner, known)
-            array = None if whole else name
-            continue
-        before = known.get(name, []) if more else []
-        known[name] = ["".join([*before, " ".join(_replaced(value, known))])]
+class _Expansion:
+    """Replaces variables by what was assigned last, up to some text in all."""
 
+    def __init__(self) -> None:
+        self.known: dict[str, list[str]] = {}
+        self.left = _MOST_TEXT
 
-def _replaced(word: str, known: dict[str, list[str]]) -> list[str]:
-    """Return a word with its variables replaced, as several where it is a list."""
-    match = _VARIABLE.fullmatch(word)
-    if match is not None:
+    def words(self, tokens: Iterable[str]) -> Iterator[str]:
+        """Yield the words of commands.
+
+        Raises
+        ------
+        ValueError
+            The variables stand for too much text, or for too large a number.
+        """
+        array: str | None = None
+        for token in tokens:
+            if array is not None:
+                closes = token.endswith(")") and not token.endswith("))")
+                word = token[:-1] if closes else token
+                if word:
+                    self.known[array] += self._replaced(word)
+                if closes:
+                    array = None
+                continue
+            match = _ASSIGNMENT.fullmatch(token)
+            if match is None:
+                yield from self._replaced(token.rstrip(";"))
+                continue
+            name, more, value = match.groups()
+            if value.startswith("("):
+                before = self.known.get(name, []) if more else []
+                whole = value.endswith(")")
+                inner = value[1:-1] if whole else value[1:]
+                self.known[name] = before + (self._replaced(inner) if inner else [])
+                array = None if whole else name
+                continue
+            before = self.known.get(name, []) if more else []
+            self._spend(before)
+            self.known[name] = ["".join([*before, " ".join(self._replaced(value))])]
+
+    def _spend(self, texts: Iterable[str]) -> None:
+        """Count text that a variable was replaced by."""
+        for text in texts:
+            self.left -= len(text) + 1
+        if self.left < 0:
+            msg = f"its variables stand for more than {_MOST_TEXT} characters"
+            raise ValueError(msg)
+
+    def _replaced(self, word: str) -> list[str]:
+        """Return a word with its variables replaced, as several where it is a list."""
+        match = _VARIABLE.fullmatch(word)
+        if match is not None:
+            name = match[1] or match[3]
+            if name in self.known:
+                self._spend(self.known[name])
+                # Without quotes around it, a variable's text is split into words.
+                return [
+                    word
+                    for text in self.known[name]
+                    for word in (
+                        text.split() if text.lstrip().startswith("-") else [text]
+                    )
+                ]
+        return [_VARIABLE.sub(self._value, _SUM.sub(self._result, word))]
+
+    def _value(self, match: re.Match[str]) -> str:
         name = match[1] or match[3]
-        if name in known:
-            # Without quotes around it, a variable's text is split into words.
-            return [
-                word
-                for text in known[name]
-                for word in (text.split() if text.lstrip().startswith("-") else [text])
-            ]
-    text = _SUM.sub(lambda found: _result(found, known), word)
-    return [_VARIABLE.sub(lambda found: _value(found, known), text)]
+        if name in self.known:
+            self._spend(self.known[name])
+            return " ".join(self.known[name])
+        return match[0] if match[2] is None else match[2]
 
-
-def _value(match: re.Match[str], known: dict[str, list[str]]) -> str:
-    name = match[1] or match[3]
-    if name in known:
-        return " ".join(known[name])
-    return match[0] if match[2] is None else match[2]
-
-
-def _result(match: re.Match[str], known: dict[str, list[str]]) -> str:
-    """Return a product or quotient of whole numbers; the text itself if it is more."""
-    text = _VARIABLE.sub(lambda found: _value(found, known), match[1] or match[2] or "")
-    parts = re.split(r"([*/])", text)
-    numbers = [" ".join(known.get(part, [part])) for part in parts[::2]]
-    if not all(re.fullmatch("[0-9]+", number) for number in numbers):
-        return match[0]
-    result = int(numbers[0])
-    for sign, number in zip(parts[1::2], map(int, numbers[1:]), strict=True):
-        if sign == "/" and not number:
+    def _result(self, match: re.Match[str]) -> str:
+        """Return a product or quotient of whole numbers; the text itself if more."""
+        text = _VARIABLE.sub(self._value, match[1] or match[2] or "")
+        parts = re.split(r"([*/])", text)
+        numbers = [" ".join(self.known.get(part, [part])) for part in parts[::2]]
+        if not all(re.fullmatch("[0-9]{1,19}", number) for number in numbers):
             return match[0]
-        result = result * number if sign == "*" else result // number
-    return str(result)
+        result = int(numbers[0])
+        for sign, number in zip(parts[1::2], map(int, numbers[1:]), strict=True):
+            if sign == "/" and not number:
+                return match[0]
+            result = result * number if sign == "*" else result // number
+            if result > _MOST_NUMBER:
+                msg = f"{match[0][:40]} is more than a shell's 64 bits hold"
+                raise ValueError(msg)
+        return str(result)

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from hetopt.plan import Strategy
     from hetopt.problem.training import ScheduleName
 
+#: No pipeline has more stages.
+MOST_STAGES = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageSketch:

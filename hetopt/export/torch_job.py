@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from hetopt.export.job import Job
 
@@ -95,15 +95,16 @@ def stage_layers(modules: Any, layers: int, file: str) -> tuple[int, ...]:
     field = "modules"
     if not isinstance(modules, list) or not all(isinstance(m, list) for m in modules):
         raise InputError("is no list of lists of names", file=file, field=field)
-    expected = module_names([layers])[0]
     names = [name for part in modules for name in part]
+    # However many layers there should be, no more than these can be there.
+    expected = module_names([min(layers, len(names))])[0]
     for place, name in enumerate(expected):
         if names[place : place + 1] != [name]:
-            found = repr(names[place]) if place < len(names) else "nothing"
+            found = describe(names[place]) if place < len(names) else "nothing"
             msg = f"has {found} where {name!r} is expected"
             raise InputError(msg, file=file, field=field)
     if len(names) > len(expected):
-        msg = f"has {names[len(expected)]!r} after all modules of the model"
+        msg = f"has {describe(names[len(expected)])} after all modules of the model"
         raise InputError(msg, file=file, field=field)
     counts = tuple(
         sum(1 for name in part if name.startswith("layers.")) for part in modules
@@ -112,11 +113,3 @@ def stage_layers(modules: Any, layers: int, file: str) -> tuple[int, ...]:
         msg = f"stage {counts.index(0)} has no layer, expected at least one"
         raise InputError(msg, file=file, field=field)
     return counts
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file; InputError where it is none."""
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot be read: {error}", file=str(path)) from error

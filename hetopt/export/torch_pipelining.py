@@ -19,9 +19,11 @@ from hetopt.export.rank_hosts import rank_hosts, stage_places
 from hetopt.export.schedule_csv import read_schedule, schedule_text
 from hetopt.export.scripts import script_name, torchrun_scripts
 from hetopt.export.sketch import Sketch, StageSketch
-from hetopt.export.torch_job import job_text, read_json, stage_layers
+from hetopt.export.torch_job import job_text, stage_layers
 from hetopt.plan import Strategy
 from hetopt.problem.training import RECOMPUTE
+from hetopt.reading import read_json
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -83,7 +85,7 @@ class TorchPipelining:
         """Read ``schedule.csv`` and ``job.json``; hosts from ``ranks.csv``."""
         microbatches, warmups = read_schedule(folder / "schedule.csv")
         path = folder / "job.json"
-        content = read_json(path)
+        content = read_json(path, "a job of hetopt's program")
         layers = stage_layers(
             _at(content, "modules", path=path),
             _count(content, "model", "layers", path=path),
@@ -105,7 +107,11 @@ class TorchPipelining:
             msg = f"is {stated}, but schedule.csv has {microbatches}"
             raise InputError(msg, file=str(path), field="training.microbatches")
         recompute = _at(content, "recompute", path=path)
-        if len(recompute) != len(layers) or not set(recompute) <= set(RECOMPUTE):
+        if (
+            not isinstance(recompute, list)
+            or len(recompute) != len(layers)
+            or any(policy not in RECOMPUTE for policy in recompute)
+        ):
             msg = f"expected one of {', '.join(RECOMPUTE)} for each stage"
             raise InputError(msg, file=str(path), field="recompute")
         each = degrees["dp"] * degrees["cp"] * degrees["tp"]
@@ -182,7 +188,7 @@ def _count(content: Any, *keys: str, path: Path) -> int:
     """Return a whole number of at least 1."""
     value = _at(content, *keys, path=path)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"is {value!r}, expected a whole number of at least 1"
+        msg = f"is {describe(value)}, expected a whole number of at least 1"
         raise InputError(msg, file=str(path), field=".".join(keys))
     return value
 

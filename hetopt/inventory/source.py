@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -12,7 +10,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from hetopt.errors import InputError
 from hetopt.problem.cluster import host_fault
 from hetopt.problem.document import dotted
-from hetopt.problem.fields import describe
+from hetopt.reading import (
+    MIB,
+    MOST_TEXT_BYTES,
+    decoded,
+    parse_json,
+    read_bytes,
+    too_large,
+)
+from hetopt.words import describe
+
+_WHAT = "an inventory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,15 +89,11 @@ def parse(model: type[_Model], source: Source, data: Any) -> _Model:
 
 def load_source(path: str) -> Source:
     """Read a file; raises InputError if it is not text, or broken JSON."""
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be read: {reason}", file=path) from None
-    except ValueError as error:
-        msg = f"is not UTF-8 text: {error}"
-        raise InputError(msg, file=path) from None
-    return source_of(text, path)
+    content = read_bytes(path, _WHAT)
+    is_json = content[:MIB].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
+    if len(content) > MOST_TEXT_BYTES and not is_json:
+        raise too_large(path, _WHAT, MOST_TEXT_BYTES)
+    return source_of(decoded(content, path, _WHAT), path)
 
 
 def source_of(text: str, file: str) -> Source:
@@ -99,13 +103,9 @@ def source_of(text: str, file: str) -> Source:
     if text.lstrip()[0] not in "{[":
         return Source(file=file, text=text)
     try:
-        return Source(file=file, text=text, data=json.loads(text))
-    except json.JSONDecodeError as error:
-        hint = ""
-        if "'" in text.partition("\n")[0]:
-            hint = "; of a Python object, print json.dumps(...)"
-        msg = f"is not JSON: {error.msg}{hint}"
-        raise InputError(msg, file=file, line=error.lineno) from None
-    except (RecursionError, ValueError) as error:
-        msg = f"is not JSON: {type(error).__name__}"
-        raise InputError(msg, file=file) from None
+        return Source(file=file, text=text, data=parse_json(text.encode(), file, _WHAT))
+    except InputError as error:
+        if "'" not in text.partition("\n")[0] or error.line is None:
+            raise
+        msg = f"{error.message}; of a Python object, print json.dumps(...)"
+        raise InputError(msg, file=file, line=error.line) from None

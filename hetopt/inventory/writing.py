@@ -11,13 +11,12 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from hetopt.problem.document import QUESTION
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.inventory.grouping import Draft, Inventory
-
-#: Opens each question.
-QUESTION = "QUESTION: "
 
 _WIDTH = 88
 #: Hosts that a comment names before it counts the rest.

@@ -14,11 +14,11 @@ from hetopt.problem.calibration import (
 from hetopt.problem.fields import (
     OptionalName,
     Strict,
-    describe,
     field_error,
     or_none,
     read_fraction,
 )
+from hetopt.words import describe
 
 
 def _read_factor(value: Any, bounds: tuple[float, float], *path: str) -> float:

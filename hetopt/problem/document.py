@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from hetopt.errors import InputError
+from hetopt.reading import MOST_DIGITS, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 #: Where a value stands inside a document: keys and list positions from the root.
 FieldPath = tuple[str | int, ...]
 
 #: Aliases can make a short file stand for an endless one; no problem is this large.
 MAX_VALUES = 100_000
+#: No problem or experiment is nested this deep.
+MAX_DEPTH = 64
+
+#: In C where PyYAML was built with it: ten times faster.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Of PyYAML, whose types do not say what each kind of event has.
+_Event = Any
+
+#: Opens each question of ``hetopt inventory``, in a comment.
+QUESTION = "QUESTION: "
+#: A field below a question, and what stands where its value is to come.
+_ASKED = re.compile(r"#\s+([a-z_]+):")
+_PLACEHOLDER = re.compile(r"<[^<>]*>")
+
+#: Characters of a key that an error shows.
+_MOST_KEY = 80
 
 _NULL = "tag:yaml.org,2002:null"
 _BOOL = "tag:yaml.org,2002:bool"
@@ -26,7 +46,7 @@ _SCALARS = frozenset({_NULL, _BOOL, _INT, _FLOAT, _STR})
 _CONTAINERS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
-class _Loader(yaml.SafeLoader):
+class _Resolver(yaml.resolver.Resolver):
     """Scalars of YAML 1.2's core schema: ``no`` and ``1:30`` stay text."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
@@ -43,7 +63,7 @@ for _tag, _pattern, _first in (
         list("-+.0123456789"),
     ),
 ):
-    _Loader.add_implicit_resolver(_tag, re.compile(_pattern), _first)
+    _Resolver.add_implicit_resolver(_tag, re.compile(_pattern), _first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +74,24 @@ class Place:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What ``hetopt inventory`` could not say: where it asks, and for which field."""
+
+    place: Place
+    field: str
+
+
 @dataclass(slots=True)
 class Document:
-    """Plain data (dict, list, str, int, float, bool, None) with places."""
+    """Plain data (dict, list, str, int, float, bool, None) with places.
+
+    ``questions`` are those that stand in comments, so nobody has answered them.
+    """
 
     data: Any
     places: dict[FieldPath, Place] = field(default_factory=dict)
+    questions: list[Question] = field(default_factory=list)
 
     def place(self, path: FieldPath) -> Place | None:
         """Return the place of the value, or of the nearest value around it."""
@@ -72,6 +104,7 @@ class Document:
     def error(self, path: FieldPath, message: str) -> InputError:
         """Return the error that says ``message`` about the value at ``path``."""
         place = self.place(path)
+        message = self._unanswered(path, place) or message
         return InputError(
             message,
             file=place.file if place else None,
@@ -84,7 +117,7 @@ class Document:
         places = {
             path[1:]: place for path, place in self.places.items() if path[:1] == (key,)
         }
-        return Document(self.data[key], places)
+        return Document(self.data[key], places, self.questions)
 
     def replace(self, path: FieldPath, other: Document) -> None:
         """Put another document's data and places where ``path`` leads."""
@@ -96,133 +129,226 @@ class Document:
             del self.places[old]
         for inner, place in other.places.items():
             self.places[path + inner] = place
+        self.questions += other.questions
+
+    def _unanswered(self, path: FieldPath, place: Place | None) -> str | None:
+        """Say that an inventory's question about a field is open, if it is."""
+        value = self.data
+        for key in path:
+            inside = isinstance(value, dict | list) and key in _keys(value)
+            value = value[key] if inside else None
+        if isinstance(value, str) and _PLACEHOLDER.fullmatch(value.strip()):
+            return f"is not answered: put a value in place of {value.strip()}"
+        if value is not None or place is None or not path:
+            return None
+        after = None
+        if len(path) > 1 and isinstance(path[-2], int):
+            after = self.places.get((*path[:-2], path[-2] + 1))
+        lines = [
+            question.place.line
+            for question in self.questions
+            if question.field == path[-1]
+            and question.place.file == place.file
+            and question.place.line >= place.line
+            and (after is None or question.place.line < after.line)
+        ]
+        if not lines:
+            return None
+        return f"is missing: the question on line {min(lines)} is not answered"
+
+
+def _keys(value: dict[str, Any] | list[Any]) -> Iterable[str | int]:
+    return value if isinstance(value, dict) else range(len(value))
+
+
+def _questions(text: str, file: str) -> Iterator[Question]:
+    """Yield what stands in comments below each ``# QUESTION:``."""
+    asked: int | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        comment = line.strip()
+        if not comment.startswith("#"):
+            asked = None
+        elif comment.startswith(f"# {QUESTION}"):
+            asked = number
+        elif asked is not None and (match := _ASKED.match(comment)):
+            yield Question(Place(file, asked), match[1])
 
 
 def dotted(path: FieldPath) -> str | None:
     """Return ``clusters.0.nodes`` for ``("clusters", 0, "nodes")``."""
-    text = ".".join(str(part) for part in path)
+    text = ".".join(str(part)[:_MOST_KEY] for part in path)
     # An error stays on one line whatever a key is made of.
     return (text if text.isprintable() else ascii(text)) or None
 
 
-def load_document(path: str | Path) -> Document:
+def load_document(path: str | Path, most_values: int = MAX_VALUES) -> Document:
     """Read a YAML or JSON file; raises InputError for whatever is wrong with it."""
-    name = str(path)
-    try:
-        raw = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError("no such file", file=name) from None
-    except IsADirectoryError:
-        msg = "is a directory, expected a YAML file"
-        raise InputError(msg, file=name) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"cannot be read: {reason}", file=name) from None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        msg = f"byte {raw[error.start]:#04x} is not UTF-8 text, expected a YAML file"
-        raise InputError(msg, file=name, line=line) from None
-    return parse_document(text, name)
+    text = read_text(path, "a YAML file")
+    return parse_document(text, str(path), most_values)
 
 
-def parse_document(text: str, name: str) -> Document:
+def parse_document(text: str, name: str, most_values: int = MAX_VALUES) -> Document:
     """Read YAML or JSON text; ``name`` is what errors call its file."""
     if name.endswith(".json"):
         # JSON permits tabs between tokens and nowhere else; YAML does not.
         text = text.replace("\t", " ")
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        document = _EventReader(text, name, most_values).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
         msg = f"is not valid YAML: {what}"
         raise InputError(msg, file=name, line=mark.line + 1 if mark else None) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeEncodeError) as error:
         msg = f"is not valid YAML: {' '.join(str(error).split())}"
         raise InputError(msg, file=name) from None
-    except RecursionError:
-        msg = "is nested too deeply to be a problem"
-        raise InputError(msg, file=name) from None
-    if node is None:
-        raise InputError("is empty, expected a YAML mapping", file=name, line=1)
-    document = Document(None)
-    reader = _NodeReader(document, name)
-    try:
-        document.data = reader.value(node, ())
-    except RecursionError:
-        msg = "is nested too deeply to be a problem"
-        raise InputError(msg, file=name) from None
+    if QUESTION in text:
+        document.questions += _questions(text, name)
     return document
 
 
-class _NodeReader:
-    """Turns YAML nodes into plain data and notes where each stands."""
+class _EventReader:
+    """Turns YAML events into plain data and notes where each value stands.
 
-    def __init__(self, document: Document, file: str) -> None:
-        self.document = document
+    Everything is counted as it is read, so that no text is read in full that is too
+    large or too deep.
+    """
+
+    def __init__(self, text: str, file: str, most_values: int) -> None:
         self.file = file
-        self.open: set[int] = set()
+        self.most_values = most_values
+        self.places: dict[FieldPath, Place] = {}
+        self.resolver: Any = _Resolver()
+        self.source: Iterator[_Event] = yaml.parse(text, Loader=_LOADER)
+        # Events of every anchor; None as long as its value has not ended.
+        self.anchored: dict[str, list[_Event] | None] = {}
+        self.recordings: list[list[_Event]] = []
+        self.replays: list[Iterator[_Event]] = []
 
-    def value(self, node: yaml.Node, path: FieldPath) -> Any:
-        line = node.start_mark.line + 1
+    def document(self) -> Document:
+        """Return the only document of the text."""
+        self.next()
+        if isinstance(self.next(), yaml.StreamEndEvent):
+            msg = "is empty, expected a YAML mapping"
+            raise InputError(msg, file=self.file, line=1)
+        data = self.value(self.next(), ())
+        self.next()
+        after = self.next()
+        if not isinstance(after, yaml.StreamEndEvent):
+            msg = "is not valid YAML: expected a single document, found another"
+            raise self.error((), after.start_mark.line + 1, msg)
+        return Document(data, self.places)
+
+    def next(self) -> _Event:
+        """Return the next event, of the text or of what an alias stands for."""
+        if self.replays:
+            return next(self.replays[-1])
+        event = next(self.source)
+        for recording in self.recordings:
+            recording.append(event)
+        return event
+
+    def value(self, event: _Event, path: FieldPath) -> Any:
+        """Return the value that begins with an event."""
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            return self.aliased(str(event.anchor), path, line)
         # A mapping's key has noted the line already: a block value starts below it.
-        self.document.places.setdefault(path, Place(self.file, line))
-        if len(self.document.places) > MAX_VALUES:
-            msg = f"holds more than {MAX_VALUES} values; are its aliases right?"
+        self.places.setdefault(path, Place(self.file, line))
+        if len(self.places) > self.most_values:
+            msg = f"holds more than {self.most_values} values; are its aliases right?"
             raise InputError(msg, file=self.file, line=line)
-        if id(node) in self.open:
-            msg = "contains itself through an alias"
+        if len(path) > MAX_DEPTH:
+            msg = "is nested too deeply to be a problem"
+            raise InputError(msg, file=self.file, line=line)
+        anchor = None if self.replays else event.anchor
+        if anchor is None:
+            return self.plain(event, path, line)
+        if anchor in self.anchored:
+            msg = f"is not valid YAML: found the anchor {anchor[:40]!r} twice"
             raise self.error(path, line, msg)
-        if node.tag not in _SCALARS | _CONTAINERS:
-            raise self.error(path, line, f"has the tag {node.tag!r}, expected none")
-        self.open.add(id(node))
-        result: Any
-        if isinstance(node, yaml.MappingNode):
-            result = self.mapping(node, path)
-        elif isinstance(node, yaml.SequenceNode):
-            result = [
-                self.value(item, (*path, index))
-                for index, item in enumerate(node.value)
-            ]
-        else:
-            result = self.scalar(node, path, line)
-        self.open.discard(id(node))
+        self.anchored[anchor] = None
+        recording = [event]
+        self.recordings.append(recording)
+        result = self.plain(event, path, line)
+        self.recordings.pop()
+        self.anchored[anchor] = recording
         return result
 
-    def mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
+    def aliased(self, name: str, path: FieldPath, line: int) -> Any:
+        """Return the value that an alias stands for, read once more."""
+        if name not in self.anchored:
+            msg = f"is not valid YAML: found undefined alias {name[:40]!r}"
+            raise self.error(path, line, msg)
+        recorded = self.anchored[name]
+        if recorded is None:
+            raise self.error(path, line, "contains itself through an alias")
+        self.replays.append(iter(recorded))
+        result = self.value(self.next(), path)
+        self.replays.pop()
+        return result
+
+    def plain(self, event: _Event, path: FieldPath, line: int) -> Any:
+        """Return a value that is no alias."""
+        tag = self.tag(event)
+        if tag not in _SCALARS | _CONTAINERS:
+            raise self.error(path, line, f"has the tag {tag!r}, expected none")
+        if isinstance(event, yaml.MappingStartEvent):
+            return self.mapping(path)
+        if isinstance(event, yaml.SequenceStartEvent):
+            result: list[Any] = []
+            while not isinstance(item := self.next(), yaml.SequenceEndEvent):
+                result.append(self.value(item, (*path, len(result))))
+            return result
+        return self.scalar(str(event.value), tag, path, line)
+
+    def tag(self, event: _Event) -> str:
+        """Return the tag that an event gives its value, or that its text implies."""
+        if event.tag is not None and event.tag != "!":
+            return str(event.tag)
+        if isinstance(event, yaml.ScalarEvent):
+            kind = yaml.ScalarNode
+            return str(self.resolver.resolve(kind, event.value, event.implicit))
+        return "tag:yaml.org,2002:map"
+
+    def mapping(self, path: FieldPath) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            if key_node.tag not in _SCALARS or key_node.tag == _NULL:
+        while not isinstance(event := self.next(), yaml.MappingEndEvent):
+            line = event.start_mark.line + 1
+            if (
+                not isinstance(event, yaml.ScalarEvent)
+                or (tag := self.tag(event)) not in _SCALARS
+                or tag == _NULL
+            ):
                 raise self.error(path, line, "has a key that is not text")
             # Names such as 2080 need no quotes: every key is taken as it is written.
-            key = str(key_node.value)
+            key = str(event.value)
             where = (*path, key)
             if key in result:
-                first = self.document.places[where].line
+                first = self.places[where].line
                 msg = f"is given twice, first on line {first}"
                 raise self.error(where, line, msg)
             if key == "<<":
                 raise self.error(where, line, "merge keys (<<) are not supported")
-            self.document.places[where] = Place(self.file, line)
-            result[key] = self.value(value_node, where)
+            self.places[where] = Place(self.file, line)
+            result[key] = self.value(self.next(), where)
         return result
 
-    def scalar(self, node: yaml.Node, path: FieldPath, line: int) -> Any:
-        text = str(node.value)
+    def scalar(self, text: str, tag: str, path: FieldPath, line: int) -> Any:
+        if tag == _INT and len(text) > MOST_DIGITS:
+            msg = f"is a number of more than {MOST_DIGITS} digits"
+            raise self.error(path, line, msg)
         try:
-            if node.tag == _NULL:
+            if tag == _NULL:
                 return None
-            if node.tag == _BOOL:
+            if tag == _BOOL:
                 return text.lower() == "true"
-            if node.tag == _INT:
+            if tag == _INT:
                 return int(text)
-            if node.tag == _FLOAT:
+            if tag == _FLOAT:
                 return float(text.replace(".inf", "inf").replace(".nan", "nan"))
         except ValueError:
-            msg = f"is {text[:40]!r}, expected {node.tag.rsplit(':', 1)[-1]}"
+            msg = f"is {text[:40]!r}, expected {tag.rsplit(':', 1)[-1]}"
             raise self.error(path, line, msg) from None
         return text
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, get_args
@@ -35,7 +34,10 @@ from hetopt.problem.training import (
     Resharding,
     ScheduleName,
 )
+from hetopt.words import describe, suggest
 
+#: Characters of a name; paths are names, too.
+MAX_NAME = 1000
 #: Largest whole number a field takes; beyond it products leave 64 bits.
 MAX_WHOLE = 10**9
 
@@ -47,36 +49,11 @@ def field_error(message: str, *path: str | int) -> PydanticCustomError:
     )
 
 
-def describe(value: object) -> str:
-    """Say in a word or two what the user wrote."""
-    if value is None:
-        return "empty"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list | tuple):
-        return "a list"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return `` (did you mean 'x'?)``, or nothing if no known name is near."""
-    by_lower = {item.lower(): item for item in known}
-    wanted = name.lower()
-    near = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.6)
-    if not near:
-        return ""
-    # Who writes A100 means A100-40GB rather than H100.
-    best = min(near, key=lambda item: not item.startswith(wanted))
-    return f" (did you mean {by_lower[best]!r}?)"
-
-
 def unknown(name: str, what: str, known: Iterable[str]) -> str:
     """Say that no such thing exists, what is near, and what there is."""
     known = list(known)
-    return f"is {name!r}{suggest(name, known)}, expected {what}: {', '.join(known)}"
+    hint = suggest(name, known)
+    return f"is {describe(name)}{hint}, expected {what}: {', '.join(known)}"
 
 
 class Strict(BaseModel):
@@ -117,9 +94,9 @@ def whole(minimum: int) -> Callable[[Any], int]:
         if isinstance(value, bool) or not isinstance(value, int):
             raise field_error(f"is {describe(value)}, {expected}")
         if value < minimum:
-            raise field_error(f"is {value}, {expected}")
+            raise field_error(f"is {describe(value)}, {expected}")
         if value > MAX_WHOLE:
-            raise field_error(f"is {value}, expected at most {MAX_WHOLE}")
+            raise field_error(f"is {describe(value)}, expected at most {MAX_WHOLE}")
         return value
 
     return read
@@ -129,10 +106,11 @@ def choice(names: tuple[Any, ...]) -> Callable[[Any], Any]:
     """Return a reader of one of ``names``."""
 
     def read(value: Any) -> Any:
-        if isinstance(value, bool) or value not in names:
-            listed = ", ".join(map(str, names))
-            hint = suggest(value, names) if isinstance(value, str) else ""
-            msg = f"is {describe(value)}{hint}, expected one of {listed}"
+        # 1.0 and true are equal to 1, but not the same.
+        if value not in names or type(value) is not type(names[0]):
+            listed = tuple(map(str, names))
+            hint = suggest(value, listed) if isinstance(value, str) else ""
+            msg = f"is {describe(value)}{hint}, expected one of {', '.join(listed)}"
             raise field_error(msg)
         return value
 
@@ -152,6 +130,9 @@ def read_text(value: Any) -> str:
         value = str(value)
     if not isinstance(value, str) or not value.strip():
         raise field_error(f"is {describe(value)}, expected a name")
+    if len(value) > MAX_NAME:
+        msg = f"has {len(value)} characters, expected at most {MAX_NAME}"
+        raise field_error(msg)
     if not value.isprintable():
         raise field_error("contains characters that cannot be printed")
     return value
@@ -358,7 +339,8 @@ def read_fraction(value: Any) -> float:
         except ValueError:
             number = None
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
+        # Compared before it is converted: a whole number may be beyond any float.
+        number = float(value) if 0 <= value < 1 else None
     if number is None or not 0 <= number < 1:
         raise field_error(f"is {describe(value)}, {expected}")
     return number

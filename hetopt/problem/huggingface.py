@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.fields import describe
 from hetopt.problem.wrong import FieldError
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,11 +16,11 @@ from hetopt.problem.fields import (
     OptionalName,
     OptionalNorm,
     Strict,
-    describe,
     field_error,
     or_none,
     whole,
 )
+from hetopt.words import describe
 
 
 def preset_if_text(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.fields import unknown
+from hetopt.problem.pinned_meshes import check_meshes
 from hetopt.problem.training import ANY, ClusterPins, Domain, Pins
 from hetopt.problem.wrong import FieldError
 
@@ -70,6 +71,7 @@ def build_pins(
     _check_counts(pins, spec, model, clusters, training)
     _check_units(pins, model)
     _check_hosting(pins, names)
+    check_meshes(pins, model, clusters, training)
     return pins
 
 

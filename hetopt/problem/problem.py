@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
+from hetopt.problem.meshes import divisors
 from hetopt.problem.training import Pins
 
 if TYPE_CHECKING:
@@ -58,11 +59,10 @@ class Problem:
     @property
     def microbatch_counts(self) -> tuple[int, ...]:
         """Values of q the pins permit: divisors of the global batch, ascending."""
-        batch = self.training.global_batch
         return tuple(
             q
-            for q in range(1, batch + 1)
-            if batch % q == 0 and self.pins.microbatches.permits(q)
+            for q in divisors(self.training.global_batch)
+            if self.pins.microbatches.permits(q)
         )
 
     @property

@@ -134,7 +134,7 @@ def parse_quantity(value: object, dimension: Dimension) -> Fraction:
     if result < 0:
         msg = f"is {_short(value)}, expected 0 or more"
         raise ValueError(msg)
-    if result > Fraction(10) ** 30:
+    if result > Fraction(10) ** 30 or 0 < result < Fraction(1, 10**30):
         msg = f"is {_short(value)}, which no machine has; {expected}"
         raise ValueError(msg)
     return result

@@ -19,10 +19,11 @@ from hetopt.problem.document import (
     load_document,
     parse_document,
 )
-from hetopt.problem.fields import describe, unknown
+from hetopt.problem.fields import unknown
 from hetopt.problem.huggingface import model_fields
 from hetopt.problem.schema import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.wrong import FieldError
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

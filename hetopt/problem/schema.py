@@ -36,7 +36,6 @@ from hetopt.problem.fields import (
     Schedule,
     Strict,
     ZeroStage,
-    describe,
     field_error,
     listed,
     or_none,
@@ -48,6 +47,7 @@ from hetopt.problem.fields import (
 from hetopt.problem.model_schema import ModelSpec, preset_if_text
 from hetopt.problem.pin_schema import PinSpec
 from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

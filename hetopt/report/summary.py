@@ -43,10 +43,12 @@ def headline(result: Result) -> str:
 
 def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
     """Return label and text of each line about a result with a plan."""
+    left = unused(result, best.plan)
     price = () if result.launch is None else (("price", price_of(result.launch, best)),)
     return (
         ("status", f"{result.status}: {headline(result)}"),
         ("plan", shape(best.plan)),
+        *((("not used", ", ".join(left)),) if left else ()),
         ("iteration time", times(best, result.objective)),
         *price,
         ("throughput", throughput(result)),
@@ -86,6 +88,12 @@ def shape(plan: Plan) -> str:
     microbatches = _count(pipeline.microbatches, "micro-batch", "es")
     devices = _count(plan.devices, "device")
     return f"p = {stages}, q = {microbatches}, schedule {plan.schedule}, {devices} used"
+
+
+def unused(result: Result, plan: Plan) -> list[str]:
+    """Return the clusters of the problem on which the plan has no stage."""
+    used = {stage.cluster for stage in plan.pipeline.stages}
+    return [name for name in result.table_kinds if name not in used]
 
 
 def _count(number: int, noun: str, ending: str = "s") -> str:

@@ -351,8 +351,11 @@ def test_warm_ups_matter_as_far_as_there_are_micro_batches() -> None:
     assert not told(Job.of(job.problem, replace(plan, pipelines=(once,))))
 
 
-def test_the_script_is_valid_shell(tmp_path: Path) -> None:
-    script = tmp_path / "launch.sh"
+@pytest.mark.parametrize("name", ["plain", "it's ours", "'"])
+def test_the_script_is_valid_shell(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    script = folder / "launch.sh"
     script.write_text(LAUNCHER.files(example(s(4, 2), s(4, 2)))["launch.sh"])
     subprocess.run(["bash", "-n", str(script)], check=True)
     # Without FlagScale's folder it says so; with it, run.py gets absolute paths.
@@ -371,11 +374,13 @@ def test_the_script_is_valid_shell(tmp_path: Path) -> None:
         check=True,
         env={"FLAGSCALE": str(home), "PATH": _path_with_python(tmp_path)},
     )
+    # Between Hydra's quotes an apostrophe has a backslash before it.
+    quoted = str(folder).replace("'", "\\'")
     assert done.stdout.splitlines() == [
-        f"--config-path={tmp_path}/conf",
+        f"--config-path={folder}/conf",
         "--config-name=experiment",
-        f"experiment.runner.hostfile='{tmp_path}/hostfile'",
-        f"experiment.exp_dir='{tmp_path}/outputs'",
+        f"experiment.runner.hostfile='{quoted}/hostfile'",
+        f"experiment.exp_dir='{quoted}/outputs'",
         "action=run",
     ]
 

@@ -1,0 +1,106 @@
+"""Which (dp, cp, tp) a stage of a cluster may have at a micro-batch count.
+
+MODEL.md section 2: a stage has n = dp * cp * tp devices, n divides the node's devices
+or is a multiple of them; tp divides the node's devices, the heads and the MLP, and
+splits or replicates whole key-value heads, in every block of a model of several; cp
+splits the sequence into balanced causal pairs of chunks; q * dp divides the global
+batch.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.model import Model
+    from hetopt.problem.training import ClusterPins, Training
+
+
+class Mesh(NamedTuple):
+    """Devices of a stage by what they split: batch, sequence, matrices."""
+
+    dp: int
+    cp: int
+    tp: int
+
+    @property
+    def devices(self) -> int:
+        """Devices of the stage."""
+        return self.dp * self.cp * self.tp
+
+
+def meshes(
+    model: Model,
+    cluster: Cluster,
+    training: Training,
+    pins: ClusterPins,
+    microbatches: int,
+) -> Iterator[Mesh]:
+    """Yield every mesh that structure and pins permit, ascending."""
+    if training.global_batch % microbatches:
+        return
+    tps = [
+        tp
+        for tp in tensor_degrees(model, cluster)
+        if pins.tp.permits(tp) and training.seq_len % tp == 0
+    ]
+    cps = [
+        cp
+        for cp in divisors(training.seq_len)
+        if cp <= cluster.devices
+        and pins.cp.permits(cp)
+        and _splits_sequence(model, training, cp)
+    ]
+    for dp in divisors(training.global_batch // microbatches):
+        if dp > cluster.devices or not pins.dp.permits(dp):
+            continue
+        for cp in cps:
+            for tp in tps:
+                mesh = Mesh(dp, cp, tp)
+                if training.seq_len % (cp * tp) == 0 and fills_nodes(
+                    cluster, mesh.devices
+                ):
+                    yield mesh
+
+
+def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
+    """Return the tensor-parallel degrees that the model and the node permit."""
+    return tuple(
+        tp
+        for tp in divisors(cluster.devices_per_node)
+        if tp <= cluster.max_tp
+        and all(
+            part.heads % tp == 0
+            and part.ffn % tp == 0
+            and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
+            for part in model.parts
+        )
+    )
+
+
+def fills_nodes(cluster: Cluster, devices: int) -> bool:
+    """Whether stages of so many devices pack into the cluster's nodes."""
+    per_node = cluster.devices_per_node
+    return devices <= cluster.devices and (
+        per_node % devices == 0 or devices % per_node == 0
+    )
+
+
+def divisors(number: int) -> list[int]:
+    """Return every divisor of a whole number of at least 1, ascending."""
+    low = [part for part in range(1, isqrt(number) + 1) if number % part == 0]
+    high = [number // part for part in reversed(low)]
+    return low + high[low[-1] == high[0] :]
+
+
+def _splits_sequence(model: Model, training: Training, cp: int) -> bool:
+    """Balanced causal attention gives every rank an early and a late chunk.
+
+    Sequences of several lengths, or in windows, stay whole.
+    """
+    alike = not model.blocks
+    return cp == 1 or (alike and training.seq_len % (2 * cp) == 0)

@@ -1,0 +1,172 @@
+"""Reading files that a user names, whatever they are.
+
+A file is refused before it is opened if it is a folder, a device or a socket, and
+before it is parsed if it is larger than such a file ever is. A pipe, as from
+``<(command)`` or ``/dev/stdin``, is read to its end; one that nobody writes to is
+refused rather than waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import stat
+import time
+from typing import TYPE_CHECKING, Any
+
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIB = 2**20
+#: Largest file of any kind: a table of some hundred thousand strategies.
+MOST_BYTES = 128 * MIB
+#: Largest file of lines: profiles, lists of hosts.
+MOST_TEXT_BYTES = 16 * MIB
+#: Memory that the values of a JSON file may take once they are read.
+MOST_VALUE_BYTES = 640 * MIB
+#: More digits make no number of anything; a digest has 64 digits at most.
+MOST_DIGITS = 64
+
+#: Seconds that a pipe is given to find somebody who writes to it.
+_WRITER_S = 1.0
+#: Memory of a value, and of a mapping beside its values, in CPython.
+_VALUE_BYTES = 64
+_MAPPING_BYTES = 256
+_LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MOST_DIGITS + 1))
+
+
+def read_bytes(
+    path: str | Path, what: str = "a file", most_bytes: int = MOST_BYTES
+) -> bytes:
+    """Return a file's content.
+
+    Parameters
+    ----------
+    what
+        What the file should be, with its article, for errors.
+    most_bytes
+        A larger file is refused without reading it.
+
+    Raises
+    ------
+    InputError
+        There is no such file, it is no file or pipe, nobody writes to the pipe, it is
+        too large, or cannot be read.
+    """
+    name = str(path)
+    try:
+        status = os.stat(name)
+        if stat.S_ISDIR(status.st_mode):
+            raise InputError(f"is a directory, expected {what}", file=name)
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode)):
+            raise InputError(f"is a device, expected {what}", file=name)
+        content = b""
+        if status.st_size <= most_bytes:
+            # To open a pipe that nobody writes to would wait for somebody.
+            handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            try:
+                content = _content(handle, most_bytes)
+            finally:
+                os.close(handle)
+    except FileNotFoundError:
+        raise InputError("no such file", file=name) from None
+    except (OSError, ValueError) as error:
+        # ValueError: the name has a character that no name has.
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"cannot be read: {reason}", file=name) from None
+    if max(len(content), status.st_size) > most_bytes:
+        raise too_large(name, what, most_bytes)
+    if stat.S_ISFIFO(status.st_mode) and not content:
+        msg = f"is a pipe from which nothing comes, expected {what}"
+        raise InputError(msg, file=name)
+    return content
+
+
+def too_large(name: str, what: str, most_bytes: int) -> InputError:
+    """Return the error that a file is larger than such a file ever is."""
+    size = f"{most_bytes // MIB} MiB" if most_bytes >= MIB else f"{most_bytes} bytes"
+    return InputError(f"is larger than {size}, expected {what}", file=name)
+
+
+def read_text(
+    path: str | Path, what: str = "text", most_bytes: int = MOST_TEXT_BYTES
+) -> str:
+    """Return a file's text, UTF-8 with or without a mark in front; see ``read_bytes``.
+
+    Raises
+    ------
+    InputError
+        As ``read_bytes``; the file is not UTF-8 text, with the line.
+    """
+    return decoded(read_bytes(path, what, most_bytes), str(path), what)
+
+
+def decoded(content: bytes, name: str, what: str) -> str:
+    """Return UTF-8 text; raises InputError that names the line of what is none."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        msg = f"byte {content[error.start]:#04x} is not UTF-8 text, expected {what}"
+        raise InputError(msg, file=name, line=line) from None
+
+
+def read_json(path: str | Path, what: str) -> Any:
+    """Return what a JSON file holds; see ``read_bytes`` and ``parse_json``."""
+    return parse_json(read_bytes(path, what), str(path), what)
+
+
+def parse_json(content: bytes, name: str, what: str) -> Any:
+    """Return what JSON text holds.
+
+    Raises
+    ------
+    InputError
+        It is not JSON, or its values would take more memory than any of hetopt's.
+    """
+    mappings = content.count(b"{")
+    others = content.count(b",") + content.count(b"[")
+    if mappings * _MAPPING_BYTES + others * _VALUE_BYTES > MOST_VALUE_BYTES:
+        raise InputError(f"holds too many values, expected {what}", file=name)
+    number = _LONG_NUMBER.search(content)
+    if number is not None:
+        line = content.count(b"\n", 0, number.start()) + 1
+        msg = f"has a number of more than {MOST_DIGITS} digits"
+        raise InputError(msg, file=name, line=line)
+    text = decoded(content, name, what)
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        msg = f"is not JSON: {error.msg}"
+        raise InputError(msg, file=name, line=error.lineno) from None
+    except RecursionError:
+        msg = f"is nested too deeply, expected {what}"
+        raise InputError(msg, file=name) from None
+
+
+def _content(handle: int, most_bytes: int) -> bytes:
+    """Return what an open file holds, or somewhat more than ``most_bytes`` of it."""
+    parts: list[bytes] = []
+    size = 0
+    patience_s = time.monotonic() + _WRITER_S
+    pipe = stat.S_ISFIFO(os.fstat(handle).st_mode)
+    while size <= most_bytes:
+        try:
+            part = os.read(handle, MIB)
+        except BlockingIOError:
+            # Somebody writes to the pipe, but has nothing to say yet.
+            select.select([handle], [], [])
+            continue
+        if part:
+            parts.append(part)
+            size += len(part)
+        elif size or not pipe or time.monotonic() > patience_s:
+            break
+        else:
+            # Shells without /dev/fd start the writer beside the reader.
+            time.sleep(0.02)
+    return b"".join(parts)
