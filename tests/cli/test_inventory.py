@@ -133,7 +133,7 @@ def test_what_cannot_be_read_or_written(
     for arguments, error in (
         (["missing"], "missing: cannot be read: No such file or directory"),
         (["."], ".: cannot be read: Is a directory"),
-        (["binary"], "binary: is not UTF-8 text"),
+        (["binary"], "is not UTF-8 text"),
         (["hostfile", "--out", "no/x.yaml"], "no/x.yaml: its folder does not exist"),
     ):
         assert main(["inventory", *arguments]) == 2

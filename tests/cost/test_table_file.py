@@ -176,10 +176,10 @@ def test_a_table_of_another_problem_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "t.json:1: not JSON"),
-        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"{", "t.json:1: is not JSON"),
+        (b"\xff\xfe\x00", "is not UTF-8"),
         (b"[]", "document: is [], expected an object"),
-        (b"[" * 100_000, "not JSON that can be read"),
+        (b"[" * 100_000, "is nested too deeply"),
         (b"null", "document: is None"),
     ],
 )
