@@ -100,7 +100,10 @@ def test_a_journal_is_no_other_file(
         (["table", "a" * 5000], f"{'a' * 80}...: no such file, and no problem of"),
         (["table", "hetauto-exp4"], "(did you mean 'hetauto-exp"),
         (["plan", "p.yaml", "--solver", "cpsat"], "(did you mean 'cp-sat'?)"),
-        (["compare", "p.yaml", "--solvers", "cpsat", "--out", "o"], "(did you mean 'cp-sat'?)"),
+        (
+            ["compare", "p.yaml", "--solvers", "cpsat", "--out", "o"],
+            "(did you mean 'cp-sat'?)",
+        ),
         (["plan", "p.yaml", "--for", "torchtitan"], "use --for torch)"),
         (["plan", "p.yaml", "--for", "slurm"], "it starts any plan"),
         (["plan", "p.yaml", "--for", "megatronn"], "(did you mean 'megatron'?)"),

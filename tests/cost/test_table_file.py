@@ -192,7 +192,7 @@ def test_files_that_are_no_table(tmp_path: Path, content: bytes, message: str) -
 
 
 def test_files_that_cannot_be_reached(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"missing\.json: cannot read"):
+    with pytest.raises(InputError, match=r"missing\.json: no such file"):
         read_table(tmp_path / "missing.json")
     with pytest.raises(InputError, match="cannot be written"):
         write_table(TABLE, tmp_path / "no" / "table.json")
