@@ -19,7 +19,7 @@ from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
 from hetopt.plan import Strategy
 from hetopt.pricing import pipeline_times
-from hetopt.reading import read_bytes
+from hetopt.reading import MIB, read_bytes
 from hetopt.result import How
 from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.messages import Found
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 JOURNAL_SCHEMA = "hetopt-journal/1"
 
 _WHAT = "a journal"
+#: Some hundred thousand lines.
+_MOST_BYTES = 32 * MIB
 
 
 class Journal:
@@ -64,7 +66,7 @@ class Journal:
             "relaxed": list(principles.relaxed),
             "limit": ledger.limit,
         }
-        content = read_bytes(path, _WHAT) if os.path.lexists(path) else b""
+        content = read_bytes(path, _WHAT, _MOST_BYTES) if os.path.lexists(path) else b""
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:
@@ -102,6 +104,10 @@ class Journal:
         os.write(self._file, (json.dumps(entry) + "\n").encode())
 
     def _resume(self, content: bytes, header: dict[str, Any], ledger: Ledger) -> None:
+        if content and not content.startswith(b"{"):
+            # Before anything is cut off: it is somebody's, but no journal.
+            msg = "is no line of a journal, which begins with '{': take another file"
+            raise InputError(msg, file=self._path, line=1)
         lines = content.split(b"\n")
         if lines[-1]:
             torn = len(lines[-1])

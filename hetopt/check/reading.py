@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -10,7 +11,6 @@ from hetopt.errors import InputError
 from hetopt.plan import PLAN_SCHEMA, Plan
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,5 +152,8 @@ def _join(field: str, key: str) -> str:
 
 
 def _wrong(field: str, value: object, expected: str) -> InputError:
-    msg = f"is {describe(value)}, expected {expected}"
-    return InputError(msg, field=field or None)
+    # Lists may be long or deep, of which this shows the beginning.
+    shown = reprlib.repr(value)
+    if len(shown) > 40:
+        shown = shown[:37] + "..."
+    return InputError(f"is {shown}, expected {expected}", field=field or None)

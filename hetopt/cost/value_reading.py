@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from typing import Any, NoReturn, TypeVar
 
 from hetopt.errors import InputError
-from hetopt.words import describe
 
 #: Largest number a table may hold (nearly four months, or ten petabytes): sums over
 #: a pipeline still fit 64 bits.
@@ -106,7 +106,10 @@ class DocumentReader:
         return found
 
     def _wrong(self, field: str, found: Any, expected: str) -> NoReturn:
-        shown = found[:60] if isinstance(found, str) else describe(found)
+        # Lists may be long or deep, of which this shows the beginning.
+        shown = found if isinstance(found, str) else reprlib.repr(found)
+        if len(shown) > 60:
+            shown = f"{shown[:57]}..."
         self._fail(field, f"is {shown}, expected {expected}")
 
     def _fail(self, field: str, message: str) -> NoReturn:

@@ -40,6 +40,8 @@ from hetopt.words import describe, suggest
 MAX_NAME = 1000
 #: Largest whole number a field takes; beyond it products leave 64 bits.
 MAX_WHOLE = 10**9
+#: Every layer is written out as a unit, and no model has more.
+MAX_LAYERS = 10**5
 
 
 def field_error(message: str, *path: str | int) -> PydanticCustomError:
@@ -86,8 +88,8 @@ class Strict(BaseModel):
         return value
 
 
-def whole(minimum: int) -> Callable[[Any], int]:
-    """Return a reader of whole numbers from ``minimum``."""
+def whole(minimum: int, maximum: int = MAX_WHOLE) -> Callable[[Any], int]:
+    """Return a reader of whole numbers from ``minimum`` to ``maximum``."""
 
     def read(value: Any) -> int:
         expected = f"expected a whole number of at least {minimum}"
@@ -95,8 +97,8 @@ def whole(minimum: int) -> Callable[[Any], int]:
             raise field_error(f"is {describe(value)}, {expected}")
         if value < minimum:
             raise field_error(f"is {describe(value)}, {expected}")
-        if value > MAX_WHOLE:
-            raise field_error(f"is {describe(value)}, expected at most {MAX_WHOLE}")
+        if value > maximum:
+            raise field_error(f"is {describe(value)}, expected at most {maximum}")
         return value
 
     return read
@@ -109,7 +111,8 @@ def choice(names: tuple[Any, ...]) -> Callable[[Any], Any]:
         # 1.0 and true are equal to 1, but not the same.
         if value not in names or type(value) is not type(names[0]):
             listed = tuple(map(str, names))
-            hint = suggest(value, listed) if isinstance(value, str) else ""
+            alike = isinstance(value, str) and isinstance(names[0], str)
+            hint = suggest(value, listed) if alike else ""
             msg = f"is {describe(value)}{hint}, expected one of {', '.join(listed)}"
             raise field_error(msg)
         return value
@@ -229,6 +232,10 @@ def _names_schema(names: tuple[str, ...]) -> dict[str, Any]:
 _WHOLE = {"type": "integer", "minimum": 1}
 
 Count = Annotated[int, Field(ge=1), BeforeValidator(whole(1))]
+LayerCount = Annotated[int, Field(ge=1), BeforeValidator(whole(1, MAX_LAYERS))]
+OptionalLayerCount = Annotated[
+    int | None, or_none(whole(1, MAX_LAYERS)), WithJsonSchema(_WHOLE)
+]
 OptionalCount = Annotated[int | None, or_none(whole(1)), WithJsonSchema(_WHOLE)]
 Name = Annotated[str, BeforeValidator(read_text)]
 OptionalName = Annotated[

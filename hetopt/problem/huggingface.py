@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.fields import MAX_LAYERS, MAX_WHOLE
 from hetopt.problem.wrong import FieldError
 from hetopt.words import describe
 
@@ -148,6 +149,10 @@ def _count(config: Mapping[str, Any], field: str) -> int | None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             msg = f"is {describe(value)}, expected a whole number of at least 1"
+            raise FieldError((name,), msg)
+        most = MAX_LAYERS if field == "layers" else MAX_WHOLE
+        if value > most:
+            msg = f"is {describe(value)}, expected at most {most}"
             raise FieldError((name,), msg)
         return value
     if field in ("layers", "hidden", "heads", "vocab"):

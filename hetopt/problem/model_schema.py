@@ -7,12 +7,13 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from hetopt.problem.fields import (
-    Count,
+    LayerCount,
     Name,
     OptionalAttention,
     OptionalCount,
     OptionalFlag,
     OptionalGranularity,
+    OptionalLayerCount,
     OptionalName,
     OptionalNorm,
     Strict,
@@ -34,7 +35,7 @@ class BlockSpec(Strict):
     name: Name = Field(
         description="The kind of its layers: lower-case letters, digits and -."
     )
-    layers: Count = Field(description="The number of layers.")
+    layers: LayerCount = Field(description="The number of layers.")
     hidden: OptionalCount = Field(None, description="Hidden size.")
     heads: OptionalCount = Field(None, description="Attention heads.")
     kv_heads: OptionalCount = Field(None, description="Default: heads.")
@@ -70,7 +71,7 @@ class ModelSpec(Strict):
         None, description="Hugging Face config.json, relative to this file."
     )
     name: OptionalName = Field(None, description="Label for reports.")
-    layers: OptionalCount = Field(None, description="Transformer layers.")
+    layers: OptionalLayerCount = Field(None, description="Transformer layers.")
     hidden: OptionalCount = Field(None, description="Hidden size.")
     heads: OptionalCount = Field(None, description="Attention heads.")
     kv_heads: OptionalCount = Field(

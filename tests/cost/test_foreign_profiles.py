@@ -137,7 +137,7 @@ def test_several_devices_need_a_name(tmp_path: Path) -> None:
         ),
         (
             '{"execution_time": {"layer_compute_total_ms": [1, true, 2]}}',
-            r"layer_compute_total_ms\.1: is True, expected a time above 0",
+            r"layer_compute_total_ms\.1: is true, expected a time above 0",
         ),
         (
             '{"execution_time": {"layer_compute_total_ms": [1, 2, NaN]}}',
@@ -174,7 +174,7 @@ def test_what_does_not_fit_the_model(tmp_path: Path) -> None:
         read_metis(str(tmp_path), TARGET)
     with pytest.raises(InputError, match="is not a directory"):
         read_metis(str(tmp_path / "none"), TARGET)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no such file"):
         read_sailor(str(tmp_path / "none"), TARGET)
 
 

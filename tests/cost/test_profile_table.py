@@ -150,7 +150,7 @@ def test_files_that_are_no_profile(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"nothing\.csv: cannot be read"):
+    with pytest.raises(InputError, match=r"nothing\.csv: no such file"):
         read_profile(str(tmp_path / "nothing.csv"))
 
 

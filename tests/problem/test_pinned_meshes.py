@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
+from hetopt.solvers.diagnosis import unusable, why_infeasible, without_strategy
 
 PROBLEM = """\
 model: {preset: llama-7b}
@@ -74,3 +76,19 @@ def test_impossible_pins(pin: str, said: str) -> None:
 )
 def test_possible_pins(pin: str) -> None:
     assert read_problem_text(PROBLEM + pin).pins.of("a")
+
+
+def test_pins_that_only_memory_rules_out_leave_a_reason() -> None:
+    # Eight layers of 13B parameters each fit no device whole, but split by eight.
+    text = PROBLEM.replace("llama-7b", "llama-7b, hidden: 32768, heads: 64, ffn: 90112")
+    problem = read_problem_text(text + "{clusters: {a: {tp: 1, dp: 1, cp: 1}}}")
+    table = build_table(problem)
+    assert without_strategy(table) == ["a"]
+    (why,) = unusable(problem, table)
+    assert why.startswith("memory: one layer on a at any allowed strategy needs at")
+    assert why.endswith("; strategies that its pins rule out would fit")
+    needed = read_problem_text(
+        text + "{clusters: {a: {tp: 1, dp: 1, cp: 1}}, forbid: {clusters: "
+        "{a: {stages: 0}}}}"
+    )
+    assert why_infeasible(needed, build_table(needed)) == why
