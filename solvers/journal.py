@@ -42,6 +42,12 @@ class Journal:
     ledger
         Takes in what the file remembers.
 
+    Attributes
+    ----------
+    failure
+        Why nothing more can be remembered, such as a full disk: the race goes on
+        without.
+
     Raises
     ------
     InputError
@@ -53,6 +59,7 @@ class Journal:
     ) -> None:
         self._path = path
         self._table = table
+        self.failure: InputError | None = None
         header = {
             "schema": JOURNAL_SCHEMA,
             "problem_digest": table.problem_digest,
@@ -94,19 +101,32 @@ class Journal:
         os.close(self._file)
 
     def _append(self, entry: dict[str, Any]) -> None:
-        # One write: a line is there or it is not, but for a kill in between.
-        os.write(self._file, (json.dumps(entry) + "\n").encode())
+        if self.failure is not None:
+            return
+        line = (json.dumps(entry) + "\n").encode()
+        try:
+            # One write: a line is there or it is not, but for a kill in between.
+            if os.write(self._file, line) == len(line):
+                return
+            reason = "no space for a whole line"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        msg = f"cannot be written: {reason}; what was settled since is not in it"
+        self.failure = InputError(msg, file=self._path)
 
     def _resume(self, header: dict[str, Any], ledger: Ledger) -> None:
         content = Path(self._path).read_bytes()
         lines = content.split(b"\n")
-        if lines[-1]:
-            torn = len(lines[-1])
-            os.ftruncate(self._file, len(content) - torn)
-        lines.pop()
-        if not lines:
+        torn = lines.pop()
+        if not lines and json.dumps(header).encode().startswith(torn):
+            os.ftruncate(self._file, 0)
             self._append(header)
+            if self.failure is not None:
+                raise self.failure
             return
+        if not lines:
+            # Not even half a header: whatever this is, it is not ours to cut off.
+            lines = [torn]
         for number, line in enumerate(lines, start=1):
             try:
                 entry = json.loads(line)
@@ -126,6 +146,8 @@ class Journal:
                     raise
                 msg = f"is no line of a journal ({error}): take another file"
                 raise InputError(msg, file=self._path, line=number) from error
+        if torn:
+            os.ftruncate(self._file, len(content) - len(torn))
 
     def _compare(self, entry: Any, header: dict[str, Any]) -> None:
         """Raise InputError if the journal is another race's."""

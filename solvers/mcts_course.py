@@ -15,6 +15,7 @@ import numpy as np
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.interruption import check
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.heuristic import share_out
@@ -144,6 +145,7 @@ def _bound(course: SeekCourse, problem: Problem) -> None:
     scouts = Scouting(ledger) if Chain.of(ledger.table).is_uniform else None
     most_s = inf if course.limit_s is None else _SHARE * course.limit_s
     for q in sorted({program.microbatches for program in ledger.open()}):
+        check()
         if time.monotonic() - course.began > most_s:
             return
         if scouts is not None:

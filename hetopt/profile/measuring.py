@@ -124,8 +124,9 @@ def measure_grid(
         for shape in todo:
             report()
             row = measure(shape, device)
-            append_row(path, row)
-            measured.append(row)
+            with held():
+                append_row(path, row)
+                measured.append(row)
         report()
     except KeyboardInterrupt:
         # The row that was being measured is lost, nothing else.
