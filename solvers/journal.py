@@ -11,13 +11,12 @@ another solver, seed or number of jobs.
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
+from hetopt.line_file import LineFile
 from hetopt.plan import Strategy
 from hetopt.pricing import pipeline_times
 from hetopt.result import How
@@ -42,12 +41,6 @@ class Journal:
     ledger
         Takes in what the file remembers.
 
-    Attributes
-    ----------
-    failure
-        Why nothing more can be remembered, such as a full disk: the race goes on
-        without.
-
     Raises
     ------
     InputError
@@ -59,7 +52,6 @@ class Journal:
     ) -> None:
         self._path = path
         self._table = table
-        self.failure: InputError | None = None
         header = {
             "schema": JOURNAL_SCHEMA,
             "problem_digest": table.problem_digest,
@@ -68,12 +60,7 @@ class Journal:
             "relaxed": list(principles.relaxed),
             "limit": ledger.limit,
         }
-        try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            msg = f"cannot be opened: {reason}"
-            raise InputError(msg, file=path) from error
+        self._file = LineFile(path)
         try:
             self._resume(header, ledger)
         except BaseException:
@@ -82,12 +69,12 @@ class Journal:
 
     def found(self, found: Found) -> None:
         """Remember a plan."""
-        self._append({"decision": _to_json(found.decision), "value": found.value})
+        self._file.append({"decision": _to_json(found.decision), "value": found.value})
 
     def settled(self, program: Program) -> None:
         """Remember how a program was settled; an unsettled one is left open."""
         if program.how not in (None, "unsettled"):
-            self._append(
+            self._file.append(
                 {
                     "stages": program.stages,
                     "microbatches": program.microbatches,
@@ -98,29 +85,18 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        self._file.close()
 
-    def _append(self, entry: dict[str, Any]) -> None:
-        if self.failure is not None:
-            return
-        line = (json.dumps(entry) + "\n").encode()
-        try:
-            # One write: a line is there or it is not, but for a kill in between.
-            if os.write(self._file, line) == len(line):
-                return
-            reason = "no space for a whole line"
-        except OSError as error:
-            reason = error.strerror or str(error)
-        msg = f"cannot be written: {reason}; what was settled since is not in it"
-        self.failure = InputError(msg, file=self._path)
+    @property
+    def failure(self) -> InputError | None:
+        """Why nothing more can be remembered: the race goes on without."""
+        return self._file.failure
 
     def _resume(self, header: dict[str, Any], ledger: Ledger) -> None:
-        content = Path(self._path).read_bytes()
-        lines = content.split(b"\n")
-        torn = lines.pop()
+        lines, torn = self._file.read()
         if not lines and json.dumps(header).encode().startswith(torn):
-            os.ftruncate(self._file, 0)
-            self._append(header)
+            self._file.cut(torn)
+            self._file.append(header)
             if self.failure is not None:
                 raise self.failure
             return
@@ -146,8 +122,7 @@ class Journal:
                     raise
                 msg = f"is no line of a journal ({error}): take another file"
                 raise InputError(msg, file=self._path, line=number) from error
-        if torn:
-            os.ftruncate(self._file, len(content) - len(torn))
+        self._file.cut(torn)
 
     def _compare(self, entry: Any, header: dict[str, Any]) -> None:
         """Raise InputError if the journal is another race's."""

@@ -148,11 +148,10 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
     theirs.close()
     limit_s = None if entry.time_limit_s is None else entry.time_limit_s + GRACE_S
     try:
-        if ours.poll(limit_s):
-            answer = ours.recv()
-        else:
-            process.terminate()
-            answer = _failed(f"did not end {GRACE_S:g} s after its time limit")
+        answer = _failed(f"did not end {GRACE_S:g} s after its time limit")
+        with interruption.released():
+            if ours.poll(limit_s):
+                answer = ours.recv()
     except EOFError:
         # What was sent to the whole group ended it: the user is done with this one.
         interruption.check()
