@@ -2,10 +2,10 @@
 
     python -m benchmarks.interrupts --count 100
 
-Every trial starts ``plan`` on a terminal of its own, waits for a random moment, and sends INT,
-TERM or HUP to the process or to its whole group, once or several times. Moments count
-from when hetopt listens to signals (before that Python itself starts), half of them
-from when the progress line names a first plan. Then
+Every trial starts ``plan`` on a terminal of its own, waits for a random moment, and
+sends INT, TERM or HUP to the process or to its whole group, once or several times.
+Moments count from when hetopt listens to signals (before that Python itself starts),
+half of them from when the progress line names a first plan. Then
 
 - standard error has lines of hetopt's own and nothing else;
 - the exit code is 0 with a plan and 3 without one, and there is one if the progress
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 SOLVERS = ("dp", "cp-sat", "milp", "mcts")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Seconds a process gets to end once it was asked to, on a machine that is busy.
-GRACE_S = 120.0
+GRACE_S = 600.0
 #: Seconds its children and their traces get to go.
 SETTLE_S = 10.0
 #: What hetopt says on standard error, a progress line's many states among them.
@@ -248,9 +248,7 @@ class _Screen:
         return bool(said)
 
 
-def _interrupt(
-    process: subprocess.Popen[bytes], trial: Trial, screen: _Screen
-) -> bool:
+def _interrupt(process: subprocess.Popen[bytes], trial: Trial, screen: _Screen) -> bool:
     """Wait for the moment; whether the process is still there."""
     while not _listens(process.pid):
         if process.poll() is not None:

@@ -146,8 +146,7 @@ def machine() -> str:
     if hasattr(os, "getloadavg"):
         load = f", load average {os.getloadavg()[0]:.1f} at the end"
     return (
-        f"{processor()}{load}, Python {platform.python_version()}, "
-        f"hetopt {__version__}"
+        f"{processor()}{load}, Python {platform.python_version()}, hetopt {__version__}"
     )
 
 

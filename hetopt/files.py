@@ -97,7 +97,9 @@ def _is_device(path: str) -> bool:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:_SHOWN]}.")
+    handle, temporary = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name[:_SHOWN]}."
+    )
     try:
         with open(handle, "wb") as file:
             file.write(content)

@@ -7,7 +7,7 @@ plan is on paper. Here
 
 - nothing is raised during an import: it is tried again a moment later;
 - nothing is raised while signals are held (``hold``, ``held``), except inside
-  ``released``: there they are remembered, and the next ``released`` or ``check`` raises;
+  ``released``: they are remembered, and the next ``released`` or ``check`` raises;
 - one request is raised once: a second signal changes nothing, because the answer is
   on its way. Only Ctrl-C, pressed again ``INSIST_S`` later, ends that too.
 

@@ -107,7 +107,9 @@ class KeptRuns:
             self._count += 1
             name = f"{entry.solver}{without(entry.asked.relaxed)}"
             seed = "" if entry.seed is None else f", seed {entry.seed}"
-            self._said(f"{problem.name}: {name}{seed}: taken over from {self._file.path}")
+            self._said(
+                f"{problem.name}: {name}{seed}: taken over from {self._file.path}"
+            )
             return kept
         return None
 
@@ -193,6 +195,9 @@ def _read(
         checked = check_plan(problem, table, plan, entry.principles)
         if abs(checked.closed_form_s - closed_s) > _SAME * closed_s:
             raise ValueError(closed_s)
+    numbers: dict[str, Any] = {
+        name: None if data[name] is None else float(data[name]) for name in _NUMBERS
+    }
     run = Run(
         entry=entry,
         status=data["status"],
@@ -202,9 +207,6 @@ def _read(
             Improvement(elapsed_s=float(elapsed_s), closed_form_s=float(value_s))
             for elapsed_s, value_s in data["trace"]
         ),
-        **{
-            name: None if data[name] is None else float(data[name])
-            for name in _NUMBERS
-        },
+        **numbers,
     )
     return Kept(run=run, warm_up_s=float(data["warm_up_s"]))

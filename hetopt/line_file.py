@@ -36,6 +36,9 @@ class LineFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self.failure: InputError | None = None
+        if Path(path).exists() and not Path(path).is_file():
+            # Reading a device may never end.
+            raise InputError("cannot be opened: it is no file", file=path)
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:

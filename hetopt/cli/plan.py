@@ -222,8 +222,12 @@ def _deliver(
 
         return certify(problem, table, result).to_text()
 
-    files = ((options.out, lambda: text + "\n"), (options.certificate, certificate))
-    for act in (show, *(partial(_write, result, *file) for file in files)):
+    acts = (
+        show,
+        partial(_write, result, options.out, lambda: text + "\n"),
+        partial(_write, result, options.certificate, certificate),
+    )
+    for act in acts:
         try:
             act()
         except InputError as error:

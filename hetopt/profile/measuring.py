@@ -20,6 +20,7 @@ from hetopt.cost.profile_table import (
     write_profile,
 )
 from hetopt.errors import HetoptError, InputError
+from hetopt.interruption import held
 from hetopt.profile.device import NOMINAL_FLOPS, Device
 from hetopt.profile.units import ShardUnit
 from hetopt.profile.work import estimated_bytes, forward_flops
