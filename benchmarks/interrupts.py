@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 SOLVERS = ("dp", "cp-sat", "milp", "mcts")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Seconds a process gets to end once it was asked to, on a machine that is busy.
-GRACE_S = 600.0
+GRACE_S = 300.0
 #: Seconds its children and their traces get to go.
 SETTLE_S = 10.0
 #: What hetopt says on standard error, a progress line's many states among them.
@@ -176,6 +176,7 @@ def attempt(lab: Lab, trial: Trial) -> Outcome | None:
                 stdout=printed,
                 stderr=slave,
                 start_new_session=True,
+                preexec_fn=_heed,
             )
         os.close(slave)
         screen = _Screen(master)
@@ -341,6 +342,12 @@ def _nobodys(names: set[str]) -> set[str]:
         with suppress(OSError):
             used |= set(re.findall(r"/dev/shm/(\S+)", path.read_text("utf-8")))
     return names - used
+
+
+def _heed() -> None:
+    """Ignore no signal: a shell's background jobs inherit that, as under nohup."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _command(problem: str, solver: str) -> list[str]:

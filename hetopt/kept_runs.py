@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -78,7 +77,7 @@ class KeptRuns:
         self._file = LineFile(path)
         self._entries: list[dict[str, Any]] = []
         self._count = 0
-        self._table = cache(build_table)
+        self._tables: dict[str, CostTable] = {}
         lines, torn = self._file.read()
         entries = [_entry(path, *numbered) for numbered in enumerate(lines, start=1)]
         if not lines and not json.dumps(_header()).encode().startswith(torn):
@@ -96,11 +95,14 @@ class KeptRuns:
     def find(self, problem: Problem, entry: Entry) -> Kept | None:
         """Return a run that stands for this one; None if it has to be made."""
         key = _key(problem, entry)
+        digest = key["problem_digest"]
         for data in self._entries:
             if data.get("of") != key:
                 continue
+            if digest not in self._tables:
+                self._tables[digest] = build_table(problem)
             try:
-                kept = _read(data, problem, entry, self._table(problem))
+                kept = _read(data, problem, entry, self._tables[digest])
             except (HetoptError, KeyError, TypeError, ValueError):
                 # Not as it was written: make it again.
                 continue

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,13 @@ import pytest
 from hetopt import interruption
 from hetopt.cli import main
 from hetopt.solvers.progress import Progress
+
+
+def heed() -> None:
+    """Ignore no signal: the jobs of a shell's background inherit that."""
+    for number in interruption.SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="no signals")
 
@@ -60,6 +69,7 @@ def test_a_signal_ends_the_search_with_its_plan(
         cwd=small,
         env=environment,
         start_new_session=True,
+        preexec_fn=heed,
         text=True,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -82,6 +92,7 @@ def test_a_signal_during_the_imports(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=heed,
         text=True,
     ) as process:
         listening = Path(f"/proc/{process.pid}/status")
@@ -113,6 +124,7 @@ def test_a_closed_terminal_loses_no_file(
         cwd=small,
         env=environment,
         start_new_session=True,
+        preexec_fn=heed,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -127,7 +139,7 @@ class TestState:
     """What raises when; the signals are this process's own."""
 
     @pytest.fixture(autouse=True)
-    def installed(self) -> object:
+    def installed(self) -> Iterator[None]:
         interruption.install()
         yield
         interruption.remove()
@@ -156,13 +168,14 @@ class TestState:
 
     def test_what_must_be_whole_is_left_before_it_raises(self) -> None:
         done = []
-        with (
-            pytest.raises(KeyboardInterrupt),
-            interruption.released(),
-            interruption.held(),
-        ):
-            os.kill(os.getpid(), signal.SIGTERM)
-            done.append(True)
+
+        def work() -> None:
+            with interruption.released(), interruption.held():
+                os.kill(os.getpid(), signal.SIGTERM)
+                done.append(True)
+
+        with pytest.raises(KeyboardInterrupt):
+            work()
         assert done
 
     def test_an_import_is_not_torn(
@@ -172,23 +185,31 @@ class TestState:
             "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhole = True\n"
         )
         monkeypatch.syspath_prepend(tmp_path)
-        with pytest.raises(KeyboardInterrupt), interruption.released():
-            import slow_to_load  # type: ignore[import-not-found]
+        whole = []
 
-            assert slow_to_load.whole
-            time.sleep(30)
-            pytest.fail("the signal was lost")
+        def load() -> None:
+            with interruption.released():
+                whole.append(import_module("slow_to_load").whole)
+                time.sleep(30)
+
+        with pytest.raises(KeyboardInterrupt):
+            load()
+        assert whole
 
     def test_a_destructor_does_not_swallow_it(self) -> None:
         class Signalled:
             def __del__(self) -> None:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        with pytest.raises(KeyboardInterrupt), interruption.released():
-            Signalled()
-            gc.collect()
-            time.sleep(30)
-            pytest.fail("the signal was lost")
+        def drop() -> None:
+            with interruption.released():
+                Signalled()
+                gc.collect()
+                time.sleep(30)
+                pytest.fail("the signal was lost")
+
+        with pytest.raises(KeyboardInterrupt):
+            drop()
 
 
 def test_signals_that_were_ignored_stay_ignored(
