@@ -140,9 +140,13 @@ class TestState:
 
     @pytest.fixture(autouse=True)
     def installed(self) -> Iterator[None]:
+        before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
+        heed()
         interruption.install()
         yield
         interruption.remove()
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def test_held_signals_raise_when_released(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
