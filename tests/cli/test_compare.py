@@ -14,6 +14,7 @@ import pytest
 from hetopt import comparing
 from hetopt.cli import main
 from hetopt.report.report_schemas import COMPARISON
+from hetopt.solvers.side_by_side import run_apart
 from tests.cli.conftest import RunHetopt
 
 if TYPE_CHECKING:
@@ -125,13 +126,13 @@ class TestGoingOn:
         self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> list[str]:
         """Return the solvers that are run; ``uniform`` is met by Ctrl-C, once."""
-        real, made = comparing.run_apart, []
+        made: list[str] = []
 
         def run(problem: Problem, entry: Entry) -> Run:
             made.append(entry.solver)
             if made == ["dp", "uniform"]:
                 raise KeyboardInterrupt
-            return real(problem, entry)
+            return run_apart(problem, entry)
 
         monkeypatch.setattr(comparing, "run_apart", run)
         monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
