@@ -162,7 +162,9 @@ def test_no_command_writes_what_it_reads(
     with Path("problem.yaml").open("a") as problem:
         problem.write("calibration: calibration.yaml\n")
     ending = ".pbtxt" if arguments[0] == "formulate" else ""
-    inputs: list[str] = [name for name in ("other", "problem.yaml") if name in arguments]
+    inputs: list[str] = [
+        name for name in ("other", "problem.yaml") if name in arguments
+    ]
     if "files" in arguments:
         inputs.append("files/train.sh")
     if "problem.yaml" in arguments:
