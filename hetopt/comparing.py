@@ -18,6 +18,7 @@ from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from hetopt.kept_runs import KeptRuns
     from hetopt.problem.problem import Problem
 
 #: Solvers that settle any space, or say how far they came: their word is enough.
@@ -34,6 +35,7 @@ def compare(
     time_limit_s: float,
     jobs: int | None,
     told: Callable[[str], None],
+    kept: KeptRuns | None = None,
 ) -> Comparison:
     """Run every entry on every problem, and what else is needed to judge them.
 
@@ -45,18 +47,30 @@ def compare(
     ----------
     told
         Called with one line before every run.
+    kept
+        Runs of a comparison that was cut off, which are not made again; takes every
+        run as soon as it is made.
     """
     warm_up_s: dict[str, float] = {}
+    warm: set[str] = set()
 
     def run(problem: Problem, entry: Entry) -> Run:
         # A wider space has code of its own.
         name = f"{entry.solver}{without(entry.asked.relaxed)}"
-        if name not in warm_up_s:
+        known = None if kept is None else kept.find(problem, entry)
+        if known is not None:
+            warm_up_s.setdefault(name, known.warm_up_s)
+            return known.run
+        if name not in warm:
             told(f"{name}: first run, not counted")
             warm_up_s[name] = warm_up(entry, problem.training.schedule)
+            warm.add(name)
         seed = "" if entry.seed is None else f", seed {entry.seed}"
         told(f"{problem.name}: {name}{seed}")
-        return run_apart(problem, entry)
+        made = run_apart(problem, entry)
+        if kept is not None:
+            kept.add(problem, made, warm_up_s[name])
+        return made
 
     contests = []
     for problem in problems:
@@ -128,19 +142,23 @@ def entries_of(
 
 def machine() -> str:
     """Return what this runs on, in words."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
     load = ""
     if hasattr(os, "getloadavg"):
         load = f", load average {os.getloadavg()[0]:.1f} at the end"
     return (
-        f"{cores} cores ({_processor()}, {platform.system()}{load}), "
-        f"Python {platform.python_version()}, hetopt {__version__}"
+        f"{processor()}{load}, Python {platform.python_version()}, hetopt {__version__}"
     )
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the cores there are, of which kind, and the system."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores ({_name()}, {platform.system()})"
+
+
+def _name() -> str:
     """Return the processor's name; where the system has none, its architecture."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
         for line in lines:

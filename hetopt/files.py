@@ -8,6 +8,10 @@ import tempfile
 from pathlib import Path
 
 from hetopt.errors import InputError
+from hetopt.interruption import held
+
+#: How much of a file's name its temporary name begins with: names have an end.
+_SHOWN = 32
 
 
 def ensure_writable(path: str) -> None:
@@ -16,8 +20,18 @@ def ensure_writable(path: str) -> None:
     Raises
     ------
     InputError
-        The folder is missing or read-only, or ``path`` is itself a folder.
+        The folder is missing or read-only, or ``path`` is itself a folder, or no
+        name that a file can have.
     """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError as error:
+        raise InputError("its folder does not exist", file=path) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=path) from error
     if Path(path).is_dir():
         raise InputError("is a folder, expected a file name", file=path)
     target = Path(os.path.realpath(path))
@@ -69,7 +83,8 @@ def write_bytes(path: str, content: bytes) -> None:
     try:
         if _is_device(path):
             Path(path).write_bytes(content)
-        else:
+            return
+        with held():
             _replace(Path(os.path.realpath(path)), content)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -82,7 +97,9 @@ def _is_device(path: str) -> bool:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, temporary = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name[:_SHOWN]}."
+    )
     try:
         with open(handle, "wb") as file:
             file.write(content)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.table import SourceKind
+    from hetopt.errors import InputError
     from hetopt.plan import Plan
     from hetopt.problem.principles import Relaxable
     from hetopt.problem.training import ScheduleName
@@ -131,6 +132,8 @@ class Result:
         Why there is no plan, in one line; None when there is one.
     interrupted
         Whether the user stopped the search; not part of the file.
+    journal_failure
+        Why the journal was not kept to the end; not part of the file.
     """
 
     status: Status
@@ -151,6 +154,7 @@ class Result:
     launch: Launch | None = None
     reason: str | None = None
     interrupted: bool = False
+    journal_failure: InputError | None = None
 
     @property
     def settled(self) -> dict[str, int]:

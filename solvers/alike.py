@@ -29,6 +29,7 @@ import numpy as np
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData, objective_ceiling
 from hetopt.formulations.space import restrict
+from hetopt.interruption import requested
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.dp import DpEngine
 from hetopt.solvers.heuristic import solve_by
@@ -182,7 +183,7 @@ def _settle(finds: Finds, engine: DpEngine, data: ProgramData, top: int) -> None
             replace(data, cutoff=cutoff, period_max=_period_max(data, cutoff)),
             excluded=reported,
             found=report,
-            stop=lambda: False,
+            stop=lambda: requested() is not None,
             time_limit_s=finds.left_s(),
         )
         if answer.decision is not None:

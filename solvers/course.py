@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.interruption import released
 from hetopt.solvers.growing_pool import GrowingPool
 from hetopt.solvers.pool import Died, Done, Failed, InlinePool, Note, Pool
 from hetopt.solvers.progress import Progress
@@ -81,7 +82,11 @@ class Course:
             if not running:
                 self.tell()
                 return
-            for event in self.pool.collect(_TURN_S):
+            # Only here may the user's word to stop come in between: what is known is
+            # always whole.
+            with released():
+                events = self.pool.collect(_TURN_S)
+            for event in events:
                 task = running[event.task]
                 match event:
                     case Note():

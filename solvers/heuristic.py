@@ -22,6 +22,7 @@ from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.formulations.space import undominated
+from hetopt.interruption import check
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ANY
 from hetopt.solvers.bounds import survey
@@ -160,7 +161,8 @@ class Finds:
         return self._limit_s - (time.monotonic() - self._began)
 
     def check_time(self) -> None:
-        """Raise Stopped when the time is up."""
+        """Raise Stopped when the time is up, KeyboardInterrupt if the user says so."""
+        check()
         left = self.left_s()
         if left is not None and left <= 0:
             raise Stopped

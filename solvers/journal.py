@@ -11,15 +11,15 @@ another solver, seed or number of jobs.
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
+from hetopt.line_file import LineFile
 from hetopt.plan import Strategy
 from hetopt.pricing import pipeline_times
-from hetopt.reading import MIB, read_bytes
+from hetopt.reading import MIB
 from hetopt.result import How
 from hetopt.solvers.assembly import plan_of, value_of
 from hetopt.solvers.messages import Found
@@ -66,27 +66,21 @@ class Journal:
             "relaxed": list(principles.relaxed),
             "limit": ledger.limit,
         }
-        content = read_bytes(path, _WHAT, _MOST_BYTES) if os.path.lexists(path) else b""
+        self._file = LineFile(path, _WHAT, _MOST_BYTES)
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            msg = f"cannot be opened: {reason}"
-            raise InputError(msg, file=path) from error
-        try:
-            self._resume(content, header, ledger)
+            self._resume(header, ledger)
         except BaseException:
             self.close()
             raise
 
     def found(self, found: Found) -> None:
         """Remember a plan."""
-        self._append({"decision": _to_json(found.decision), "value": found.value})
+        self._file.append({"decision": _to_json(found.decision), "value": found.value})
 
     def settled(self, program: Program) -> None:
         """Remember how a program was settled; an unsettled one is left open."""
         if program.how not in (None, "unsettled"):
-            self._append(
+            self._file.append(
                 {
                     "stages": program.stages,
                     "microbatches": program.microbatches,
@@ -97,25 +91,24 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        self._file.close()
 
-    def _append(self, entry: dict[str, Any]) -> None:
-        # One write: a line is there or it is not, but for a kill in between.
-        os.write(self._file, (json.dumps(entry) + "\n").encode())
+    @property
+    def failure(self) -> InputError | None:
+        """Why nothing more can be remembered: the race goes on without."""
+        return self._file.failure
 
-    def _resume(self, content: bytes, header: dict[str, Any], ledger: Ledger) -> None:
-        if content and not content.startswith(b"{"):
-            # Before anything is cut off: it is somebody's, but no journal.
-            msg = "is no line of a journal, which begins with '{': take another file"
-            raise InputError(msg, file=self._path, line=1)
-        lines = content.split(b"\n")
-        if lines[-1]:
-            torn = len(lines[-1])
-            os.ftruncate(self._file, len(content) - torn)
-        lines.pop()
-        if not lines:
-            self._append(header)
+    def _resume(self, header: dict[str, Any], ledger: Ledger) -> None:
+        lines, torn = self._file.read()
+        if not lines and json.dumps(header).encode().startswith(torn):
+            self._file.cut(torn)
+            self._file.append(header)
+            if self.failure is not None:
+                raise self.failure
             return
+        if not lines:
+            # Not even half a header: whatever this is, it is not ours to cut off.
+            lines = [torn]
         for number, line in enumerate(lines, start=1):
             try:
                 entry = json.loads(line)
@@ -136,6 +129,7 @@ class Journal:
                     raise
                 msg = f"is no line of a journal ({error}): take another file"
                 raise InputError(msg, file=self._path, line=number) from error
+        self._file.cut(torn)
 
     def _compare(self, entry: Any, header: dict[str, Any]) -> None:
         """Raise InputError if the journal is another race's."""

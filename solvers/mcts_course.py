@@ -15,6 +15,7 @@ import numpy as np
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.interruption import released
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, Stopped, open_pool
 from hetopt.solvers.heuristic import share_out
@@ -148,10 +149,14 @@ def _bound(course: SeekCourse, problem: Problem) -> None:
             return
         if scouts is not None:
             glance = ScoutTask(microbatches=q)
-            scouts.take(glance, worker.run(glance))
+            with released():
+                found = worker.run(glance)
+            scouts.take(glance, found)
             continue
         task = SurveyTask(microbatches=q, cutoff=None)
-        take_survey(ledger, task, worker.run(task))
+        with released():
+            bounds = worker.run(task)
+        take_survey(ledger, task, bounds)
 
 
 def take_survey(ledger: Ledger, task: SurveyTask, found: Survey) -> None:

@@ -8,14 +8,15 @@ to the task it happened in and the others go on.
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import threading
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
+
+from hetopt.interruption import held
+from hetopt.solvers import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,9 +83,19 @@ class Pool:
     ) -> None:
         self._make = make
         self._payload = payload
-        #: A whole number all workers can read while they run.
-        self.shared = _SPAWN.Value("q", 0)
-        self._workers = [self._start() for _ in range(size)]
+        self._workers: list[_Worker] = []
+        try:
+            with held():
+                #: A whole number all workers can read while they run. Only the parent
+                #: writes it, so it needs no lock, which would outlive a killed parent.
+                self.shared = _SPAWN.RawValue("q", 0)
+                for _ in range(size):
+                    self._workers.append(self._start())
+            for worker in self._workers:
+                self._brief(worker)
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def idle(self) -> int:
@@ -97,7 +108,7 @@ class Pool:
             if worker.task is not None:
                 continue
             if not worker.process.is_alive():
-                worker = self._workers[index] = self._start()
+                worker = self._workers[index] = self._replacement()
             worker.task = task
             # If it died just now, collect() will find out and say so.
             with suppress(OSError):
@@ -136,14 +147,25 @@ class Pool:
 
     def _start(self) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(
-            target=_serve,
-            args=(theirs, self._make, self._payload, self.shared),
-            daemon=True,
-        )
-        process.start()
+        process = _SPAWN.Process(target=_serve, args=(theirs, self.shared), daemon=True)
+        children.start(process)
         theirs.close()
         return _Worker(process=process, pipe=ours)
+
+    def _brief(self, worker: _Worker) -> None:
+        """Tell a worker what it works on.
+
+        That is much, and takes until the worker reads it: a parent that is killed
+        meanwhile leaves a message that is cut off, which ``_serve`` knows.
+        """
+        # If it died just now, collect() will find out and say so.
+        with suppress(OSError):
+            worker.pipe.send((self._make, self._payload))
+
+    def _replacement(self) -> _Worker:
+        worker = self._start()
+        self._brief(worker)
+        return worker
 
     def _read(self, worker: _Worker) -> list[Event]:
         """Everything a worker has said; its death comes after its last words."""
@@ -165,7 +187,7 @@ class Pool:
                 return events
         worker.process.join()
         worker.pipe.close()
-        self._workers[self._workers.index(worker)] = self._start()
+        self._workers[self._workers.index(worker)] = self._replacement()
         return [*events, Died(task)]
 
 
@@ -216,36 +238,21 @@ class _Worker:
     task: int | None = None
 
 
-def _serve(
-    pipe: Connection[Any, Any],
-    make: Callable[..., Callable[[Any], Any]],
-    payload: Any,
-    shared: Any,
-) -> None:
-    # Ctrl-C reaches the whole process group; only the parent acts on it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _serve(pipe: Connection[Any, Any], shared: Any) -> None:
+    children.settle_in()
     # Nothing is started from here. But libraries make locks when they are imported,
     # as Pyomo does: locks for forks have no name that outlives a terminated worker.
     if "fork" in multiprocessing.get_all_start_methods():
         multiprocessing.set_start_method("fork", force=True)
-    run = make(payload, shared, lambda content: pipe.send((Note, content)))
-    while True:
-        try:
+    # A closed pipe, or half a message in it: the parent is done, or gone.
+    with suppress(EOFError, OSError, UnpicklingError):
+        make, payload = pipe.recv()
+        run = make(payload, shared, lambda content: pipe.send((Note, content)))
+        while True:
             content = pipe.recv()
-        except EOFError:
-            return
-        try:
-            answer: tuple[Any, Any] = (Done, run(content))
-        except Exception:
-            # The parent decides what a failure means; nothing is swallowed.
-            answer = (Failed, traceback.format_exc())
-        pipe.send(answer)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent is gone, killed perhaps: nobody listens."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+            try:
+                answer: tuple[Any, Any] = (Done, run(content))
+            except Exception:
+                # The parent decides what a failure means; nothing is swallowed.
+                answer = (Failed, traceback.format_exc())
+            pipe.send(answer)

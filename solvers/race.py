@@ -141,7 +141,11 @@ def race(
         principles=principles,
         search_time_s=time.monotonic() - began,
     )
-    return replace(result, interrupted=interrupted)
+    return replace(
+        result,
+        interrupted=interrupted,
+        journal_failure=None if memory is None else memory.failure,
+    )
 
 
 @contextmanager

@@ -17,8 +17,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt import interruption
 from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.principles import PRUNED, Principles
+from hetopt.solvers import children
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -142,18 +144,22 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
     ours, theirs = _SPAWN.Pipe(duplex=False)
     # Not a daemon: solvers start workers of their own.
     process = _SPAWN.Process(target=_serve, args=(theirs, problem, entry))
-    process.start()
+    children.start(process)
     theirs.close()
     limit_s = None if entry.time_limit_s is None else entry.time_limit_s + GRACE_S
     try:
-        if ours.poll(limit_s):
-            answer = ours.recv()
-        else:
-            process.terminate()
-            answer = _failed(f"did not end {GRACE_S:g} s after its time limit")
+        answer = _failed(f"did not end {GRACE_S:g} s after its time limit")
+        with interruption.released():
+            if ours.poll(limit_s):
+                answer = ours.recv()
     except EOFError:
+        # What was sent to the whole group ended it: the user is done with this one.
+        interruption.check()
         process.join()
         answer = _failed(f"its process died (exit code {process.exitcode})")
+    except KeyboardInterrupt:
+        process.terminate()
+        raise
     finally:
         process_time_s = time.perf_counter() - began
         # It has nothing more to say; its workers end when it does.
@@ -186,6 +192,7 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
 
 def _serve(pipe: Connection[Any, Any], problem: Problem, entry: Entry) -> None:
     """Answer with the fields of a Run; one without a plan says why, in one line."""
+    children.settle_in()
     try:
         answer = _answer(problem, entry)
     except InputError as error:
@@ -193,8 +200,6 @@ def _serve(pipe: Connection[Any, Any], problem: Problem, entry: Entry) -> None:
         answer = _failed(str(error), broken=False)
     except HetoptError as error:
         answer = _failed(str(error))
-    except KeyboardInterrupt:
-        answer = _failed("interrupted", broken=False)
     except Exception as error:
         # One that breaks is no reason to lose what the others found: it is reported.
         answer = _failed(f"{type(error).__name__}: {error}")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.uniap import UniapLinear
 from hetopt.formulations.uniap_choice import lower_bound_ns, price
+from hetopt.interruption import check
 from hetopt.result import OPTIMALITY_GAP
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.progress import Progress
@@ -221,6 +222,7 @@ class _Search:
         """Look for a good choice before anything is solved: it cuts off the rest."""
         from hetopt.solvers.uniap_start import start
 
+        check()
         if self._left_s() == 0 or self._refuted(at):
             return
         choice = start(self.programs[at])
@@ -247,6 +249,7 @@ class _Search:
         waiting
             Programs that share what is left of the time, this one among them.
         """
+        check()
         if self._refuted(at):
             self.settled[at] = replace(self.settled[at], how="refuted-by-bound")
             return False
@@ -299,6 +302,7 @@ class _Search:
 
     def _look(self, at: int, bound_ns: int, limit_ns: int | None) -> None:
         """Take note of a bound while its program is being solved."""
+        check()
         self._raise(at, bound_ns, limit_ns)
         if time.monotonic() - self.told > _TELL_S:
             self._tell()

@@ -1,7 +1,51 @@
-"""The command line: one thin door per command."""
+"""The command line: one thin door per command.
+
+Signals are taken over before anything else is imported: whenever one comes, hetopt
+has the last word.
+"""
 
 from __future__ import annotations
 
-from hetopt.cli.entry import main
+from typing import TYPE_CHECKING
 
-__all__ = ["main"]
+from hetopt import interruption
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+#: Exit code of a command that was stopped before it had anything to show.
+STOPPED = 3
+
+
+def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
+    """Run one command and return its exit code.
+
+    Parameters
+    ----------
+    arguments
+        What stands after ``hetopt``; the process's own arguments by default.
+    last
+        Whether the process ends with it: signals are then ignored from there on.
+    """
+    interruption.install()
+    try:
+        with interruption.released():
+            from hetopt.cli.entry import run_command
+
+            return run_command(arguments)
+    except KeyboardInterrupt:
+        from hetopt.cli.output import complain
+
+        complain("stopped: interrupted")
+        return STOPPED
+    finally:
+        interruption.remove(ignore=last)
+
+
+def process() -> int:
+    """Run the command of this process."""
+    return main(last=True)
+
+
+__all__ = ["STOPPED", "main", "process"]

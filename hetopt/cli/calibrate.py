@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, load_problem
 from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ def run(options: argparse.Namespace) -> int:
     """Fit, write the file, and say what changed."""
     from hetopt.cli.planned import load_checked
     from hetopt.cost.calibration import fit
-    from hetopt.files import ensure_writable, write_text
+    from hetopt.files import write_text
 
     _ensure_consistent(options)
-    ensure_writable(options.out)
+    ensure_outputs((options.out,), (options.plan,), problems=(options.problem,))
     table, plan = load_checked(options.problem, options.plan, None)
     problem = load_problem(options.problem, plan.schedule)
     clusters = () if options.clusters is None else _names(options.clusters)

@@ -6,8 +6,11 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from hetopt import interruption
+from hetopt.cli import STOPPED
 from hetopt.cli.inputs import load_problem, principles_of, seconds, whole
 from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
 from hetopt.files import make_folder, write_bytes, write_text
 from hetopt.problem.training import SCHEDULE_CHOICES
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
 #: What DIR gets, with these endings.
 NAME = "compare"
+ENDINGS = ("csv", "json", "md", "png", "svg")
+#: What it keeps until then: every run so far.
+RUNS = f"{NAME}.runs.jsonl"
 DEFAULT_SOLVERS = "auto,mcts"
 DEFAULT_LIMIT_S = 120.0
 
@@ -80,13 +86,20 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--out",
         metavar="DIR",
         required=True,
-        help=f"folder for {NAME}.csv, .json, .md, .png and .svg",
+        help=f"folder for {NAME}.csv, .json, .md, .png and .svg; until these are there "
+        f"it keeps every run in {RUNS}, and the same command goes on from it",
+    )
+    command.add_argument(
+        "--fresh",
+        action="store_true",
+        help=f"forget the runs that {RUNS} keeps of a comparison that was cut off",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run everything, write the files, and print the tables."""
     from hetopt.comparing import compare, entries_of
+    from hetopt.kept_runs import KeptRuns
     from hetopt.report.console import draw, is_terminal
 
     solvers = _solvers(options.solvers)
@@ -94,6 +107,10 @@ def run(options: argparse.Namespace) -> int:
     problems = [load_problem(name, options.schedule) for name in options.problems]
     _ensure_different([problem.name for problem in problems])
     folder = make_folder(options.out)
+    ensure_outputs(
+        [str(folder / f"{NAME}.{each}") for each in ENDINGS] + [str(folder / RUNS)],
+        problems=options.problems,
+    )
     entries = entries_of(
         solvers,
         seeds=range(options.seed, options.seed + options.seeds),
@@ -101,17 +118,26 @@ def run(options: argparse.Namespace) -> int:
         time_limit_s=options.time_limit,
         jobs=options.jobs,
     )
-    comparison = compare(
-        problems,
-        entries,
-        time_limit_s=options.time_limit,
-        jobs=options.jobs,
-        told=complain if is_terminal(sys.stderr) else lambda line: None,
-    )
+    # From here on a signal ends the run that is made, and nothing that is kept.
+    interruption.hold()
+    kept = KeptRuns(str(folder / RUNS), said=complain, fresh=options.fresh)
+    try:
+        comparison = compare(
+            problems,
+            entries,
+            time_limit_s=options.time_limit,
+            jobs=options.jobs,
+            told=complain if is_terminal(sys.stderr) else lambda line: None,
+            kept=kept,
+        )
+    except KeyboardInterrupt:
+        complain(kept.farewell())
+        return STOPPED
     from hetopt.report.comparison_text import comparison_parts
 
-    write_comparison(folder, comparison)
     emit(draw(comparison_parts(comparison), sys.stdout))
+    write_comparison(folder, comparison)
+    kept.remove()
     emit(f"wrote {folder / NAME}.csv, .json, .md, .png, .svg")
     if findings := comparison.findings():
         raise CheckError(findings)

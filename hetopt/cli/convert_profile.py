@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import load_problem
 from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,6 @@ def run(options: argparse.Namespace) -> int:
     """Convert, write, and say what was assumed."""
     from hetopt.cost.foreign_profiles import Target, read_metis, read_sailor
     from hetopt.cost.profile_table import write_profile
-    from hetopt.files import ensure_writable
 
     if not options.accelerator.strip():
         msg = "is empty, expected the name of what was measured"
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     if options.form == "metis" and options.model is not None:
         msg = "is for Sailor's files: Metis's do not name their model"
         raise InputError(msg, field="--model")
-    ensure_writable(options.out)
+    ensure_outputs((options.out,), (options.source,), problems=(options.problem,))
     problem = load_problem(options.problem)
     target = Target(
         model=problem.model,

@@ -1,4 +1,4 @@
-"""The entry point: reads the arguments, runs one command, turns errors into codes."""
+"""Reads the arguments, runs one command, turns errors into codes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from hetopt import __version__
 from hetopt.cli import (
+    STOPPED,
     calibrate,
     catalog,
     check,
@@ -58,10 +59,9 @@ COMMANDS = (
     calibrate,
 )
 
-#: Exit codes: what the user wrote, no plan or a failed check, stopped.
+#: Exit codes beside STOPPED: what the user wrote, no plan or a failed check.
 BAD_INPUT = 2
 NO_PLAN = 1
-STOPPED = 3
 
 
 class _Parser(argparse.ArgumentParser):
@@ -102,14 +102,8 @@ def parser() -> argparse.ArgumentParser:
     return root
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code.
-
-    Parameters
-    ----------
-    arguments
-        What stands after ``hetopt``; the process's own arguments by default.
-    """
+def run_command(arguments: Sequence[str] | None) -> int:
+    """Run one command and return its exit code; see ``hetopt.cli.main``."""
     try:
         options = parser().parse_args(arguments)
         code: int = options.run(options)
@@ -124,9 +118,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return NO_PLAN
     except HetoptError as error:
         complain(f"stopped: {error}")
-        return STOPPED
-    except KeyboardInterrupt:
-        complain("stopped: interrupted")
         return STOPPED
     except BrokenPipeError:
         # Help text into a closed pipe; what commands print goes through emit().

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hetopt import interruption
 from hetopt.cli.import_ import add_from, read_folder
 from hetopt.cli.inputs import (
     add_problem,
@@ -118,6 +119,7 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.registry import load
 
+    interruption.hold()
     with ProgressBar(sys.stderr) as bar:
         result = load("auto")(
             problem,

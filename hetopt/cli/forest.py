@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
 
 if TYPE_CHECKING:
     import argparse
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 #: Files that ``--out`` gets.
 TEXT, SCORES, PREDICTIONS = "evaluation.txt", "scores.csv", "predictions.csv"
 DATA, PLOT = "evaluation.json", "predicted-versus-measured"
+FILES = (TEXT, SCORES, PREDICTIONS, DATA, f"{PLOT}.png", f"{PLOT}.svg")
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -63,17 +65,19 @@ def run(options: argparse.Namespace) -> int:
 
     file, profile = _read(options.profile)
     folder = None if options.out is None else make_folder(options.out)
+    if folder is not None:
+        ensure_outputs((str(folder / each) for each in FILES), (options.profile,))
     evaluation = evaluate(profile, file=file)
     compared = _compare(profile, file) if options.compare else []
     data = evaluation_data(Path(file).name, profile, evaluation, compared)
     text = json.dumps(data, indent=2, allow_nan=False)
-    if folder is not None:
-        _write(folder, profile, evaluation, compared, text)
     if options.json:
         emit(text)
-        return 0
-    emit(_report(profile, evaluation, compared, for_file=False))
+    else:
+        emit(_report(profile, evaluation, compared, for_file=False))
     if folder is not None:
+        _write(folder, profile, evaluation, compared, text)
+    if folder is not None and not options.json:
         emit(
             f"wrote {folder}/{TEXT}, {SCORES}, {PREDICTIONS}, {DATA}, {PLOT}.png, .svg"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, whole
 from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,13 +60,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Build the program and write it."""
-    from hetopt.files import ensure_writable
-
     endings = FORMATS[options.formulation]
     if not options.out.endswith(endings):
         msg = f"the name does not end in {' or '.join(endings)}"
         raise InputError(msg, file=options.out, field="--out")
-    ensure_writable(options.out)
+    ensure_outputs((options.out,), (options.table,), problems=(options.problem,))
     if options.formulation == "uniap":
         problem = load_problem(options.problem, "gpipe")
         table = load_table(problem, options.table)

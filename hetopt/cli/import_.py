@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, add_table, load_problem
 from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import ensure_outputs
 
 if TYPE_CHECKING:
     import argparse
@@ -46,9 +47,14 @@ def add_from(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import, write the plan with its times, and say what keeps it from running."""
-    from hetopt.files import ensure_writable, write_text
+    from hetopt.files import write_text
 
-    ensure_writable(options.out)
+    ensure_outputs(
+        (options.out,),
+        (options.folder, options.table),
+        problems=(options.problem,),
+        plans=True,
+    )
     problem = load_problem(options.problem)
     read = None if options.table is None else partial(_own, options.table, problem)
     imported = read_folder(problem, options.folder, options.form, read)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import STDOUT, ensure_outputs
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,27 +36,26 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the section, and say what was left out."""
-    from hetopt.files import ensure_writable, write_text
+    from hetopt.files import write_text
     from hetopt.inventory.grouping import group_nodes
     from hetopt.inventory.reading import read_inventory
     from hetopt.inventory.writing import clusters_yaml, summary
     from hetopt.problem.document import QUESTION
 
-    if options.out != "-":
-        ensure_writable(options.out)
+    ensure_outputs((options.out,), options.files)
     inventory = group_nodes([read_inventory(path) for path in options.files])
     if not inventory.drafts:
         reasons = (f"{len(who)} {why}" for why, who in inventory.left_out.items())
         msg = f"no node can be planned on: {', '.join(reasons)}"
         raise InputError(msg, file=", ".join(options.files))
     text = clusters_yaml(inventory)
-    if options.out == "-":
+    if options.out == STDOUT:
         emit(text)
     else:
         write_text(options.out, text)
     complain(*summary(inventory))
     questions = text.count(QUESTION)
     if questions:
-        where = "the section" if options.out == "-" else options.out
+        where = "the section" if options.out == STDOUT else options.out
         complain(f"{where}: {questions} question{'s' * (questions > 1)} to answer")
     return 0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 
+from hetopt import interruption
 from hetopt.errors import InputError
 
 
@@ -29,6 +31,9 @@ def emit(text: str) -> None:
         discard_output()
     except OSError as error:
         discard_output()
+        if interruption.requested() == getattr(signal, "SIGHUP", None) is not None:
+            # The terminal was closed: nobody reads, and files are still written.
+            return
         reason = error.strerror or str(error)
         msg = f"cannot be written: {reason}"
         raise InputError(msg, file="standard output") from error

@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hetopt import interruption
 from hetopt.cli.inputs import (
     add_problem,
     add_table,
@@ -18,6 +19,7 @@ from hetopt.cli.inputs import (
     whole,
 )
 from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.errors import CheckError, InputError
 from hetopt.export.launchers import LIMITED, UNLIMITED
 from hetopt.problem.principles import Principles
@@ -43,7 +45,7 @@ from hetopt.words import suggest
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
@@ -160,11 +162,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Search, check what was found, and report it."""
-    from hetopt.files import ensure_writable, write_text
-
-    for path in (options.out, options.certificate):
-        if path is not None:
-            ensure_writable(path)
+    ensure_outputs(
+        (options.out, options.certificate, options.journal),
+        (options.table,),
+        problems=(options.problem,),
+        plans=True,
+    )
     _known_solver(options.solver)
     principles = principles_of(options.relax)
     ensure_can(options.solver, principles)
@@ -187,24 +190,62 @@ def run(options: argparse.Namespace) -> int:
     table = load_table(problem, options.table)
     result = _search(problem, table, asked, options, principles)
     _check(problem, table, result)
-    text = json.dumps(result.to_json(), indent=2, allow_nan=False)
-    if options.certificate is not None:
-        from hetopt.solvers.certifying import certify
-
-        certificate = certify(problem, table, result)
-        write_text(options.certificate, certificate.to_text())
-    if options.out is not None:
-        write_text(options.out, text + "\n")
-    if options.json:
-        emit(text)
-    elif result.best is not None:
-        emit(_report(problem, table, result))
+    failures = list(_deliver(problem, table, result, options))
     _warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:
         from hetopt.report.summary import headline
 
         complain(headline(result))
+    if failures:
+        complain(*(str(error) for error in failures[:-1]))
+        raise failures[-1]
     return EXIT_CODES[result.status]
+
+
+def _deliver(
+    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
+) -> Iterator[InputError]:
+    """Print and write everything that can be; yield why the rest cannot.
+
+    What is printed comes first: a plan that took hours is not lost to a full disk.
+    """
+    text = json.dumps(result.to_json(), indent=2, allow_nan=False)
+
+    def show() -> None:
+        if options.json:
+            emit(text)
+        elif result.best is not None:
+            emit(_report(problem, table, result))
+
+    def certificate() -> str:
+        from hetopt.solvers.certifying import certify
+
+        return certify(problem, table, result).to_text()
+
+    acts = (
+        show,
+        partial(_write, result, options.out, lambda: text + "\n"),
+        partial(_write, result, options.certificate, certificate),
+    )
+    for act in acts:
+        try:
+            act()
+        except InputError as error:
+            yield error
+    if result.journal_failure is not None:
+        yield result.journal_failure
+
+
+def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
+    """Write a file, unless a plan would be lost for nothing."""
+    from hetopt.files import write_text
+
+    if path is None:
+        return
+    if result.best is None and holds_plan(path):
+        complain(f"{path}: kept: it holds a plan, and this search ended without one")
+        return
+    write_text(path, text())
 
 
 def _known_solver(name: str) -> None:
@@ -278,6 +319,8 @@ def _search(
         from hetopt.export.launchable import solve_for
 
         solve = partial(solve_for, launcher=options.launcher, asked=asked, solve=solve)
+    # From here on a signal ends the search, and what follows is done in full.
+    interruption.hold()
     with ProgressBar(sys.stderr) as bar:
         return solve(
             problem,

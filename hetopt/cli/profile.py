@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hetopt.cli.inputs import whole
 from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
 from hetopt.cost.profile_table import DTYPES, UNITS
 from hetopt.errors import InputError
 
@@ -112,10 +113,8 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(msg)
     if options.collectives:
         return _collectives(options)
-    from hetopt.files import ensure_writable
-
     path = options.out or DEFAULT_OUT
-    ensure_writable(path)
+    ensure_outputs((path,))
 
     import torch
 

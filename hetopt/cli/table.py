@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_problem, load_problem
 from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
 from hetopt.problem.training import SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
@@ -32,10 +33,8 @@ def run(options: argparse.Namespace) -> int:
 
     from hetopt.cost.build import build_table
     from hetopt.cost.table_file import table_to_json, write_table
-    from hetopt.files import ensure_writable
 
-    if options.out is not None:
-        ensure_writable(options.out)
+    ensure_outputs((options.out,), problems=(options.problem,))
     table = build_table(load_problem(options.problem, options.schedule))
     if options.out is None:
         emit(json.dumps(table_to_json(table)))

@@ -74,6 +74,8 @@ def solve_for(
     left_s = None
     if time_limit_s is not None:
         left_s = max(time_limit_s - (time.monotonic() - began), 0.01)
+    if result.interrupted:
+        left_s = 0.01
     without = solve(
         asked,
         build_table(asked),
@@ -155,6 +157,7 @@ def solve_launchable(
     while waiting:
         bound, _, result, space = heapq.heappop(waiting)
         late = time_limit_s is not None and time.monotonic() - began > time_limit_s
+        late |= any(one.interrupted for one in closed)
         if late or (len(best) == params.top and bound > best[-1].closed_form_s):
             closed.append(result)
             continue

@@ -20,6 +20,7 @@ from hetopt.cost.profile_table import (
     write_profile,
 )
 from hetopt.errors import HetoptError, InputError
+from hetopt.interruption import held
 from hetopt.profile.device import NOMINAL_FLOPS, Device
 from hetopt.profile.units import ShardUnit
 from hetopt.profile.work import estimated_bytes, forward_flops
@@ -124,8 +125,9 @@ def measure_grid(
         for shape in todo:
             report()
             row = measure(shape, device)
-            append_row(path, row)
-            measured.append(row)
+            with held():
+                append_row(path, row)
+                measured.append(row)
         report()
     except KeyboardInterrupt:
         # The row that was being measured is lost, nothing else.

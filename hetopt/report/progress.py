@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Self
 
 from hetopt.report.console import is_terminal
@@ -45,7 +46,9 @@ class ProgressBar:
         trace: TracebackType | None,
     ) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            # The terminal may be closed by now.
+            with suppress(OSError):
+                self._bar.stop()
 
     def update(self, progress: Progress) -> None:
         """Show the state of the search; safe to call often."""

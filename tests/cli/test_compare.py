@@ -6,13 +6,20 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 
+from hetopt import comparing
 from hetopt.cli import main
 from hetopt.report.report_schemas import COMPARISON
+from hetopt.solvers.side_by_side import run_apart
 from tests.cli.conftest import RunHetopt
+
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.side_by_side import Entry, Run
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +116,97 @@ def test_refusals_are_one_line(
     assert message in error_text
     assert len(error_text.splitlines()) == 1
     assert not Path("out").exists()
+
+
+class TestGoingOn:
+    """A comparison that is cut off goes on from the runs that it kept."""
+
+    @pytest.fixture(autouse=True)
+    def made(
+        self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> list[str]:
+        """Return the solvers that are run; ``uniform`` is met by Ctrl-C, once."""
+        made: list[str] = []
+
+        def run(problem: Problem, entry: Entry) -> Run:
+            made.append(entry.solver)
+            if made == ["dp", "uniform"]:
+                raise KeyboardInterrupt
+            return run_apart(problem, entry)
+
+        monkeypatch.setattr(comparing, "run_apart", run)
+        monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+        shutil.copy(small / "problem.yaml", tmp_path / "p.yaml")
+        monkeypatch.chdir(tmp_path)
+        return made
+
+    def compare(
+        self, *more: str, limit: str = "60", solvers: str = "dp,uniform"
+    ) -> int:
+        options = ["--solvers", solvers, "--time-limit", limit, "--jobs", "1"]
+        return main(["compare", "p.yaml", "--out", "out", *options, *more])
+
+    def test_from_what_it_kept(
+        self, made: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert self.compare() == 3
+        assert capsys.readouterr() == (
+            "",
+            "stopped: interrupted; out/compare.runs.jsonl keeps 1 run, and the same "
+            "command goes on from there\n",
+        )
+        assert [path.name for path in Path("out").iterdir()] == ["compare.runs.jsonl"]
+        # Whoever killed it in the middle of a line loses that line.
+        with Path("out/compare.runs.jsonl").open("a") as runs:
+            runs.write('{"of": {"problem')
+
+        assert self.compare() == 0
+        said = capsys.readouterr().err.splitlines()
+        name = json.loads(Path("out/compare.json").read_text())["problems"][0][
+            "problem"
+        ]
+        assert said == [f"{name}: dp: taken over from out/compare.runs.jsonl"]
+        assert made == ["dp", "uniform", "uniform"]
+        data = json.loads(Path("out/compare.json").read_text("utf-8"))
+        jsonschema.validate(data, COMPARISON)
+        assert [run["solver"] for run in data["problems"][0]["runs"]] == [
+            "dp",
+            "uniform",
+        ]
+        assert data["warm_up_s"] == {"dp": 1.5, "uniform": 1.5}
+        # A finished one is begun anew.
+        assert not Path("out/compare.runs.jsonl").exists()
+
+    @pytest.mark.parametrize("change", ["limit", "plan", "version", "fresh"])
+    def test_not_from_another_run(
+        self,
+        change: str,
+        made: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        assert self.compare() == 3
+        made.append("|")
+        runs = Path("out/compare.runs.jsonl")
+        if change == "plan":
+            # The plan is said to be better than it is.
+            header, line = runs.read_text().splitlines()
+            data = json.loads(line)
+            data["closed_form_s"] *= 0.5
+            runs.write_text(f"{header}\n{json.dumps(data)}\n")
+        elif change == "version":
+            monkeypatch.setattr("hetopt.kept_runs.__version__", "99")
+        more = ["--fresh"] if change == "fresh" else []
+        assert self.compare(*more, limit="50" if change == "limit" else "60") == 0
+        assert made[3:] == ["dp", "uniform"]
+        assert "taken over" not in capsys.readouterr().err
+
+    def test_a_file_of_something_else_is_kept(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        Path("out").mkdir()
+        for text in ("mine\n", "mine", "[]\n"):
+            Path("out/compare.runs.jsonl").write_text(text)
+            assert self.compare() == 2
+            assert "is no line of kept runs" in capsys.readouterr().err
+            assert Path("out/compare.runs.jsonl").read_text() == text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,8 @@ def test_every_prefix_leads_to_the_same_answer(
     lines = whole.splitlines(keepends=True)
     assert len(lines) > 1
     for count in range(0, len(lines) + 1, max(1, len(lines) // 4)):
-        for torn in (b"", b'{"stages": 1, "micro'):
+        half = b'{"stages": 1, "micro' if count else lines[0][:20]
+        for torn in (b"", half):
             path.write_bytes(b"".join(lines[:count]) + torn)
             assert answer(instance, run(instance, path, top)) == expected
             for line in path.read_bytes().splitlines():
@@ -111,3 +113,23 @@ def test_a_plan_of_another_value_is_refused(tmp_path: Path) -> None:
 def test_a_journal_that_cannot_be_opened_is_refused(tmp_path: Path, place: str) -> None:
     with pytest.raises(InputError, match="cannot be opened"):
         run(make_instance(SEEDS[0]), tmp_path / place)
+
+
+def test_a_full_disk_ends_the_journal_and_not_the_race(tmp_path: Path) -> None:
+    instance = make_instance(SEEDS[0])
+    path = tmp_path / "run.jsonl"
+    expected = answer(instance, run(instance, path))
+    whole = path.read_bytes()
+    path.unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) - 10, before[1]))
+    try:
+        result = run(instance, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert answer(instance, result) == expected
+    assert "cannot be written" in str(result.journal_failure)
+    # What there is, is good, and a later race goes on from it.
+    assert whole.startswith(path.read_bytes())
+    assert answer(instance, run(instance, path)) == expected
+    assert path.read_bytes() == whole

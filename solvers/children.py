@@ -1,0 +1,73 @@
+"""Processes that end with their parent and leave all words to it.
+
+A signal from the terminal reaches every process of the group. Only the parent acts on
+Ctrl-C: its children have the signal blocked when they begin, before Python could
+install a handler, and ignore it later. What else asks to stop ends them silently.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from typing import TYPE_CHECKING
+
+from hetopt.interruption import held
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.context import SpawnProcess
+
+#: Linux: "send me this signal when my parent ends".
+_SET_DEATH_SIGNAL = 1
+
+
+def start(process: SpawnProcess) -> None:
+    """Start a process that does not see Ctrl-C; it has to call ``settle_in``."""
+    with held():
+        if not hasattr(signal, "pthread_sigmask"):
+            process.start()
+            return
+        # A process of multiprocessing's own, begun with the first child. It ignores
+        # Ctrl-C and SIGTERM, but not a closed terminal; and it must be there before
+        # the mask below, as it resets it.
+        with _blocked(signal.SIGHUP):
+            resource_tracker.ensure_running()
+        with _blocked(signal.SIGINT):
+            process.start()
+
+
+def settle_in() -> None:
+    """Ignore Ctrl-C, and end when the parent is gone: nobody listens any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if sys.platform == "linux":
+        # A thread has no chance while compiled code runs.
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != parent.pid:
+            os._exit(1)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def _blocked(number: int) -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
