@@ -86,7 +86,7 @@ def _least_s() -> float:
     """Return how many seconds a heuristic needs to be of any use."""
     from hetopt.compiled import are_kept
 
-    return 0 if are_kept(__file__, "mcts_") else _COMPILING_S
+    return 0 if are_kept("hetopt.solvers.mcts_tree") else _COMPILING_S
 
 
 def _may_fall_back(table: CostTable, params: RaceParams) -> bool:
@@ -148,6 +148,6 @@ def choose(
     if small:
         from hetopt.compiled import are_kept
 
-        if not are_kept(__file__, "dp_"):
+        if not are_kept("hetopt.solvers.dp_labels"):
             return "cp-sat", f"{size}: quicker than compiling dp, which a later run may"
     return "dp", size

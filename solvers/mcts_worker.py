@@ -72,7 +72,7 @@ def ensure_compiled(problem: Problem, table: CostTable) -> None:
     A worker that is ended by the clock while it compiles keeps nothing: with a short
     time limit there would never be a plan.
     """
-    if are_kept(__file__, "mcts_tree"):
+    if are_kept("hetopt.solvers.mcts_tree"):
         return
     ground = Ground.of(problem, table)
     if ground.stages:
