@@ -24,7 +24,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import llvmlite
 import numba
 import numpy
 from numba.core import config
@@ -151,7 +150,7 @@ def _remove_unused(kept: Path) -> None:
 def _digest(module: str) -> str:
     """Return a digest of everything that a module's kernels may contain."""
     digest = hashlib.sha256()
-    versions = hetopt.__version__, numba.__version__, llvmlite.__version__, sys.version
+    versions = hetopt.__version__, numba.__version__, numba.__version__, sys.version
     digest.update(repr((*versions, numpy.__version__)).encode())
     for name in sorted({*_imported(module), __name__}):
         digest.update(name.encode() + hashlib.sha256(_source(name)).digest())

@@ -23,7 +23,9 @@ from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.course import Course, Stopped, open_pool, worker_count
+from hetopt.solvers.course import Course, open_pool, worker_count
+from hetopt.solvers.deadline import Stopped
+from hetopt.solvers.first_plan import ensure_plan
 from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.messages import (
@@ -111,10 +113,7 @@ def race(
                 workers=worker_count(jobs),
                 principles=principles,
             )
-            # What runs in this process cannot be ended when the clock runs out.
-            pool = open_pool(
-                executor, jobs, make, payload, growing=quick and time_limit_s is None
-            )
+            pool = open_pool(executor, jobs, make, payload, growing=quick)
             course = _Course(
                 ledger,
                 pool,
@@ -133,6 +132,8 @@ def race(
                 interrupted = True
             finally:
                 pool.close()
+    if time_limit_s is not None and not interrupted:
+        ensure_plan(ledger, problem)
     result = result_of(
         ledger,
         problem,
@@ -218,6 +219,7 @@ class _Course(Course):
     def _settle(self) -> None:
         """Settle what the bounds leave, best bound first."""
         started: set[tuple[int, int]] = set()
+        alone: set[tuple[int, int]] = set()
 
         def tasks() -> Iterator[SettleTask]:
             while True:
@@ -230,6 +232,8 @@ class _Course(Course):
                     return
                 program = min(waiting, key=lambda program: program.rank)
                 started.add((program.stages, program.microbatches))
+                if self.patience_s() is not None:
+                    alone.add((program.stages, program.microbatches))
                 yield SettleTask(
                     microbatches=program.microbatches,
                     stages=program.stages,
@@ -238,10 +242,12 @@ class _Course(Course):
                 )
 
         def take(task: SettleTask, found: Verdict) -> None:
-            program = self.ledger.programs[task.stages, task.microbatches]
-            if self.limit_s is None and task.time_limit_s and not found.closed:
+            key = task.stages, task.microbatches
+            program = self.ledger.programs[key]
+            if key in alone and not found.closed:
                 # More than this process should do alone.
-                started.discard((task.stages, task.microbatches))
+                alone.discard(key)
+                started.discard(key)
                 return
             self.ledger.settle(program, found)
             if self.journal is not None:

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import load_problem, principles_of, seconds, whole
+from hetopt.cli.inputs import load_problem, principles_of, seconds, whole, workers
 from hetopt.cli.output import complain, emit
 from hetopt.errors import CheckError, InputError
 from hetopt.files import make_folder, write_bytes, write_text
@@ -93,18 +93,19 @@ def run(options: argparse.Namespace) -> int:
     problems = [load_problem(name, options.schedule) for name in options.problems]
     _ensure_different([problem.name for problem in problems])
     folder = make_folder(options.out)
+    jobs = workers(options.jobs)
     entries = entries_of(
         solvers,
         seeds=range(options.seed, options.seed + options.seeds),
         principles=principles,
         time_limit_s=options.time_limit,
-        jobs=options.jobs,
+        jobs=jobs,
     )
     comparison = compare(
         problems,
         entries,
         time_limit_s=options.time_limit,
-        jobs=options.jobs,
+        jobs=jobs,
         told=complain if is_terminal(sys.stderr) else lambda line: None,
     )
     from hetopt.report.comparison_text import comparison_parts
