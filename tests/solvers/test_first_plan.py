@@ -40,8 +40,10 @@ def test_there_is_one_where_all_stages_may_be_alike(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "solver",
-    ["auto", "dp", "cp-sat", "milp", "mcts", "mcts-guided", "dfs"]
-    + ["uniform", "amp", "metis"],
+    [
+        *("auto", "dp", "cp-sat", "milp", "mcts", "mcts-guided"),
+        *("dfs", "uniform", "amp", "metis"),
+    ],
 )
 def test_no_time_is_enough_for_a_plan(
     solver: str, monkeypatch: pytest.MonkeyPatch
