@@ -154,5 +154,5 @@ def choose(
         from hetopt.compiled import are_kept
 
         if not are_kept("hetopt.solvers.dp_labels"):
-            return "cp-sat", f"{size}: quicker than compiling dp, which a later run may"
+            return "cp-sat", f"{size}: quicker than dp, which is not compiled yet"
     return "dp", size

@@ -113,6 +113,25 @@ def line_up(order: Ints, lines: Lines, period: float, width: int) -> tuple[float
     return best, np.array(path, dtype=np.int64).reshape(-1, 6)
 
 
+def line_up_once() -> None:
+    """Line one cluster up that holds one unit, which compiles all there is to."""
+    one = np.ones(1, dtype=np.int64)
+    lines = Lines(
+        first=np.arange(2, dtype=np.int64),
+        run=np.arange(2, dtype=np.float64).reshape(1, 2),
+        by_option=np.zeros((1, 3)),
+        most=one,
+        fits=one.reshape(1, 1),
+        opening=one.reshape(1, 1),
+        closing=one,
+        kappa=np.zeros((1, 1)),
+        quick=np.ones((1, 1), dtype=bool),
+        must=np.ones(1, dtype=bool),
+        steps=np.zeros(3, dtype=np.int64),
+    )
+    line_up(np.zeros(1, dtype=np.int64), lines, 1.0, 1)
+
+
 @kernel
 def _line_up(order: Ints, lines: Lines, period: float, states: _States) -> int:
     """Set all states; return the best one that holds all units, -1 without one."""

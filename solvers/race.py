@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.compiled import are_kept
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
@@ -30,6 +31,7 @@ from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.messages import (
     NO_CUTOFF,
+    CompileTask,
     Found,
     Payload,
     SettleTask,
@@ -39,6 +41,7 @@ from hetopt.solvers.messages import (
     Verdict,
 )
 from hetopt.solvers.outcome import result_of
+from hetopt.solvers.pool import Pool
 from hetopt.solvers.scouting import Scouting
 from hetopt.solvers.worker import make
 
@@ -165,6 +168,7 @@ class _Course(Course):
 
     def run(self, *, scouting: bool) -> None:
         if scouting:
+            self._compile()
             scouts = Scouting(self.ledger)
             self.perform(scouts.tasks(), scouts.take)
         if not scouting or self.ledger.cutoff == NO_CUTOFF:
@@ -176,6 +180,17 @@ class _Course(Course):
         self._break_ties()
 
     # ---------------------------------------------------------------- phases
+
+    def _compile(self) -> None:
+        """On the very first run, share out what every worker would compile alone."""
+        if not isinstance(self.pool, Pool) or are_kept("hetopt.solvers.lining_up"):
+            return
+        q = min((program.microbatches for program in self.ledger.open()), default=None)
+        if q is not None:
+            tasks = [
+                CompileTask(microbatches=q, outline=half) for half in (True, False)
+            ]
+            self.perform(iter(tasks), lambda task, found: None)
 
     def _survey(self, cutoff: int | None) -> None:
         """Bound every open program, q by q."""
