@@ -2,9 +2,12 @@
 
 Compiling takes seconds, so what is compiled is kept on disk. The package may lie
 where nobody can write, so the folder is the user's cache, unless ``NUMBA_CACHE_DIR``
-names another one. Numba looks only at the file of a function to see whether it has
-changed, not at those of the functions it calls: the folder's name is a digest of all
-of them that lie beside it.
+names another one.
+
+A kernel contains the functions it calls and the constants it reads, of other modules
+as well, but numba only checks whether the kernel's own file has changed. So every
+module with kernels has a folder of its own, and the folder's name is a digest of that
+module, of all modules it imports, in turn, and of the versions that matter.
 """
 
 from __future__ import annotations
@@ -12,18 +15,35 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
+import shutil
 import sys
+import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numba
+import numpy
 from numba.core import config
 from platformdirs import user_cache_path
+
+import hetopt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+#: A statement at the start of a line: the package's module, and what of it.
+_IMPORT = re.compile(
+    rb"^(?:from|import)[ ]+(hetopt[\w.]*)(?:[ ]+import[ ]+(\([^)]*\)|.*))?",
+    re.MULTILINE,
+)
+_NAME = re.compile(rb"\b[a-z]\w*")
+
+#: Machine code goes when it has not been used for so long; use is noted once a day.
+_UNUSED_S, _TOUCH_S = 60 * 86400.0, 86400.0
 
 #: What numba looks for when it first loads a function: scipy's, or none.
 _BLAS = "scipy.linalg.cython_blas"
@@ -80,37 +100,100 @@ _load_without_blas()
 
 
 def _kept(function: _Function, options: dict[str, bool]) -> _Function:
-    kept = config.CACHE_DIR
-    if "NUMBA_CACHE_DIR" not in os.environ:
-        config.CACHE_DIR = _folder(Path(function.__code__.co_filename).parent)
+    numbas = config.CACHE_DIR
+    config.CACHE_DIR = str(_folder(function.__module__))
     try:
         made: _Function = numba.njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to write: every process compiles for itself
         made = numba.njit(**options)(function)
     finally:
-        config.CACHE_DIR = kept
+        config.CACHE_DIR = numbas
     return made
 
 
-def are_kept(file: str, prefix: str) -> bool:
-    """Whether functions of files that begin like this were compiled before.
+def are_kept(module: str) -> bool:
+    """Whether a module's kernels were compiled before.
 
     Parameters
     ----------
-    file
-        One beside those, such as the caller's own.
+    module
+        Its full name; it need not be loaded.
     """
-    folder = os.environ.get("NUMBA_CACHE_DIR") or _folder(Path(file).parent)
-    return any(Path(folder).rglob(f"{prefix}*.nbi"))
+    return any(_folder(module).rglob("*.nbi"))
 
 
 @cache
-def _folder(package: Path) -> str:
-    digest = hashlib.sha256(Path(__file__).read_bytes())
-    for path in sorted(package.glob("*.py")):
-        content = path.read_bytes()
-        # Positions in their arrays are compiled in.
-        if b"hetopt.compiled" in content or path.stem.endswith("_data"):
-            digest.update(content)
-    folder = user_cache_path("hetopt") / "numba" / digest.hexdigest()[:16]
-    return str(folder)
+def _folder(module: str) -> Path:
+    """Return where a module's machine code is kept."""
+    own = os.environ.get("NUMBA_CACHE_DIR")
+    kept = (Path(own) / "hetopt") if own else user_cache_path("hetopt") / "numba"
+    folder = kept / f"{module}-{_digest(module)}"
+    # What cannot be removed, or is being removed by another process, may stay.
+    with suppress(OSError):
+        if not folder.exists():
+            _remove_unused(kept)
+        elif time.time() - folder.stat().st_mtime > _TOUCH_S:
+            os.utime(folder)
+    return folder
+
+
+def _remove_unused(kept: Path) -> None:
+    """Remove the machine code that nobody has used for long.
+
+    If another process wants it after all, numba compiles it again.
+    """
+    for folder in kept.iterdir():
+        if time.time() - folder.stat().st_mtime > _UNUSED_S:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _digest(module: str) -> str:
+    """Return a digest of everything that a module's kernels may contain."""
+    digest = hashlib.sha256()
+    versions = hetopt.__version__, numba.__version__, numba.__version__, sys.version
+    digest.update(repr((*versions, numpy.__version__)).encode())
+    for name in sorted({*_imported(module), __name__}):
+        digest.update(name.encode() + hashlib.sha256(_source(name)).digest())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _imported(module: str) -> frozenset[str]:
+    """Return a module and those of the package that it imports, in turn.
+
+    Kernels are made when a module is loaded, so only its own imports count, not those
+    within functions, nor those for type checkers.
+    """
+    found, waiting = {module}, [module]
+    while waiting:
+        new = _imports(waiting.pop()) - found
+        found |= new
+        waiting += new
+    return frozenset(found)
+
+
+@cache
+def _imports(module: str) -> frozenset[str]:
+    """Return the modules of the package that a module imports itself."""
+    found = set()
+    for source, names in _IMPORT.findall(_source(module)):
+        package = source.decode()
+        found.add(package)
+        # A name may be one as well; modules are in lower case.
+        found |= {f"{package}.{name.decode()}" for name in _NAME.findall(names)}
+    return frozenset(name for name in found if _path(name) is not None)
+
+
+@cache
+def _source(module: str) -> bytes:
+    path = _path(module)
+    return b"" if path is None else path.read_bytes()
+
+
+def _path(module: str) -> Path | None:
+    """Return the file of a module of the package; None if there is none."""
+    stem = Path(__file__).parent.parent.joinpath(*module.split("."))
+    for path in (stem.with_suffix(".py"), stem / "__init__.py"):
+        if path.is_file():
+            return path
+    return None

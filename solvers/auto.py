@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 _FEW_PROGRAMS, _FEW_CLUSTERS, _FEW_UNITS = 600, 3, 48
 #: Share of a time limit that is kept for a heuristic, should the proof stay open.
 _FALLBACK = 0.15
-#: Compiling tree search takes about this long, once.
-_COMPILING_S = 20
+#: Seconds that tree search needs to be of any use: workers start in about one, and
+#: compiling it, once, takes about the other.
+_STARTING_S, _COMPILING_S = 1, 20
 
 
 def solve(
@@ -43,7 +44,7 @@ def solve(
     bound that the proof came to.
     """
     name, reason = choose(problem, table, params.principles)
-    if time_limit_s is None or not _may_fall_back(table, params):
+    if time_limit_s is None or not _may_fall_back(table, params, time_limit_s):
         result = load(name)(
             problem, table, params, time_limit_s=time_limit_s, seed=seed, cutoff=cutoff
         )
@@ -59,7 +60,7 @@ def solve(
     )
     left_s = time_limit_s - (time.monotonic() - began)
     proven = "unsettled" not in result.settled
-    if proven or result.interrupted or left_s < _least_s():
+    if proven or result.interrupted or left_s <= 0:
         return replace(result, choice=reason)
     if result.best is not None and params.top == 1:
         # Nothing worse is of interest, and tree search prunes by it.
@@ -86,16 +87,20 @@ def _least_s() -> float:
     """Return how many seconds a heuristic needs to be of any use."""
     from hetopt.compiled import are_kept
 
-    return 0 if are_kept(__file__, "mcts_") else _COMPILING_S
+    return _STARTING_S if are_kept("hetopt.solvers.mcts_tree") else _COMPILING_S
 
 
-def _may_fall_back(table: CostTable, params: RaceParams) -> bool:
-    """Whether a heuristic looks for the same plans, and nothing else is to be kept."""
+def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) -> bool:
+    """Whether a heuristic looks for the same plans, and has the time for it.
+
+    If not, the proof has all of it.
+    """
     return (
         table.schedule != "auto"
         and not params.principles.relaxed
         and params.journal is None
         and params.executor == "process"
+        and time_limit_s * _FALLBACK >= _least_s()
     )
 
 
@@ -148,6 +153,6 @@ def choose(
     if small:
         from hetopt.compiled import are_kept
 
-        if not are_kept(__file__, "dp_"):
-            return "cp-sat", f"{size}: quicker than compiling dp, which a later run may"
+        if not are_kept("hetopt.solvers.dp_labels"):
+            return "cp-sat", f"{size}: quicker than dp, which is not compiled yet"
     return "dp", size

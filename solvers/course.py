@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.interruption import released
+from hetopt.interruption import hold, released
+from hetopt.solvers.deadline import Stopped, run_until
 from hetopt.solvers.growing_pool import GrowingPool
-from hetopt.solvers.pool import Died, Done, Failed, InlinePool, Note, Pool
+from hetopt.solvers.pool import Died, Done, Event, Failed, InlinePool, Note, Pool
 from hetopt.solvers.progress import Progress
 
 if TYPE_CHECKING:
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
 _MOST_DEATHS = 3
 #: Seconds between two looks at the clock.
 _TURN_S = 0.1
-
-
-class Stopped(Exception):
-    """The clock ran out."""
+#: Each worker takes a quarter of a gigabyte; more than a few per core do not pay.
+_PER_CORE = 4
 
 
 class Course:
@@ -82,11 +81,7 @@ class Course:
             if not running:
                 self.tell()
                 return
-            # Only here may the user's word to stop come in between: what is known is
-            # always whole.
-            with released():
-                events = self.pool.collect(_TURN_S)
-            for event in events:
+            for event in self._collect(timed=timed):
                 task = running[event.task]
                 match event:
                     case Note():
@@ -105,6 +100,30 @@ class Course:
             left = self.left()
             if timed and left is not None and left <= 0:
                 raise Stopped
+
+    def _collect(self, *, timed: bool) -> list[Event]:
+        """Return what has happened; a task in this process ends when the time is up.
+
+        What it has found until then is taken in.
+        """
+        pool, left_s = self.pool, self.left() if timed else None
+
+        def collect() -> list[Event]:
+            # Only here may the user's word to stop come in between: what is known is
+            # always whole.
+            with released():
+                return pool.collect(_TURN_S)
+
+        if not isinstance(pool, InlinePool | GrowingPool):
+            return collect()
+        try:
+            return run_until(left_s, collect)
+        except (Stopped, KeyboardInterrupt):
+            # The clock may have run out on the way out of ``released``.
+            hold()
+            for content in pool.unheard:
+                self.find(content)
+            raise
 
     def _mourn(self, task: Any, again: list[Any]) -> None:
         """Run the task of a dead worker again, a few times; never take it for no."""
@@ -130,10 +149,12 @@ class Course:
 
     def allowance(self) -> float | None:
         """Return the seconds a task may take: until the end, or until others help."""
-        left = self.left()
-        if left is None and isinstance(self.pool, GrowingPool):
-            return self.pool.patience_s
-        return left
+        limits = [self.left(), self.patience_s()]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def patience_s(self) -> float | None:
+        """Return the seconds a task may take before others help; None for any."""
+        return self.pool.patience_s if isinstance(self.pool, GrowingPool) else None
 
     def left(self) -> float | None:
         """Return the seconds left; None without a limit."""
@@ -173,7 +194,7 @@ def open_pool(
     *,
     growing: bool = False,
 ) -> AnyPool:
-    """Start the workers; with no ``jobs`` at all, this process is the only one.
+    """Start the workers; with one job or none, this process is the only one.
 
     Parameters
     ----------
@@ -186,14 +207,19 @@ def open_pool(
         return RayPool(jobs, make, payload)
     if jobs is None and growing:
         return GrowingPool(worker_count(None), make, payload)
-    if jobs == 0:
+    if jobs is not None and jobs <= 1:
         return InlinePool(make, payload)
     return Pool(worker_count(jobs), make, payload)
 
 
 def worker_count(jobs: int | None) -> int:
     """Return how many workers there are with so many jobs; None: one per core."""
-    return _cores() if jobs is None else max(jobs, 1)
+    return _cores() if jobs is None else min(max(jobs, 1), most_workers())
+
+
+def most_workers() -> int:
+    """Return how many workers this machine is trusted with, whoever asks for more."""
+    return _PER_CORE * _cores()
 
 
 def _cores() -> int:

@@ -59,6 +59,11 @@ class GrowingPool:
         """Seconds that a task may take at most; None for any."""
         return self._alone_s if isinstance(self._pool, InlinePool) else None
 
+    @property
+    def unheard(self) -> list[Any]:
+        """What a task in this process said before an exception ended it."""
+        return self._pool.unheard if isinstance(self._pool, InlinePool) else []
+
     def submit(self, task: int, content: Any) -> None:
         """Take a task; raises RuntimeError if there is no place for it."""
         if isinstance(self._pool, InlinePool) and self._pool.idle:

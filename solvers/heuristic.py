@@ -26,8 +26,9 @@ from hetopt.interruption import check
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ANY
 from hetopt.solvers.bounds import survey
-from hetopt.solvers.course import Stopped
+from hetopt.solvers.deadline import Stopped, run_until
 from hetopt.solvers.exact import exact_value
+from hetopt.solvers.first_plan import ensure_plan
 from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.messages import NO_CUTOFF, Found
@@ -292,7 +293,7 @@ def share_out(ledger: Ledger) -> None:
         below = _ticks_below((q - 1) * period + units * shortest)
         for program in ledger.open():
             if program.microbatches == q:
-                program.bound = below
+                program.bound = max(program.bound, below)
 
 
 def solve_by(
@@ -331,9 +332,12 @@ def solve_by(
     ended = False
     # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
     with suppress(Stopped, KeyboardInterrupt):
-        search(finds, params, seed)
+        run_until(finds.left_s(), lambda: search(finds, params, seed))
         ended = True
-        finds.survey()
+        run_until(finds.left_s(), finds.survey)
+    left_s = finds.left_s()
+    if left_s is not None and left_s <= 0:
+        ensure_plan(finds.ledger, problem)
     return finds.result(solver, ended=ended)
 
 

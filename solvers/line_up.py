@@ -21,6 +21,7 @@ from hetopt.solvers.lining_up import (
     PLACE,
     STAGES,
     UNITS,
+    Lines,
     line_up,
 )
 from hetopt.solvers.outline_sums import (
@@ -128,6 +129,19 @@ class LineUp:
             # Warm-up counts follow from the plan; these are as good as any to begin.
             steps = np.array([1, 2])
         self._steps = steps.astype(np.int64)
+        self._lines = Lines(
+            first=self._first,
+            run=self._run,
+            by_option=np.stack([self._inner, self._lead, self._trail], axis=1),
+            most=self._most,
+            fits=self._fits,
+            opening=self._opening,
+            closing=self._closing,
+            kappa=self._kappa,
+            quick=self._quick,
+            must=~outline.may_rest,
+            steps=np.array([*self._steps, self._windows], dtype=np.int64),
+        )
 
     def _ends(self, table: CostTable, own: Ints, most_sync: float) -> tuple[Ints, Ints]:
         """Most body units of the last stage, and of the first one by place."""
@@ -216,21 +230,8 @@ class LineUp:
     def _line(self, order: list[int]) -> _Line:
         fill, path = line_up(
             np.array(order, dtype=np.int64),
-            self._first,
-            self._run,
-            self._inner,
-            self._lead,
-            self._trail,
-            self._fits,
-            self._closing,
-            self._opening,
-            self._most,
-            self._kappa,
-            self._quick,
+            self._lines,
             self._period,
-            self._windows,
-            self._steps,
-            ~self.outline.may_rest,
             _WIDTH,
         )
         return _Line(order=order, fill=fill, path=path)

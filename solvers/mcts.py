@@ -54,8 +54,7 @@ def solve(
     params
         ``MctsParams`` for what only tree search has.
     time_limit_s
-        Wall-clock limit; the best plan so far is returned. Compiling, which only the
-        very first run does, comes before.
+        Wall-clock limit; the best plan so far is returned.
     cutoff
         Seconds; plans above it are of no interest.
 
@@ -66,8 +65,8 @@ def solve(
     """
     ensure_can("mcts", params.principles)
     ensure_plans("mcts", problem.training.schedule)
-    ensure_compiled(problem, table)
     began = time.monotonic()
+    ensure_compiled(problem, table, time_limit_s)
     own = params if isinstance(params, MctsParams) else MctsParams()
     iterations = own.iterations
     if iterations is None and time_limit_s is None:

@@ -17,7 +17,9 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.interruption import released
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.course import Course, Stopped, open_pool
+from hetopt.solvers.course import Course, open_pool
+from hetopt.solvers.deadline import Stopped, run_until
+from hetopt.solvers.first_plan import ensure_plan
 from hetopt.solvers.heuristic import share_out
 from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
@@ -106,11 +108,13 @@ def seek(
         )
         try:
             with suppress(Stopped, KeyboardInterrupt):
-                _bound(course, problem)
+                run_until(course.left(), lambda: _bound(course, problem))
                 run(course)
                 ended = True
         finally:
             pool.close()
+    if time_limit_s is not None and not ended:
+        ensure_plan(ledger, problem)
     result = result_of(
         ledger,
         problem,

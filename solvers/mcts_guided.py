@@ -61,7 +61,8 @@ def solve(
     """Look for a plan of small closed form; see ``mcts.solve``."""
     ensure_can("mcts-guided", params.principles)
     ensure_plans("mcts-guided", problem.training.schedule)
-    ensure_compiled(problem, table)
+    began = time.monotonic()
+    ensure_compiled(problem, table, time_limit_s)
     own = params if isinstance(params, MctsParams) else MctsParams()
     iterations = own.iterations
     if iterations is None and time_limit_s is None:
@@ -84,7 +85,7 @@ def solve(
             exploration=EXPLORATION if own.exploration is None else own.exploration,
         ),
         run=lambda course: _Waves(course, iterations).run(),
-        began=time.monotonic(),
+        began=began,
         time_limit_s=time_limit_s,
         cutoff=cutoff,
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.compiled import are_kept
+from hetopt.solvers.deadline import Stopped, run_until
 from hetopt.solvers.mcts_data import Ground
 from hetopt.solvers.mcts_harvest import Harvest
 from hetopt.solvers.mcts_subtree import Subtree
@@ -66,14 +68,20 @@ def make(
     return Grove(payload, shared, say).run
 
 
-def ensure_compiled(problem: Problem, table: CostTable) -> None:
-    """Compile what is not kept on the disk yet.
+def ensure_compiled(problem: Problem, table: CostTable, limit_s: float | None) -> None:
+    """Compile what is not kept on the disk yet, once for all workers.
 
-    A worker that is ended by the clock while it compiles keeps nothing: with a short
-    time limit there would never be a plan.
+    Parameters
+    ----------
+    limit_s
+        Seconds it may take; None for any.
     """
-    if are_kept(__file__, "mcts_tree"):
-        return
+    if not are_kept("hetopt.solvers.mcts_tree"):
+        with suppress(Stopped):
+            run_until(limit_s, lambda: _iterate_once(problem, table))
+
+
+def _iterate_once(problem: Problem, table: CostTable) -> None:
     ground = Ground.of(problem, table)
     if ground.stages:
         tree = Subtree(

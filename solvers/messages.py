@@ -43,6 +43,14 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompileTask:
+    """Compile what bounds one q, for all workers: its outline, or the rest."""
+
+    microbatches: int
+    outline: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyTask:
     """Bound every p of one q; ``cutoff`` in 1 / PERIOD_SCALE ticks, or None."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import compiled, part
+from hetopt.compiled import kernel, step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class Options(NamedTuple):
     steps: Ints
 
 
-@part
+@step
 def most_within(costs: Costs, room: float) -> int:
     """Return how many units cost at most ``room``; -1 if not even none do."""
     low, high = 0, len(costs)
@@ -77,12 +77,13 @@ def most_within(costs: Costs, room: float) -> int:
     return low - 1
 
 
-@part
+@step
 def _spread(
     options: Options, o: int, role: int, period: float, sync: float, row: Costs
 ) -> None:
     """Find what l units cost at least on an option in a role, into ``row``."""
-    row[:] = np.inf
+    for n in range(len(row)):
+        row[n] = np.inf
     j, size = options.cluster[o], len(row)
     if not options.roles[j, role]:
         return
@@ -167,13 +168,19 @@ def _spread(
             return
 
 
-@compiled
 def spread(
     options: Options, alive: Ints, period: float, sync: float, costs: Costs
 ) -> None:
     """Find what l units cost at least by cluster and role, into (J, 4, L + 1)."""
-    row = np.empty(costs.shape[2])
-    for o in alive:
+    _spread_all(options, alive, period, sync, costs, np.empty(costs.shape[2]))
+
+
+@kernel
+def _spread_all(
+    options: Options, alive: Ints, period: float, sync: float, costs: Costs, row: Costs
+) -> None:
+    for index in range(len(alive)):
+        o = alive[index]
         for role in range(4):
             _spread(options, o, role, period, sync, row)
             least = costs[options.cluster[o], role]
@@ -182,7 +189,7 @@ def spread(
                     least[n] = row[n]
 
 
-@part
+@step
 def _add(before: Costs, costs: Costs, after: Costs) -> None:
     """after[u + n] = min(itself, before[u] + costs[n])."""
     size = len(after)
@@ -202,18 +209,19 @@ def _add(before: Costs, costs: Costs, after: Costs) -> None:
                 after[u + n] = value
 
 
-@part
-def _joined(state: Costs, costs: Costs, may_rest: bool) -> Costs:
-    """Add a cluster to those before it; both by roles and units."""
-    joined = state.copy() if may_rest else np.full(state.shape, np.inf)
+@step
+def _join(state: Costs, costs: Costs, may_rest: bool, joined: Costs) -> None:
+    """Add a cluster to those before it, into infinities; all by roles and units."""
+    if may_rest:
+        for taken in range(4):
+            for n in range(state.shape[1]):
+                joined[taken, n] = state[taken, n]
     for taken in range(4):
         for role in range(3):
             if not taken & role:
                 _add(state[taken], costs[role], joined[taken | role])
-    return joined
 
 
-@compiled
 def combined(costs: Costs, may_rest: NDArray[np.bool_], chosen: Ints) -> float:
     """Return the least sum over clusters, with every role and unit given out once.
 
@@ -226,40 +234,59 @@ def combined(costs: Costs, may_rest: NDArray[np.bool_], chosen: Ints) -> float:
     """
     clusters, _, size = costs.shape
     table = np.full((clusters + 1, 4, size), np.inf)
-    table[0, 0, 0] = 0.0
-    for j in range(clusters):
-        table[j + 1] = _joined(table[j], costs[j], may_rest[j])
-    best: float = table[clusters, 3, size - 1]
     chosen[:] = -1
+    return _combined(costs, may_rest, table, chosen)
+
+
+@kernel
+def _combined(
+    costs: Costs, may_rest: NDArray[np.bool_], table: Costs, chosen: Ints
+) -> float:
+    clusters, size = costs.shape[0], costs.shape[2]
+    table[0, 0, 0] = 0.0
+    must = 0
+    for j in range(clusters):
+        _join(table[j], costs[j], may_rest[j], table[j + 1])
+        if not may_rest[j]:
+            must += 1
+    best: float = table[clusters, 3, size - 1]
     alone = -1
     for j in range(clusters):
-        free = may_rest.sum() - may_rest[j] == clusters - 1
+        free = must == 0 or (must == 1 and not may_rest[j])
         if free and costs[j, 3, size - 1] < best:
             best = costs[j, 3, size - 1]
             alone = j
     if alone >= 0:
         chosen[alone, 0], chosen[alone, 1] = 3, size - 1
     elif best < np.inf:
-        taken, units = 3, size - 1
-        for j in range(clusters - 1, -1, -1):
-            value = table[j + 1, taken, units]
-            if may_rest[j] and table[j, taken, units] == value:
-                continue
-            for role in range(3):
-                if role & ~taken or chosen[j, 0] >= 0:
-                    continue
-                for n in range(1, units + 1):
-                    sum_ = table[j, taken & ~role, units - n] + costs[j, role, n]
-                    if sum_ == value:
-                        chosen[j, 0], chosen[j, 1] = role, n
-                        break
-            if chosen[j, 0] > 0:
-                taken &= ~chosen[j, 0]
-            units -= chosen[j, 1]
+        _trace(costs, may_rest, table, chosen)
     return best
 
 
-@compiled
+@step
+def _trace(
+    costs: Costs, may_rest: NDArray[np.bool_], table: Costs, chosen: Ints
+) -> None:
+    """Find which roles and units the least sum is of."""
+    clusters, size = costs.shape[0], costs.shape[2]
+    taken, units = 3, size - 1
+    for j in range(clusters - 1, -1, -1):
+        value = table[j + 1, taken, units]
+        if may_rest[j] and table[j, taken, units] == value:
+            continue
+        for role in range(3):
+            if role & ~taken or chosen[j, 0] >= 0:
+                continue
+            for n in range(1, units + 1):
+                sum_ = table[j, taken & ~role, units - n] + costs[j, role, n]
+                if sum_ == value:
+                    chosen[j, 0], chosen[j, 1] = role, n
+                    break
+        if chosen[j, 0] > 0:
+            taken &= ~chosen[j, 0]
+        units -= chosen[j, 1]
+
+
 def completed(
     options: Options,
     alive: Ints,
@@ -272,19 +299,47 @@ def completed(
     clusters, _, size = costs.shape
     prefix = np.full((clusters + 1, 4, size), np.inf)
     suffix = np.full((clusters + 1, 4, size), np.inf)
+    others = np.full((clusters, 4, size), np.inf)
+    least = np.full(len(alive), np.inf)
+    _add_others(costs, may_rest, prefix, suffix, others)
+    _complete(options, alive, period, sync, others, np.empty(size), least)
+    return least
+
+
+@kernel
+def _add_others(
+    costs: Costs,
+    may_rest: NDArray[np.bool_],
+    prefix: Costs,
+    suffix: Costs,
+    others: Costs,
+) -> None:
+    """Add up all clusters but one, for each; ``others`` and the rest are infinite."""
+    clusters = costs.shape[0]
     prefix[0, 0, 0] = suffix[clusters, 0, 0] = 0.0
     for j in range(clusters):
-        prefix[j + 1] = _joined(prefix[j], costs[j], may_rest[j])
+        _join(prefix[j], costs[j], may_rest[j], prefix[j + 1])
     for j in range(clusters - 1, -1, -1):
-        suffix[j] = _joined(suffix[j + 1], costs[j], may_rest[j])
-    others = np.full((clusters, 4, size), np.inf)
+        _join(suffix[j + 1], costs[j], may_rest[j], suffix[j])
     for j in range(clusters):
         for taken in range(4):
             for role in range(4):
                 if not taken & role:
                     _add(prefix[j, taken], suffix[j + 1, role], others[j, taken | role])
-    least = np.full(len(alive), np.inf)
-    row = np.empty(size)
+
+
+@kernel
+def _complete(
+    options: Options,
+    alive: Ints,
+    period: float,
+    sync: float,
+    others: Costs,
+    row: Costs,
+    least: Costs,
+) -> None:
+    """Find the least sum of each option and the other clusters."""
+    size = len(row)
     for index in range(len(alive)):
         j = options.cluster[alive[index]]
         for role in range(4):
@@ -297,4 +352,3 @@ def completed(
                 value = row[n] + rest[size - 1 - n]
                 if value < least[index]:
                     least[index] = value
-    return least

@@ -222,6 +222,11 @@ class InlinePool:
         value = self._run(content)
         return [*(Note(task, said) for said in self._said), Done(task, value)]
 
+    @property
+    def unheard(self) -> list[Any]:
+        """What a task said before an exception ended it."""
+        return list(self._said)
+
     def close(self) -> None:
         """Nothing is left to end."""
 

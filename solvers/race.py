@@ -19,15 +19,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.compiled import are_kept
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.course import Course, Stopped, open_pool, worker_count
+from hetopt.solvers.course import Course, open_pool, worker_count
+from hetopt.solvers.deadline import Stopped
+from hetopt.solvers.first_plan import ensure_plan
 from hetopt.solvers.journal import Journal
 from hetopt.solvers.ledger import Ledger
 from hetopt.solvers.messages import (
     NO_CUTOFF,
+    CompileTask,
     Found,
     Payload,
     SettleTask,
@@ -37,6 +41,7 @@ from hetopt.solvers.messages import (
     Verdict,
 )
 from hetopt.solvers.outcome import result_of
+from hetopt.solvers.pool import Pool
 from hetopt.solvers.scouting import Scouting
 from hetopt.solvers.worker import make
 
@@ -111,10 +116,7 @@ def race(
                 workers=worker_count(jobs),
                 principles=principles,
             )
-            # What runs in this process cannot be ended when the clock runs out.
-            pool = open_pool(
-                executor, jobs, make, payload, growing=quick and time_limit_s is None
-            )
+            pool = open_pool(executor, jobs, make, payload, growing=quick)
             course = _Course(
                 ledger,
                 pool,
@@ -133,6 +135,8 @@ def race(
                 interrupted = True
             finally:
                 pool.close()
+    if time_limit_s is not None and not interrupted:
+        ensure_plan(ledger, problem)
     result = result_of(
         ledger,
         problem,
@@ -168,6 +172,7 @@ class _Course(Course):
 
     def run(self, *, scouting: bool) -> None:
         if scouting:
+            self._compile()
             scouts = Scouting(self.ledger)
             self.perform(scouts.tasks(), scouts.take)
         if not scouting or self.ledger.cutoff == NO_CUTOFF:
@@ -179,6 +184,17 @@ class _Course(Course):
         self._break_ties()
 
     # ---------------------------------------------------------------- phases
+
+    def _compile(self) -> None:
+        """On the very first run, share out what every worker would compile alone."""
+        if not isinstance(self.pool, Pool) or are_kept("hetopt.solvers.lining_up"):
+            return
+        q = min((program.microbatches for program in self.ledger.open()), default=None)
+        if q is not None:
+            tasks = [
+                CompileTask(microbatches=q, outline=half) for half in (True, False)
+            ]
+            self.perform(iter(tasks), lambda task, found: None)
 
     def _survey(self, cutoff: int | None) -> None:
         """Bound every open program, q by q."""
@@ -222,6 +238,7 @@ class _Course(Course):
     def _settle(self) -> None:
         """Settle what the bounds leave, best bound first."""
         started: set[tuple[int, int]] = set()
+        alone: set[tuple[int, int]] = set()
 
         def tasks() -> Iterator[SettleTask]:
             while True:
@@ -234,6 +251,8 @@ class _Course(Course):
                     return
                 program = min(waiting, key=lambda program: program.rank)
                 started.add((program.stages, program.microbatches))
+                if self.patience_s() is not None:
+                    alone.add((program.stages, program.microbatches))
                 yield SettleTask(
                     microbatches=program.microbatches,
                     stages=program.stages,
@@ -242,10 +261,12 @@ class _Course(Course):
                 )
 
         def take(task: SettleTask, found: Verdict) -> None:
-            program = self.ledger.programs[task.stages, task.microbatches]
-            if self.limit_s is None and task.time_limit_s and not found.closed:
+            key = task.stages, task.microbatches
+            program = self.ledger.programs[key]
+            if key in alone and not found.closed:
                 # More than this process should do alone.
-                started.discard((task.stages, task.microbatches))
+                alone.discard(key)
+                started.discard(key)
                 return
             self.ledger.settle(program, found)
             if self.journal is not None:

@@ -37,7 +37,8 @@ from hetopt.problem.principles import PRUNED
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate
 from hetopt.solvers.assembly import plan_of, room_in_flight
-from hetopt.solvers.course import Course, Stopped, open_pool
+from hetopt.solvers.course import Course, open_pool
+from hetopt.solvers.deadline import Stopped, run_until
 from hetopt.solvers.ledger import Ledger, Program
 from hetopt.solvers.messages import NO_CUTOFF, Found, Verdict
 from hetopt.solvers.outcome import result_of
@@ -130,7 +131,7 @@ def solve_simulated(
     most = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S) * PERIOD_SCALE
     first = NO_CUTOFF
     if started.best is not None:
-        found = ledger.start(started.best.plan)
+        found = _start(ledger, started.best.plan, began, time_limit_s)
         first = found.value
         ledger.find(found)
     elif started.lower_bound_s is not None:
@@ -164,6 +165,19 @@ def solve_simulated(
         search_time_s=time.monotonic() - began,
         objective="simulated",
     )
+
+
+def _start(
+    ledger: SimulatedLedger, plan: Plan, began: float, time_limit_s: float | None
+) -> Found:
+    """Simulate a plan, with the best warm-up counts unless the time is up before."""
+    left_s = None if time_limit_s is None else time_limit_s - time.monotonic() + began
+    try:
+        return run_until(left_s, lambda: ledger.start(plan))
+    except Stopped:
+        decision = decision_of(plan, ledger.table)
+        warmups = tuple(stage.warmup for stage in plan.pipeline.stages)
+        return ledger.value_of(replace(decision, warmups=warmups))
 
 
 def decision_of(plan: Plan, table: CostTable) -> Decision:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.compiled import compiled, part
+from hetopt.compiled import kernel, step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-@compiled
+@kernel
 def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
     """after[s + m, u + l] = min(itself, before[s, u] + costs[m, l])."""
     stages, units = after.shape
@@ -42,7 +42,7 @@ def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
                         target[u + n] = value
 
 
-@compiled
+@kernel
 def complete(before: Costs, costs: Costs, total: Costs) -> None:
     """total[s + m] = min(itself, before[s, L - l] + costs[m, l]); L units in all."""
     stages, units = before.shape
@@ -57,7 +57,7 @@ def complete(before: Costs, costs: Costs, total: Costs) -> None:
                     total[s + m] = value
 
 
-@compiled
+@kernel
 def cheapest(
     run: Costs, base: Costs, inner: Costs, caps: Ints, least: Costs, best: Ints
 ) -> None:
@@ -84,7 +84,7 @@ def cheapest(
                     best[m, n] = k
 
 
-@compiled
+@kernel
 def cheapest_with(
     run: Costs,
     base: Costs,
@@ -115,7 +115,7 @@ def cheapest_with(
                     bounds[k] = min(bounds[k], value)
 
 
-@compiled
+@kernel
 def capped(
     run: Costs,
     memory: Ints,
@@ -147,7 +147,7 @@ def capped(
         What is found, where zeros were; shape (K, M + 1).
     """
     length = run.shape[1] - 1
-    period, step = pace
+    period, more = pace[0], pace[1]
     for k in range(run.shape[0]):
         lead = ends[0, k] if flags[0] else 0.0
         trail = ends[1, k] if flags[1] else 0.0
@@ -162,13 +162,13 @@ def capped(
             total += slot
             cap = min(total, length)
             if flags[3]:
-                room = (1 + step * m) * period - 2 * m * ends[2, k] - (lead + trail)
+                room = (1 + more * m) * period - 2 * m * ends[2, k] - (lead + trail)
                 if run[k, cap] > room:
                     cap = min(cap, _most_within(run[k], room))
             caps[k, m + 1] = cap
 
 
-@part
+@step
 def _most_within(run: Costs, room: float) -> int:
     """Return the largest l with run[l] <= room, at least 0."""
     low, high = 0, len(run) - 1
@@ -181,7 +181,7 @@ def _most_within(run: Costs, room: float) -> int:
     return low
 
 
-@compiled
+@kernel
 def capped_first(memory: Ints, most: Ints, stages: int, caps: Ints) -> None:
     """Tighten the caps of the first of several clusters when p = ``stages``.
 

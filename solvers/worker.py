@@ -27,9 +27,11 @@ from hetopt.solvers.bounds import Survey, focus, sharpen, survey
 from hetopt.solvers.cluster_costs import FIRST, LAST
 from hetopt.solvers.exact import exact_value
 from hetopt.solvers.identical import canonical, leaders, subsets
+from hetopt.solvers.lining_up import line_up_once
 from hetopt.solvers.memory import share_bytes
 from hetopt.solvers.messages import (
     NO_CUTOFF,
+    CompileTask,
     Found,
     Payload,
     SettleTask,
@@ -94,6 +96,8 @@ class Worker:
     def run(self, task: Any) -> Any:
         """Run one task."""
         match task:
+            case CompileTask():
+                return self._compile(task)
             case ScoutTask():
                 return self._scout(task)
             case SurveyTask():
@@ -195,6 +199,22 @@ class Worker:
         self.say(Found(decision=decision, value=self._value(decision)))
 
     # ---------------------------------------------------------------- tasks
+
+    def _compile(self, task: CompileTask) -> None:
+        """Call every kernel of a half once; the other workers load them then."""
+        q = task.microbatches
+        if task.outline:
+            outline = self.outline(q)
+            root = outline.root()
+            outline.bounded(root, np.inf)
+            outline.by_option(root)
+            return
+        line_up_once()
+        relaxation = self.relaxation(q)
+        bound = survey(relaxation, q, cutoff=None).bound
+        if np.isfinite(bound).any():
+            stages = int(bound.argmin())
+            focus(relaxation, q, stages, cutoff=float(bound[stages]))
 
     def _scout(self, task: ScoutTask) -> Scouted:
         outline = self.outline(task.microbatches)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt import interruption
 from hetopt.cli import STOPPED
-from hetopt.cli.inputs import load_problem, principles_of, seconds, whole
+from hetopt.cli.inputs import load_problem, principles_of, seconds, whole, workers
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
@@ -111,12 +111,13 @@ def run(options: argparse.Namespace) -> int:
         [str(folder / f"{NAME}.{each}") for each in ENDINGS] + [str(folder / RUNS)],
         problems=options.problems,
     )
+    jobs = workers(options.jobs)
     entries = entries_of(
         solvers,
         seeds=range(options.seed, options.seed + options.seeds),
         principles=principles,
         time_limit_s=options.time_limit,
-        jobs=options.jobs,
+        jobs=jobs,
     )
     # From here on a signal ends the run that is made, and nothing that is kept.
     interruption.hold()
@@ -126,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
             problems,
             entries,
             time_limit_s=options.time_limit,
-            jobs=options.jobs,
+            jobs=jobs,
             told=complain if is_terminal(sys.stderr) else lambda line: None,
             kept=kept,
         )

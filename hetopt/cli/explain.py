@@ -17,6 +17,7 @@ from hetopt.cli.inputs import (
     load_table,
     seconds,
     whole,
+    workers,
 )
 from hetopt.cli.output import emit
 from hetopt.cli.planned import load_made
@@ -124,7 +125,7 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
         result = load("auto")(
             problem,
             table,
-            RaceParams(jobs=options.jobs, on_progress=bar.update),
+            RaceParams(jobs=workers(options.jobs), on_progress=bar.update),
             time_limit_s=options.time_limit,
             seed=0,
         )

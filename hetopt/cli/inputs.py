@@ -39,6 +39,19 @@ def whole(least: int) -> Callable[[str], int]:
     return convert
 
 
+def workers(jobs: int | None) -> int | None:
+    """Return how many workers to start for ``--jobs``; say so if they are fewer."""
+    if jobs is None:
+        return None
+    from hetopt.cli.output import complain
+    from hetopt.solvers.course import most_workers
+
+    most = most_workers()
+    if jobs > most:
+        complain(f"--jobs {jobs}: {most} workers are started, a few per core")
+    return min(jobs, most)
+
+
 def seconds(text: str) -> float:
     """Argument type: a positive, finite number of seconds."""
     try:

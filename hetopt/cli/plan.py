@@ -17,6 +17,7 @@ from hetopt.cli.inputs import (
     principles_of,
     seconds,
     whole,
+    workers,
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
@@ -88,7 +89,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--jobs",
         type=whole(1),
         metavar="N",
-        help="workers (default: one per core)",
+        help="workers (default: one per core); 1: work in this process, start none",
     )
     command.add_argument(
         "--executor",
@@ -336,8 +337,9 @@ def _params(
     principles: Principles,
     on_progress: Callable[[Progress], None],
 ) -> RaceParams:
+    here = options.executor == "process"
     shared: dict[str, Any] = {
-        "jobs": options.jobs,
+        "jobs": workers(options.jobs) if here else options.jobs,
         "top": options.top,
         "on_progress": on_progress,
         "principles": principles,
