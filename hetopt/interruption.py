@@ -121,6 +121,11 @@ def hold() -> None:
     _state.held = True
 
 
+def is_held() -> bool:
+    """Return whether signals are held."""
+    return _state.held
+
+
 @contextmanager
 def held() -> Iterator[None]:
     """Hold signals for something short that must not be left half done."""

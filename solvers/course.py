@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.interruption import hold, released
+from hetopt.interruption import released
 from hetopt.solvers.deadline import Stopped, run_until
 from hetopt.solvers.growing_pool import GrowingPool
 from hetopt.solvers.pool import Died, Done, Event, Failed, InlinePool, Note, Pool
@@ -119,8 +119,6 @@ class Course:
         try:
             return run_until(left_s, collect)
         except (Stopped, KeyboardInterrupt):
-            # The clock may have run out on the way out of ``released``.
-            hold()
             for content in pool.unheard:
                 self.find(content)
             raise

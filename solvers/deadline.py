@@ -6,6 +6,8 @@ import ctypes
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
+from hetopt.interruption import hold, is_held
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,6 +45,7 @@ def run_until(left_s: float | None, work: Callable[[], _T]) -> _T:
     """
     if left_s is None:
         return work()
+    were_held = is_held()
     watch = _Watch(max(left_s, 0.0) + _GRACE_S)
     try:
         try:
@@ -52,6 +55,9 @@ def run_until(left_s: float | None, work: Callable[[], _T]) -> _T:
     except _Late:
         # It may have been raised while the watch was being closed.
         watch.close()
+        if were_held:
+            # It may have been raised on the way out of ``released``.
+            hold()
         raise Stopped from None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.compiled import are_kept
+from hetopt.interruption import released
 from hetopt.solvers.deadline import Stopped, run_until
 from hetopt.solvers.mcts_data import Ground
 from hetopt.solvers.mcts_harvest import Harvest
@@ -83,7 +84,9 @@ def ensure_compiled(problem: Problem, table: CostTable, limit_s: float | None) -
 
 def _iterate_once(problem: Problem, table: CostTable) -> None:
     ground = Ground.of(problem, table)
-    if ground.stages:
+    if not ground.stages:
+        return
+    with released():
         tree = Subtree(
             ground, ground.stages[0], seed=[0], exploration=0.0, most_nodes=SLICE
         )
