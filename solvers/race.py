@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, Stopped, open_pool, worker_count
 from hetopt.solvers.journal import Journal
@@ -35,6 +34,7 @@ from hetopt.solvers.messages import (
     SurveyTask,
     TieTask,
     Verdict,
+    cutoff_of,
 )
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.scouting import Scouting
@@ -96,7 +96,7 @@ def race(
     InputError
         The journal cannot be used.
     """
-    limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
+    limit = cutoff_of(cutoff)
     ledger = Ledger(problem, table, top=top, limit=limit)
     began = time.monotonic()
     interrupted = False
@@ -187,8 +187,8 @@ class _Course(Course):
                 if not np.isfinite(bound):
                     program.how = "infeasible"
                     continue
-                below = _ticks_below(bound)
-                if cutoff is not None and bound > (cutoff + 1) / PERIOD_SCALE:
+                below = scaled_below(bound)
+                if cutoff is not None and bound > ticks_above(cutoff):
                     below = cutoff + 1
                 program.bound = max(program.bound, below)
                 program.period = float(found.period[program.stages])
@@ -287,8 +287,3 @@ class _Course(Course):
         if isinstance(task, SettleTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"
-
-
-def _ticks_below(time_ns: float) -> int:
-    """Return a whole objective no larger than a bound found in floating point."""
-    return max(0, int(time_ns * PERIOD_SCALE) - 1)
