@@ -73,20 +73,31 @@ def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:
     """Return an objective, in 1 / PERIOD_SCALE ticks, that no plan exceeds.
 
     Every unit takes as long as it can anywhere, every boundary too, and the period
-    is no longer than the fill. What is longer than ``LONGEST`` is no plan.
+    is no longer than the fill. What is longer than ``LONGEST`` is no plan, nor is what
+    needs any time that is too long.
     """
     counts = chain.prefix[-1] + np.array(chain.lead) + np.array(chain.trail)
     used = [cluster for cluster in part.clusters if len(cluster.strategies)]
-    times = [(cluster.forward_ns + cluster.backward_ns).max(axis=0) for cluster in used]
-    syncs = [cluster.sync_ns.max() for cluster in used]
-    sync_units = [cluster.sync_unit_ns.max(axis=0) for cluster in used]
-    tied = 0 if part.tied_ns is None else int(part.tied_ns.max(initial=0))
-    fill = 2 * (stages - 1) * int(part.transfer_ns.max(initial=0))
+    times = [
+        _longest(cluster.forward_ns) + _longest(cluster.backward_ns) for cluster in used
+    ]
+    syncs = [_longest(cluster.sync_ns) for cluster in used]
+    sync_units = [_longest(cluster.sync_unit_ns) for cluster in used]
+    tied = 0 if part.tied_ns is None else int(_longest(part.tied_ns.reshape(-1)))
+    fill = 2 * (stages - 1) * int(_longest(part.transfer_ns.reshape(-1)))
     sync = tied
     if used:
         fill += int(np.max(times, axis=0) @ counts)
         sync += int(max(syncs)) + int(np.max(sync_units, axis=0) @ counts)
     return min(LONGEST, PERIOD_SCALE * (part.microbatches * fill + sync))
+
+
+def _longest(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the longest time over the first axis that an iteration may hold."""
+    longest: NDArray[np.int64] = np.where(times > LONGEST_NS, 0, times).max(
+        axis=0, initial=0
+    )
+    return longest
 
 
 def scaled_below(time_ns: float) -> int:

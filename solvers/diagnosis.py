@@ -13,7 +13,6 @@ from hetopt.formulations.chain import Chain
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import Pins
 from hetopt.solvers.bounds import survey
-from hetopt.solvers.bounds import survey
 from hetopt.solvers.relaxation import Relaxation
 
 if TYPE_CHECKING:
