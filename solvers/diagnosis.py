@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.build import coefficients
-from hetopt.cost.table import LONGEST_NS, LONGEST_S, TOO_MANY_BYTES
+from hetopt.cost.table import LONGEST_NS, LONGEST_S
 from hetopt.formulations.chain import Chain
 from hetopt.problem.principles import PRUNED
+from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import Pins
 from hetopt.solvers.bounds import survey
 from hetopt.solvers.relaxation import Relaxation

@@ -1,7 +1,7 @@
 """Limits within which the arithmetic of a latency table is exact.
 
-Every time in a table is at most ``TOO_LONG_NS`` and every size at most
-``TOO_MANY_BYTES``. Solvers and checkers add them up over the units of a stage in 64
+Every time in a table is at most ``table.TOO_LONG_NS`` and every size at most
+``quantity.TOO_MANY_BYTES``. Solvers and checkers add them up over the units of a stage in 64
 bits: here such a sum is refused where the largest stage there can be would exceed them.
 """
 

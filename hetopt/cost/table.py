@@ -32,8 +32,6 @@ LONGEST_NS = LONGEST_S * 10**9
 #: Stands for every time above ``LONGEST_NS``. An iteration takes at least as long as
 #: each of its parts, so whoever prices a plan with it finds that the plan is too slow.
 TOO_LONG_NS = LONGEST_NS + 1
-#: No device has so much memory, in bytes; stands for every larger need.
-TOO_MANY_BYTES = 10**15
 
 SourceKind = Literal["measured", "published", "modelled"]
 

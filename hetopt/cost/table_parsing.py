@@ -9,7 +9,6 @@ import numpy as np
 
 from hetopt.cost.table import (
     TOO_LONG_NS,
-    TOO_MANY_BYTES,
     ClusterTable,
     CostTable,
     Layout,
@@ -19,6 +18,7 @@ from hetopt.cost.table import (
 )
 from hetopt.cost.value_reading import LARGEST, DocumentReader
 from hetopt.plan import Strategy
+from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
