@@ -1,8 +1,8 @@
 """Limits within which the arithmetic of a latency table is exact.
 
 Every time in a table is at most ``table.TOO_LONG_NS`` and every size at most
-``quantity.TOO_MANY_BYTES``. Solvers and checkers add them up over the units of a stage in 64
-bits: here such a sum is refused where the largest stage there can be would exceed them.
+``quantity.TOO_MANY_BYTES``. Solvers and checkers add them up over the units of a
+stage in 64 bits: a table is refused here if the largest stage would exceed them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problems of weird shapes: valid by the letter of the schema, and seldom by its spirit.
+"""Problems of weird shapes that problem files may have, though few machines do.
 
 ``make_case(seed)`` is a pure function of its seed.
 """

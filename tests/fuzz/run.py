@@ -108,8 +108,10 @@ def _commands(case: Case, folder: Path, limits: Limits) -> Iterator[Ran]:
         ["check", problem, plan],
         ["verify", problem, plan, certificate, "--time-limit", str(limits.limit_s)],
         ["simulate", problem, plan],
-        ["export", problem, plan, "--to", case.launcher, "--allow-lossy"]
-        + ["--out", str(folder / "job")],
+        [
+            *("export", problem, plan, "--to", case.launcher),
+            *("--allow-lossy", "--out", str(folder / "job")),
+        ],
     ):
         ran = _watched(arguments, partial(_fork, arguments), folder, limits)
         if ran.code != 0 and ran.command in ("check", "simulate"):
