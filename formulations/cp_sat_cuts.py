@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.cp_sat_variables import Variables
 
+#: Largest sum of a constraint's terms that is stated.
+_MOST = 2**62
+
 
 def device_time(v: Variables) -> None:
     """Let no cluster give more device time than it has (MODEL.md section 6).
@@ -20,9 +23,18 @@ def device_time(v: Variables) -> None:
     ``sum_k d c t * tau * held[j, k] <= devices_j * lambda``, as tau <= lambda on
     every stage.
     """
-    sets = v.sets
+    sets, chain = v.sets, v.sets.chain
+    ends = [lead + trail for lead, trail in zip(chain.lead, chain.trail, strict=True)]
     for j in sets.clusters:
         devices = sets.table(j).devices
+        most = sum(
+            int(devices[k]) * dot(chain.prefix[-1], sets.tau[j, k])
+            + int(devices[k]) * dot(ends, sets.tau[j, k])
+            for k in sets.options[j]
+        )
+        if PERIOD_SCALE * most + sets.data.devices[j] * sets.period_max > _MOST:
+            # Sums of ever so many devices' times exceed what CP-SAT takes.
+            continue
         used = total(int(devices[k]) * work(v, j, k) for k in sets.options[j])
         v.model.add(PERIOD_SCALE * used <= sets.data.devices[j] * v.period)
 

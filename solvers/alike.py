@@ -27,7 +27,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData, objective_ceiling
+from hetopt.formulations.program import (
+    PERIOD_SCALE,
+    ProgramData,
+    objective_ceiling,
+    scaled_below,
+)
 from hetopt.formulations.space import restrict
 from hetopt.interruption import requested
 from hetopt.problem.principles import PRUNED
@@ -271,8 +276,8 @@ class _Alike:
                 usable_bytes=table.usable_bytes,
                 stages=stages,
                 cutoff=objective_ceiling(part, self._chain, stages),
-                objective_min=max(0, int(bound * PERIOD_SCALE) - 1),
-                period_min=max(0, int(period * PERIOD_SCALE) - 1),
+                objective_min=scaled_below(bound),
+                period_min=scaled_below(period),
                 leaders=self._leaders,
             )
 

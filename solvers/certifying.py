@@ -10,7 +10,12 @@ from hetopt.certificate import PS_S, Certificate, Claim
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.program import (
+    LONGEST,
+    PERIOD_SCALE,
+    ProgramData,
+    ticks_above,
+)
 from hetopt.formulations.space import undominated
 from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import Principles
@@ -145,7 +150,7 @@ class _Claims:
         """Claim of every p what the relaxation gives."""
         counts = self.problem.stage_counts
         # The relaxation counts in ns, the claims in ps.
-        cutoff = (self.value + 1) / PERIOD_SCALE
+        cutoff = ticks_above(self.value)
         anyhow = survey(relaxation, q, cutoff=None).bound
         close = survey(relaxation, q, cutoff=cutoff).bound
         for p in counts:
@@ -155,7 +160,8 @@ class _Claims:
                 yield _claim(p, q, "solved", self.value)
             elif anyhow[p] > cutoff:
                 bound = int(anyhow[p] * PERIOD_SCALE * _CLAIMED)
-                yield _claim(p, q, "refuted-by-bound", max(bound, self.value))
+                bound = min(max(bound, self.value), LONGEST)
+                yield _claim(p, q, "refuted-by-bound", bound)
             elif close[p] > cutoff or self._focused(relaxation, p, q, cutoff):
                 yield _claim(p, q, "refuted-by-bound", self.value)
             else:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.cp_sat import PipelineProgram
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
+    from hetopt.solvers.dp import DpEngine
 
 #: Seconds between two looks at whether to stop.
 _POLL_S = 0.2
@@ -70,6 +71,15 @@ class CpSatEngine:
             return Answer(verdict="optimal", bound=bound, decision=decision)
         if name == "INFEASIBLE":
             return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
+        if _exceeds_64_bits(program, name):
+            return _exact(self._seed).settle(
+                data,
+                excluded=excluded,
+                found=found,
+                stop=stop,
+                time_limit_s=time_limit_s,
+                start=start,
+            )
         if name not in ("FEASIBLE", "UNKNOWN"):
             msg = f"CP-SAT says {name}: {program.model.validate()}"
             raise SolverError(msg)
@@ -99,6 +109,8 @@ class CpSatEngine:
             name = solver.status_name(solver.solve(model))
             if name == "INFEASIBLE" and not fixed:
                 return None
+            if _exceeds_64_bits(program, name):
+                return _exact(self._seed).settle_tie(data, value, excluded=excluded)
             fixed = True
             if name != "OPTIMAL":
                 msg = f"CP-SAT says {name} of a plan that exists"
@@ -213,3 +225,19 @@ class _Watch:
 
 
 solve = racing("cp-sat", f"{__name__}:{CpSatEngine.__name__}")
+
+
+def _exceeds_64_bits(program: PipelineProgram, name: str) -> bool:
+    """Whether a model was refused as sums of its terms may exceed 64 bits.
+
+    That happens where times come near the longest there may be: CP-SAT adds up what
+    all choices could cost at once.
+    """
+    return name == "MODEL_INVALID" and "overflow" in program.model.validate()
+
+
+def _exact(seed: int) -> DpEngine:
+    """Return the engine for programs with such times: labels add up one choice."""
+    from hetopt.solvers.dp import DpEngine
+
+    return DpEngine(seed)

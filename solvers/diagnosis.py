@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.build import build_table
+from hetopt.cost.build import coefficients
+from hetopt.cost.table import LONGEST_NS, LONGEST_S
 from hetopt.formulations.chain import Chain
 from hetopt.problem.principles import PRUNED
+from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import Pins
+from hetopt.solvers.bounds import survey
 from hetopt.solvers.relaxation import Relaxation
 
 if TYPE_CHECKING:
@@ -21,9 +24,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
-
-#: Times the memory a device has, to see what a strategy needs when memory is ample.
-_AMPLE = 10**6
 
 
 def why_infeasible(
@@ -55,6 +55,13 @@ def why_infeasible(
             f"memory: all clusters together hold at most {sum(held)} of the model's "
             f"{chain.length} body units ({shares})"
         )
+    least_ns = _least_ns(problem, table, chain, principles)
+    if np.isfinite(least_ns) and least_ns > LONGEST_NS:
+        return (
+            f"time: every plan takes more than {LONGEST_S} s an iteration, the longest "
+            "there may be; quicker links or devices, or a smaller global batch, would "
+            "help"
+        )
     culprit = _pin_in_the_way(problem, table, chain, principles)
     if culprit is not None:
         return f"pin.{culprit}: leaves no plan; without it the bounds allow one"
@@ -63,6 +70,19 @@ def why_infeasible(
         "position, as earlier stages keep more micro-batches in flight; full "
         "recomputation, a higher ZeRO stage or schedule 1f1b need less"
     )
+
+
+def _least_ns(
+    problem: Problem, table: CostTable, chain: Chain, principles: Principles
+) -> float:
+    """Return what every plan takes at least, by the relaxation; infinite: none is."""
+    counts = [p for p in problem.stage_counts if p <= chain.length]
+    least = np.inf
+    for part in table.slices:
+        relaxation = _relaxation(table, part, chain, problem.pins, principles)
+        bound = survey(relaxation, part.microbatches, cutoff=None).bound
+        least = min(least, bound[counts].min(initial=np.inf))
+    return least
 
 
 def without_strategy(table: CostTable) -> list[str]:
@@ -88,12 +108,12 @@ def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
     # Which pins are in the way is only asked where there are some.
     free = table
     if problem.pins != Pins():
-        free = build_table(replace(problem, pins=Pins()))
-    ample = build_table(
+        free = coefficients(replace(problem, pins=Pins()))
+    ample = coefficients(
         replace(
             problem,
             clusters=tuple(
-                replace(cluster, memory_bytes=cluster.memory_bytes * _AMPLE)
+                replace(cluster, memory_bytes=TOO_MANY_BYTES)
                 for cluster in problem.clusters
             ),
         )

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 #: More than any sum of times.
 INFINITE = 2**60
+#: Products up to this, and lambda, are added up within 64 bits.
+_LARGEST = 2**62
 #: Positions in ``Limits.knobs``.
 PERIOD, STAGE, BOUNDARY, FLOOR, PACE, ORDERED = range(6)
 #: Rows of ``Limits.delta``: for memory and for the period.
@@ -215,10 +217,27 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
             caps[WINDOW, o, m] = length
             # With enough warm-ups no window is too long.
             if period < INFINITE and not costs.facts[AUTO]:
-                span = (period + (m - 1) * gain) // PERIOD_SCALE
+                span = _span(period, gain, m)
                 caps[WINDOW, o, m] = _fitting(tau, tau, 0, span)
     if not priced:
         _look_ahead(costs, caps, out, limits.rest, scratch, most)
+
+
+@step
+def _span(period: int, gain: int, stages: int) -> int:
+    """Return what a window over so many stages may take, in ns.
+
+    Parameters
+    ----------
+    gain
+        What each boundary adds to lambda, or takes off; in 1 / PERIOD_SCALE ticks.
+    """
+    most = _LARGEST // max(1, stages - 1)
+    if gain > most:
+        return INFINITE
+    if gain < -most:
+        return -1
+    return (period + (stages - 1) * gain) // PERIOD_SCALE
 
 
 @step

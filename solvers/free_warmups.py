@@ -49,7 +49,8 @@ def most_in_flight(usable: int, base: int, each: int, microbatches: int) -> int:
     """
     if base + microbatches * each <= usable:
         return microbatches
-    return max(0, (usable - base) // each)
+    # What takes nothing does not fit beside too large a base, however few there are.
+    return max(0, (usable - base) // each) if each else 0
 
 
 def least_warmups(times: PipelineTimes, period: int) -> tuple[int, ...]:

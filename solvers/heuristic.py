@@ -20,7 +20,7 @@ import numpy as np
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.program import PERIOD_SCALE, ProgramData, scaled_below
 from hetopt.formulations.space import undominated
 from hetopt.interruption import check
 from hetopt.problem.principles import PRUNED
@@ -31,7 +31,7 @@ from hetopt.solvers.exact import exact_value
 from hetopt.solvers.first_plan import ensure_plan
 from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
-from hetopt.solvers.messages import NO_CUTOFF, Found
+from hetopt.solvers.messages import NO_CUTOFF, Found, cutoff_of
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.registry import ensure_can
@@ -149,7 +149,7 @@ class Finds:
         self._on_progress = params.on_progress
         self._limit_s = time_limit_s
         self._began = time.monotonic()
-        limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
+        limit = cutoff_of(cutoff)
         self.ledger = Ledger(problem, table, top=params.top, limit=limit)
         self.cutoff = self.ledger.cutoff
         self._leaders = lru_cache(maxsize=None)(self._identical)
@@ -218,7 +218,7 @@ class Finds:
                 if not np.isfinite(bound):
                     program.how = "infeasible"
                     continue
-                program.bound = max(program.bound, _ticks_below(bound))
+                program.bound = max(program.bound, scaled_below(bound))
 
     def _identical(self, microbatches: int) -> tuple[int, ...]:
         part = self.table.at(microbatches)
@@ -283,14 +283,15 @@ def share_out(ledger: Ledger) -> None:
             if not own.strategies:
                 continue
             tau = (own.forward_ns + own.backward_ns)[:, kinds].min(axis=1)
-            work = max(1, int((tau * own.devices).min()))
+            # A time of ever so many devices may exceed 64 bits.
+            work = max(1.0, float((tau.astype(np.float64) * own.devices).min()))
             rate += table.cluster_devices[j] / work
             shortest = min(shortest, int(tau.min()))
         if not rate:
             continue
         q, units = part.microbatches, chain.length
         period = max(units / rate, shortest)
-        below = _ticks_below((q - 1) * period + units * shortest)
+        below = scaled_below((q - 1) * period + units * shortest)
         for program in ledger.open():
             if program.microbatches == q:
                 program.bound = max(program.bound, below)
@@ -339,8 +340,3 @@ def solve_by(
     if left_s is not None and left_s <= 0:
         ensure_plan(finds.ledger, problem)
     return finds.result(solver, ended=ended)
-
-
-def _ticks_below(time_ns: float) -> int:
-    """Return a whole objective no larger than a bound found in floating point."""
-    return max(0, int(time_ns * PERIOD_SCALE) - 1)

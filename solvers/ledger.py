@@ -128,7 +128,9 @@ class Ledger:
         cutoff = self.cutoff
         for program in self.open():
             if program.bound > cutoff:
-                program.how = "refuted-by-bound"
+                # Above what any plan may take there is none.
+                none = cutoff == NO_CUTOFF
+                program.how = "infeasible" if none else "refuted-by-bound"
 
     def settle(self, program: Program, verdict: Verdict) -> None:
         """Take in what a search said of a program."""

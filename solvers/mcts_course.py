@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.program import scaled_below
 from hetopt.interruption import released
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, open_pool
@@ -23,7 +22,7 @@ from hetopt.solvers.first_plan import ensure_plan
 from hetopt.solvers.heuristic import share_out
 from hetopt.solvers.identical import canonical, leaders
 from hetopt.solvers.ledger import Ledger
-from hetopt.solvers.messages import NO_CUTOFF, Payload, SurveyTask
+from hetopt.solvers.messages import NO_CUTOFF, Payload, SurveyTask, cutoff_of
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.scout import ScoutTask
 from hetopt.solvers.scouting import Scouting
@@ -92,7 +91,7 @@ def seek(
     Of every (p, q) nothing is known but a cheap bound. Where the plan meets it the gap
     is 0, but the status stays feasible: no tie rule chose among plans that meet it.
     """
-    limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
+    limit = cutoff_of(cutoff)
     ledger = Ledger(problem, table, top=params.top, limit=limit)
     ended = False
     if ledger.open():
@@ -170,6 +169,6 @@ def take_survey(ledger: Ledger, task: SurveyTask, found: Survey) -> None:
             continue
         bound = float(found.bound[program.stages])
         if np.isfinite(bound):
-            program.bound = max(program.bound, int(bound * PERIOD_SCALE) - 1)
+            program.bound = max(program.bound, scaled_below(bound))
         else:
             program.how = "infeasible"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.formulations.space import restrict
 from hetopt.solvers.bounds import focus
 from hetopt.solvers.mcts_data import Ground
@@ -129,7 +129,7 @@ class GuidedWorker:
         None where there is no such plan.
         """
         # One tick more: the relaxation's sums are of floats.
-        limit = (task.cutoff + 1) / PERIOD_SCALE
+        limit = ticks_above(task.cutoff)
         found = focus(
             self._worker.relaxation(task.microbatches),
             task.microbatches,
@@ -139,4 +139,4 @@ class GuidedWorker:
         if found.bound > limit:
             return None
         keep = [np.asarray(kept, dtype=np.int64) for kept in found.keep]
-        return restrict(part, keep), max(0, int(found.bound * PERIOD_SCALE) - 1)
+        return restrict(part, keep), scaled_below(found.bound)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.cost.table import LONGEST_NS
+from hetopt.formulations.program import LONGEST, PERIOD_SCALE
 from hetopt.solvers.dp_data import (
     FORWARD,
     KAPPA,
@@ -97,6 +98,9 @@ def price(space: Space, state: State) -> int:
         there = space.option[state.chosen[at[COUNT] - 1], LAYOUT]
         tied = space.tied[space.layouts[at[Q], 2] + here * size + there]
         most_sync = max(most_sync, first_sync + tied, last_sync + tied)
+    if fill + most_sync > LONGEST_NS or max(longest, link) > LONGEST_NS // q:
+        # No plan takes so long; its objective could exceed 64 bits.
+        return LONGEST + 1
     fixed = PERIOD_SCALE * (fill + most_sync)
     if facts[GPIPE]:
         pace = max(slow_forward, link) + max(slow_backward, link)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hetopt.cost.table import TICK_S
+from hetopt.formulations.program import LONGEST, PERIOD_SCALE
 from hetopt.problem.principles import PRUNED
 
 if TYPE_CHECKING:
@@ -13,8 +15,15 @@ if TYPE_CHECKING:
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 
-#: The shared cutoff when there is no plan yet.
-NO_CUTOFF = 2**62
+#: The shared cutoff when there is no plan yet: longer ones are no plans.
+NO_CUTOFF = LONGEST
+
+
+def cutoff_of(time_s: float | None) -> int:
+    """Return a cutoff in seconds in 1 / PERIOD_SCALE ticks; NO_CUTOFF if it is None."""
+    if time_s is None:
+        return NO_CUTOFF
+    return int(min(time_s / TICK_S * PERIOD_SCALE, NO_CUTOFF))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

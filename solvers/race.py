@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.compiled import are_kept
-from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.course import Course, open_pool, worker_count
 from hetopt.solvers.deadline import Stopped
@@ -39,6 +38,7 @@ from hetopt.solvers.messages import (
     SurveyTask,
     TieTask,
     Verdict,
+    cutoff_of,
 )
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.pool import Pool
@@ -101,7 +101,7 @@ def race(
     InputError
         The journal cannot be used.
     """
-    limit = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S * PERIOD_SCALE)
+    limit = cutoff_of(cutoff)
     ledger = Ledger(problem, table, top=top, limit=limit)
     began = time.monotonic()
     interrupted = False
@@ -207,8 +207,8 @@ class _Course(Course):
                 if not np.isfinite(bound):
                     program.how = "infeasible"
                     continue
-                below = _ticks_below(bound)
-                if cutoff is not None and bound > (cutoff + 1) / PERIOD_SCALE:
+                below = scaled_below(bound)
+                if cutoff is not None and bound > ticks_above(cutoff):
                     below = cutoff + 1
                 program.bound = max(program.bound, below)
                 program.period = float(found.period[program.stages])
@@ -312,8 +312,3 @@ class _Course(Course):
         if isinstance(task, SettleTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"
-
-
-def _ticks_below(time_ns: float) -> int:
-    """Return a whole objective no larger than a bound found in floating point."""
-    return max(0, int(time_ns * PERIOD_SCALE) - 1)

@@ -7,7 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData, objective_ceiling
+from hetopt.formulations.program import (
+    PERIOD_SCALE,
+    ProgramData,
+    objective_ceiling,
+    within,
+)
 from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.registry import FREE, WIDE
@@ -80,7 +85,7 @@ def resolve(
         if doubt.bound_ps is not None:
             cutoff = min(cutoff, doubt.bound_ps - 1)
         data = ProgramData(
-            part=part,
+            part=within(part, cutoff),
             chain=chain,
             schedule=table.schedule,
             pins=problem.pins,

@@ -6,7 +6,7 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING
 
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.solvers.messages import NO_CUTOFF
 from hetopt.solvers.scout import ScoutTask
 
@@ -72,7 +72,7 @@ class Scouting:
             # What was left out has no plan within the cutoff.
             below = cutoff + 1
             if found.bound <= limit:
-                below = max(0, int(found.bound * PERIOD_SCALE) - 1)
+                below = scaled_below(found.bound)
             program.bound = max(program.bound, below)
         self.ledger.refute()
 
@@ -89,4 +89,4 @@ class Scouting:
 
 def _nanoseconds(cutoff: int) -> float:
     """Return a cutoff in ns, one tick more; infinite if there is none."""
-    return inf if cutoff == NO_CUTOFF else (cutoff + 1) / PERIOD_SCALE
+    return inf if cutoff == NO_CUTOFF else ticks_above(cutoff)

@@ -40,7 +40,7 @@ from hetopt.solvers.assembly import plan_of, room_in_flight
 from hetopt.solvers.course import Course, open_pool
 from hetopt.solvers.deadline import Stopped, run_until
 from hetopt.solvers.ledger import Ledger, Program
-from hetopt.solvers.messages import NO_CUTOFF, Found, Verdict
+from hetopt.solvers.messages import NO_CUTOFF, Found, Verdict, cutoff_of
 from hetopt.solvers.outcome import result_of
 from hetopt.solvers.registry import HEURISTICS, load
 from hetopt.solvers.simulated_bounds import INFINITE
@@ -128,7 +128,7 @@ def solve_simulated(
         if settlement.how == "infeasible":
             program = ledger.programs[settlement.stages, settlement.microbatches]
             program.how = "infeasible"
-    most = NO_CUTOFF if cutoff is None else int(cutoff / TICK_S) * PERIOD_SCALE
+    most = cutoff_of(cutoff)
     first = NO_CUTOFF
     if started.best is not None:
         found = _start(ledger, started.best.plan, began, time_limit_s)

@@ -106,7 +106,7 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         # As many as fit: the least excess there is.
         flight = q
         if state + q * active + peak > option[FREE]:
-            flight = max(1, (option[FREE] - state - peak) // active)
+            flight = max(1, (option[FREE] - state - peak) // max(1, active))
     if state + flight * active + peak > option[FREE]:
         return False
     counted = 1 if facts[GPIPE] else flight

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
 from hetopt.cost.layer_costs import rows_of, unit_costs
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import SolverError
+from hetopt.formulations.uniap_choice import lower_bound_ns
 from hetopt.formulations.uniap_programs import uniap_pairs
 from hetopt.plan import Pipeline, Plan, Stage
 from hetopt.problem.training import RESHARDING
@@ -184,6 +185,11 @@ def _reason(
             "no (dp, tp) of all devices of a stage is permitted and has room for one "
             f"layer of {problem.model.name} on {table.cluster_names[0]}"
         )
+    least = [lower_bound_ns(program) for program in programs]
+    if any(bound is not None for bound in least) and all(
+        bound is None or bound > LONGEST_NS for bound in least
+    ):
+        return f"time: every plan takes more than {LONGEST_S} s an iteration"
     need, left = min(
         (
             (

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table import LONGEST_NS, TICK_S
 from hetopt.formulations.uniap import UniapLinear
 from hetopt.formulations.uniap_choice import lower_bound_ns, price
 from hetopt.interruption import check
@@ -144,7 +144,8 @@ def solve_programs(
     -----
     After Ctrl-C the best so far is returned, with what is proven about it.
     """
-    search = _Search(programs, params, seed=seed, limit_ns=cutoff_ns)
+    limit = LONGEST_NS if cutoff_ns is None else min(cutoff_ns, LONGEST_NS)
+    search = _Search(programs, params, seed=seed, limit_ns=limit)
     if time_limit_s is not None:
         search.end = search.begin + time_limit_s
     with suppress(KeyboardInterrupt):
@@ -161,7 +162,7 @@ class _Search:
         params: UniapParams,
         *,
         seed: int,
-        limit_ns: int | None,
+        limit_ns: int,
     ) -> None:
         self.programs, self.params, self.seed = programs, params, seed
         self.limit_ns = limit_ns
@@ -216,7 +217,7 @@ class _Search:
 
     def _refuted(self, at: int) -> bool:
         bound = self.settled[at].bound_ns
-        return self.limit_ns is not None and bound is not None and bound > self.limit_ns
+        return bound is not None and bound > self.limit_ns
 
     def _start(self, at: int) -> None:
         """Look for a good choice before anything is solved: it cuts off the rest."""
@@ -235,7 +236,7 @@ class _Search:
         known = self.settled[at].value_ns
         if known is None or value_ns < known:
             self.settled[at] = replace(self.settled[at], value_ns=value_ns)
-        if self.limit_ns is not None and value_ns > self.limit_ns:
+        if value_ns > self.limit_ns:
             return
         if self.value_ns is None or value_ns < self.value_ns:
             self.program, self.choice = self.programs[at], choice
@@ -251,20 +252,22 @@ class _Search:
         """
         check()
         if self._refuted(at):
-            self.settled[at] = replace(self.settled[at], how="refuted-by-bound")
+            self._refute(at, "refuted-by-bound", self.settled[at].bound_ns)
             return False
         left = self._left_s()
         if left == 0:
             return False
         program, limit = self.programs[at], self.limit_ns
         begin = time.monotonic()
-        form = UniapLinear(program, cutoff_ns=limit)
+        # A row that every choice of interest keeps to would only blur the numbers.
+        cutoff = None if limit == LONGEST_NS else limit
+        form = UniapLinear(program, cutoff_ns=cutoff)
         built = time.monotonic()
         answer = UniapEngine(
             form, stopping=self.params.stopping, seed=self.seed
         ).settle(
             time_limit_s=None if left is None else left / waiting,
-            best_ns=limit,
+            best_ns=cutoff,
             start=self.choice if program is self.program else None,
             found=lambda choice, value: self._find(at, choice, value),
             look=lambda bound: self._look(at, bound, limit),
@@ -280,27 +283,32 @@ class _Search:
             build_s=known.build_s + built - begin,
             solve_s=known.solve_s + done - built,
         )
-        if answer.verdict == "optimal":
+        if answer.verdict == "optimal" and (answer.value_ns or 0) > LONGEST_NS:
+            self._refute(at, "refuted-by-search", limit)
+        elif answer.verdict == "optimal":
             self.settled[at] = replace(
                 known, how="solved", value_ns=answer.value_ns, bound_ns=answer.bound_ns
             )
-        elif answer.verdict == "infeasible" and limit is None:
-            self.settled[at] = replace(known, how="infeasible", bound_ns=None)
         elif answer.verdict == "infeasible":
-            self.settled[at] = replace(known, how="refuted-by-search", bound_ns=limit)
+            self._refute(at, "refuted-by-search", limit)
         elif left is not None:
             return done - built >= left / waiting * _CUT_SHORT
         return False
 
-    def _raise(self, at: int, bound_ns: int, limit_ns: int | None) -> None:
+    def _refute(self, at: int, how: How, bound_ns: int | None) -> None:
+        """Settle a program without a better choice; without any if none is known."""
+        if self.value_ns is None and self.limit_ns == LONGEST_NS:
+            how, bound_ns = "infeasible", None
+        self.settled[at] = replace(self.settled[at], how=how, bound_ns=bound_ns)
+
+    def _raise(self, at: int, bound_ns: int, limit_ns: int) -> None:
         """Raise a program's bound; nothing is proven above the cutoff it has."""
-        if limit_ns is not None:
-            bound_ns = min(bound_ns, limit_ns)
+        bound_ns = min(bound_ns, limit_ns)
         known = self.settled[at]
         if bound_ns > (known.bound_ns or 0):
             self.settled[at] = replace(known, bound_ns=bound_ns)
 
-    def _look(self, at: int, bound_ns: int, limit_ns: int | None) -> None:
+    def _look(self, at: int, bound_ns: int, limit_ns: int) -> None:
         """Take note of a bound while its program is being solved."""
         check()
         self._raise(at, bound_ns, limit_ns)
@@ -339,7 +347,7 @@ class _Search:
         """Sum up."""
         for at in self._open():
             if self._refuted(at):
-                self.settled[at] = replace(self.settled[at], how="refuted-by-bound")
+                self._refute(at, "refuted-by-bound", self.settled[at].bound_ns)
         gap = self._gap()
         status: Status
         if gap is None:

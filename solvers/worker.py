@@ -16,6 +16,10 @@ from hetopt.formulations.program import (
     PERIOD_SCALE,
     ProgramData,
     objective_ceiling,
+    scaled_above,
+    scaled_below,
+    ticks_above,
+    within,
 )
 from hetopt.formulations.space import restrict, undominated
 from hetopt.pricing import pipeline_times
@@ -244,7 +248,7 @@ class Worker:
     def _limit_ns(self) -> float:
         """Return the cutoff in ns, one tick more; infinite if there is none."""
         cutoff = self._cutoff()
-        return np.inf if cutoff == NO_CUTOFF else (cutoff + 1) / PERIOD_SCALE
+        return np.inf if cutoff == NO_CUTOFF else ticks_above(cutoff)
 
     def _is_plan(self, decision: Decision) -> bool:
         """Whether a decision fits into memory and keeps to the pins that count."""
@@ -266,7 +270,7 @@ class Worker:
         return exact_value(decision, data) is not None
 
     def _survey(self, task: SurveyTask) -> Survey:
-        cutoff = None if task.cutoff is None else (task.cutoff + 1) / PERIOD_SCALE
+        cutoff = None if task.cutoff is None else ticks_above(task.cutoff)
         relaxation = self.relaxation(task.microbatches)
         return survey(relaxation, task.microbatches, cutoff=cutoff)
 
@@ -403,16 +407,17 @@ class Worker:
         """Return the program within the cutoff, or None when a bound refutes it."""
         relaxation = self.relaxation(microbatches)
         # One tick more: the relaxation's sums are of floats.
-        limit = (cutoff + 1) / PERIOD_SCALE
+        limit = ticks_above(cutoff)
         narrowed = focus(relaxation, microbatches, stages, cutoff=limit)
         if narrowed.bound > limit:
             return None
-        part = restrict(self.part(microbatches), narrowed.keep)
+        part = within(restrict(self.part(microbatches), narrowed.keep), cutoff)
+        longest = int(min(narrowed.period_max * PERIOD_SCALE, cutoff))
         return replace(
             self._data(part, self.problem.pins, stages, cutoff),
-            objective_min=max(0, int(narrowed.bound * PERIOD_SCALE) - 1),
-            period_min=max(0, int(narrowed.period_min * PERIOD_SCALE) - 1),
-            period_max=int(min(narrowed.period_max * PERIOD_SCALE, cutoff)) + 1,
+            objective_min=scaled_below(narrowed.bound),
+            period_min=scaled_below(narrowed.period_min),
+            period_max=scaled_above(longest),
         )
 
     def _least(self, microbatches: int, stages: int) -> int:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.certificate import CERTIFICATE_SCHEMA, PS_S
-from hetopt.check.bound import unproven
-from hetopt.check.fills import NEVER
+from hetopt.check.bound import PS_PER_NS, unproven
 from hetopt.check.plan import check_plan
 from hetopt.check.reading import (
     choice,
@@ -23,6 +22,7 @@ from hetopt.check.reading import (
     text,
     whole,
 )
+from hetopt.cost.table import LONGEST_NS, LONGEST_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
 from hetopt.problem.digest import problem_digest
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from hetopt.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.result import Objective
+
+
+#: What every plan of a program takes at least that has none, in ps.
+_TOO_LONG = PS_PER_NS * LONGEST_NS + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,18 +320,20 @@ class CertificateCheck:
         for place, p, q, _, bound in self.claims:
             # More stages than body units, or no strategy at all: there is no plan.
             if q in known and p <= length and bound != 0:
-                by_count.setdefault(q, {})[p] = NEVER if bound is None else bound
+                by_count.setdefault(q, {})[p] = _TOO_LONG if bound is None else bound
                 places[p, q] = place
         weak = set()
         for q, bounds in by_count.items():
             for group in _alike(bounds):
+                # What has no plan is too slow in closed form, whatever is minimised.
+                never = min(group.values()) >= _TOO_LONG
                 failed = unproven(
                     self.problem,
                     self.table,
                     q,
                     group,
                     self.principles,
-                    self.objective,
+                    "closed" if never else self.objective,
                 )
                 weak |= {places[p, q] for p in failed}
         return weak
@@ -339,8 +345,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _alike(bounds: Mapping[int, int]) -> list[dict[int, int]]:
     """Split into those with a bound and those without a plan."""
-    finite = {p: bound for p, bound in bounds.items() if bound < NEVER}
-    never = {p: bound for p, bound in bounds.items() if bound >= NEVER}
+    finite = {p: bound for p, bound in bounds.items() if bound < _TOO_LONG}
+    never = {p: bound for p, bound in bounds.items() if bound >= _TOO_LONG}
     return [group for group in (finite, never) if group]
 
 
@@ -355,5 +361,11 @@ def _ps(data: Mapping[str, Any], key: str, field: str) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InputError(
             f"{value!r} is not a whole number of picoseconds or null", field=place
+        )
+    if value >= _TOO_LONG:
+        raise InputError(
+            f"is more than {_TOO_LONG - 1}, the {LONGEST_S} s that an iteration may "
+            "take",
+            field=place,
         )
     return value

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt.check.rules import mesh_findings, pin_findings, table_findings
 from hetopt.check.times import Times, closed_form, simulate, warmups
 from hetopt.check.units import PricedUnits, unit_findings
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, DigestError
 from hetopt.problem.digest import problem_digest
@@ -97,9 +97,20 @@ def check_plan(
         findings += priced.findings()
     if findings or priced is None:
         raise CheckError(findings)
+    closed = closed_form(priced.times, priced.warmups)
+    simulated = simulate(priced.times, priced.warmups)
+    quicker = min(closed, Fraction(simulated))
+    if quicker > LONGEST_NS:
+        # what is longer stands in the table as just too long: no price is right
+        raise CheckError(
+            [
+                f"time: an iteration takes {float(quicker * _TICK):g} s "
+                f"or more, a plan may take at most {LONGEST_S} s"
+            ]
+        )
     return CheckedPlan(
-        closed_form_s=float(closed_form(priced.times, priced.warmups) * _TICK),
-        iteration_time_s=float(simulate(priced.times, priced.warmups) * _TICK),
+        closed_form_s=float(closed * _TICK),
+        iteration_time_s=float(simulated * _TICK),
         memory_bytes=priced.memory_bytes,
         uniap_s=float(priced.uniap_ns * _TICK)
         if isinstance(priced, PricedUnits)

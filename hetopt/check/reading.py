@@ -15,6 +15,9 @@ from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: Largest whole number that a plan or result may hold: it fits 64 bits.
+MOST = 10**18
+
 
 def read_plan(data: object, field: str) -> Plan:
     """Return the plan that JSON data describes.
@@ -118,6 +121,8 @@ def whole(data: Mapping[str, Any], key: str, field: str, *, least: int = 1) -> i
     value = _get(data, key, field)
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise _wrong(_join(field, key), value, f"a whole number from {least}")
+    if value > MOST:
+        raise _wrong(_join(field, key), value, f"at most {MOST}")
     return value
 
 

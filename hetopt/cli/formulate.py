@@ -189,14 +189,20 @@ def _data(
 ) -> ProgramData:
     """Return what (p, q) is built from, with a cutoff that no plan exceeds."""
     from hetopt.formulations.chain import Chain
-    from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+    from hetopt.formulations.program import (
+        ProgramData,
+        objective_ceiling,
+        within,
+    )
     from hetopt.formulations.space import undominated
 
     _refuse("--p", stages, problem.stage_counts)
     _refuse("--q", microbatches, tuple(part.microbatches for part in table.slices))
     chain = Chain.of(table)
+    part = undominated(table, table.at(microbatches), chain)
+    cutoff = objective_ceiling(part, chain, stages)
     return ProgramData(
-        part=undominated(table, table.at(microbatches), chain),
+        part=within(part, cutoff),
         chain=chain,
         schedule=table.schedule,
         pins=problem.pins,
@@ -204,35 +210,8 @@ def _data(
         devices=table.cluster_devices,
         usable_bytes=table.usable_bytes,
         stages=stages,
-        cutoff=_slowest_ns(table, stages, microbatches) * PERIOD_SCALE,
+        cutoff=cutoff,
     )
-
-
-def _slowest_ns(table: CostTable, stages: int, microbatches: int) -> int:
-    """Return a closed form that no plan exceeds.
-
-    Every unit takes its longest time and every boundary too; the period is at most
-    one pass of a micro-batch through the whole pipeline, since windows are sums of
-    parts of it over at least 1.
-    """
-    part = table.at(microbatches)
-    clusters = [cluster for cluster in part.clusters if len(cluster.strategies)]
-    one_pass = sum(
-        max(
-            int((cluster.forward_ns + cluster.backward_ns)[:, kind].max())
-            for cluster in clusters
-        )
-        for kind in table.units
-    )
-    one_pass += 2 * (stages - 1) * int(part.transfer_ns.max(initial=0))
-    sync = max(int(cluster.sync_ns.max()) for cluster in clusters) + sum(
-        max(int(cluster.sync_unit_ns[:, kind].max()) for cluster in clusters)
-        for kind in table.units
-    )
-    if part.tied_ns is not None:
-        sync += int(part.tied_ns.max(initial=0))
-    # One nanosecond more per period for its rounding up.
-    return microbatches * (one_pass + 1) + sync
 
 
 def _refuse(flag: str, value: int, known: tuple[int, ...]) -> None:

@@ -11,7 +11,14 @@ import numpy as np
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.operations import Floats, Ints, element_bytes, tables
 from hetopt.cost.resharding import Side, boundary, tied_exchange_s
-from hetopt.cost.table import TICK_S, ClusterTable, Layout, TableSlice
+from hetopt.cost.table import (
+    LONGEST_S,
+    TICK_S,
+    TOO_LONG_NS,
+    ClusterTable,
+    Layout,
+    TableSlice,
+)
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -19,8 +26,10 @@ if TYPE_CHECKING:
 
 
 def nanoseconds(seconds: Floats) -> Ints:
-    """Round to the nearest tick."""
-    return np.rint(seconds / TICK_S).astype(np.int64)
+    """Round to the nearest tick; what is longer than any iteration is TOO_LONG_NS."""
+    # Cut twice: the quotient may exceed floating point, and the limit by a tick.
+    ticks = np.minimum(seconds, 2 * LONGEST_S) / TICK_S
+    return np.rint(np.minimum(ticks, TOO_LONG_NS)).astype(np.int64)
 
 
 def table_slice(

@@ -27,6 +27,7 @@ from hetopt.cost.operations import (
     Shape,
     model_flops,
 )
+from hetopt.cost.ranges import ensure_sums_fit
 from hetopt.cost.resharding import permitted_strategies
 from hetopt.cost.sources import latency_sources
 from hetopt.cost.strategies import strategies
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from hetopt.plan import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
+
+#: Needs up to this stay as they are even where no device has as much, for reports.
+_ORDINARY_BYTES = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +104,16 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     Raises
     ------
     InputError
-        The pins leave no resharding strategy, or a latency source is unknown.
+        The pins leave no resharding strategy, a latency source is unknown, or sums of
+        coefficients exceed 64 bits.
     """
+    table = coefficients(problem, source)
+    ensure_sums_fit(table)
+    return table
+
+
+def coefficients(problem: Problem, source: LatencySource | None = None) -> CostTable:
+    """Evaluate every coefficient; see ``build_table``, which limits their sums."""
     source = CorrectedSource(source or latency_sources(problem), problem.calibration)
     digest = problem_digest(problem)
     problem = with_corrected_links(problem)
@@ -163,9 +175,16 @@ def usable_bytes(problem: Problem, cluster: Cluster) -> int:
     return math.floor(cluster.memory_bytes * (1 - problem.training.reserve))
 
 
-def whole_bytes(size_bytes: Floats) -> Ints:
-    """Round up to whole bytes."""
-    return np.ceil(size_bytes).astype(np.int64)
+def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
+    """Round up to whole bytes; what no device has room for is one byte too many.
+
+    Parameters
+    ----------
+    limit_bytes
+        What a device has.
+    """
+    most = max(limit_bytes + 1, _ORDINARY_BYTES)
+    return np.ceil(np.minimum(size_bytes, most)).astype(np.int64)
 
 
 def _rows(problem: Problem, cluster: Cluster) -> _Rows:
@@ -204,7 +223,7 @@ def _cluster_tables(
 ) -> dict[int, ClusterTable]:
     """Return a cluster's coefficients by micro-batch count."""
     rows = _rows(problem, cluster)
-    memory = _memory(problem, rows, kinds)
+    memory = _memory(problem, rows, kinds, limit_bytes)
     one_unit = memory.state + memory.activation + memory.temporary
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
     keep = np.flatnonzero(least <= limit_bytes)
@@ -237,8 +256,10 @@ def _cluster_tables(
     return tables
 
 
-def _memory(problem: Problem, rows: _Rows, kinds: tuple[str, ...]) -> _Memory:
-    """Evaluate the memory of every row."""
+def _memory(
+    problem: Problem, rows: _Rows, kinds: tuple[str, ...], limit_bytes: int
+) -> _Memory:
+    """Evaluate the memory of every row on devices with so many bytes."""
     model, training, shape = problem.model, problem.training, rows.shape
     policies = np.array(
         [RECOMPUTE.index(strategy.recompute) for strategy in rows.strategies],
@@ -266,10 +287,10 @@ def _memory(problem: Problem, rows: _Rows, kinds: tuple[str, ...]) -> _Memory:
             )
         )
     return _Memory(
-        state=whole_bytes(np.stack(state, axis=1)),
-        activation=whole_bytes(np.stack(activation, axis=1)),
-        temporary=whole_bytes(np.stack(temporary, axis=1)),
-        fixed=whole_bytes(fixed_bytes(model, training, shape)),
+        state=whole_bytes(np.stack(state, axis=1), limit_bytes),
+        activation=whole_bytes(np.stack(activation, axis=1), limit_bytes),
+        temporary=whole_bytes(np.stack(temporary, axis=1), limit_bytes),
+        fixed=whole_bytes(fixed_bytes(model, training, shape), limit_bytes),
     )
 
 

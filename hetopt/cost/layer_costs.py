@@ -22,6 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.cost.layer_graph import Edge, Layer, LayerGraph
+from hetopt.cost.table import LONGEST_NS
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def unit_costs(table: CostTable) -> UnitTable:
 
 
 def rows_of(table: CostTable, stages: int, microbatches: int) -> tuple[int, ...]:
-    """Return the strategies that use all devices of one of ``stages`` equal stages."""
+    """Return the strategies that use all devices of one of ``stages`` equal stages.
+
+    The program does not count what g has once per stage: one that is too long for
+    any iteration is left out here.
+    """
     costs = unit_costs(table)
     devices, rest = divmod(table.cluster_devices[0], stages)
     if rest or all(part.microbatches != microbatches for part in costs.slices):
@@ -61,7 +66,7 @@ def rows_of(table: CostTable, stages: int, microbatches: int) -> tuple[int, ...]
     return tuple(
         row
         for row, strategy in enumerate(rows.strategies)
-        if strategy.devices == devices
+        if strategy.devices == devices and rows.sync_ns[row] <= LONGEST_NS
     )
 
 

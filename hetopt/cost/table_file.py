@@ -50,6 +50,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cost.ranges import ensure_sums_fit
 from hetopt.cost.table_parsing import TableReader
 from hetopt.errors import DigestError, InputError
 from hetopt.files import write_text
@@ -136,7 +137,8 @@ def table_from_json(
     Raises
     ------
     InputError
-        Anything missing, of the wrong type or shape, negative or inconsistent.
+        Anything missing, of the wrong type or shape, negative, inconsistent or larger
+        than can be added up.
     DigestError
         The table was made for another problem.
     """
@@ -150,6 +152,7 @@ def table_from_json(
             )
             raise DigestError(msg, file=file, field="problem_digest")
         _check_problem(table, problem, file)
+    ensure_sums_fit(table, file)
     return table
 
 

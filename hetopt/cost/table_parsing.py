@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from hetopt.cost.table import (
+    TOO_LONG_NS,
     ClusterTable,
     CostTable,
     Layout,
@@ -15,8 +16,9 @@ from hetopt.cost.table import (
     TableSlice,
     UnitTable,
 )
-from hetopt.cost.value_reading import DocumentReader
+from hetopt.cost.value_reading import LARGEST, DocumentReader
 from hetopt.plan import Strategy
+from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
@@ -25,6 +27,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
+
+
+def _most(name: str) -> int:
+    """Return the largest number that a field of this name may hold."""
+    if name.endswith("_ns"):
+        return TOO_LONG_NS
+    return TOO_MANY_BYTES if name.endswith("_bytes") else LARGEST
 
 
 class TableReader(DocumentReader):
@@ -152,7 +161,9 @@ class TableReader(DocumentReader):
                 {
                     "name": self._text(entry, where, "name"),
                     "devices": self._integer(entry, where, "devices", least=1),
-                    "usable_bytes": self._integer(entry, where, "usable_bytes"),
+                    "usable_bytes": self._integer(
+                        entry, where, "usable_bytes", most=TOO_MANY_BYTES - 1
+                    ),
                     "source": self._choice(
                         self._get(entry, where, "source"), f"{where}.source", _SOURCES
                     ),
@@ -254,11 +265,15 @@ class TableReader(DocumentReader):
                 zero=self._zero(row, field),
             )
             for name in self.strategy_numbers:
-                columns[name].append(self._integer(row, field, name))
+                columns[name].append(self._integer(row, field, name, most=_most(name)))
             for name in self.kind_numbers:
-                by_kind = self._object(self._get(row, field, name), f"{field}.{name}")
+                where_kind = f"{field}.{name}"
+                by_kind = self._object(self._get(row, field, name), where_kind)
                 columns[name].append(
-                    [self._integer(by_kind, f"{field}.{name}", kind) for kind in kinds]
+                    [
+                        self._integer(by_kind, where_kind, kind, most=_most(name))
+                        for kind in kinds
+                    ]
                 )
             number = columns["layout"][-1]
             self._strategy(strategy, row, field, devices)
@@ -314,7 +329,7 @@ class TableReader(DocumentReader):
         field = f"{where}.{key}"
         flat = self._flatten(self._get(entry, where, key), field, shape)
         for place, value in enumerate(flat):
-            self._whole(value, field, least=0, place=place)
+            self._whole(value, field, least=0, most=_most(key), place=place)
         return np.array(flat, dtype=np.int64).reshape(shape)
 
     def _resharding(

@@ -8,9 +8,9 @@ from typing import Any, NoReturn, TypeVar
 
 from hetopt.errors import InputError
 
-#: Largest number a table may hold (nearly four months, or ten petabytes): sums over
-#: a pipeline still fit 64 bits.
-LARGEST = 10**16
+#: Largest number a document may hold: as many devices, or tokens, as a problem can
+#: have (``fields.MAX_WHOLE`` squared).
+LARGEST = 10**18
 
 _T = TypeVar("_T", bound=str)
 
@@ -72,20 +72,30 @@ class DocumentReader:
         return value
 
     def _integer(
-        self, entry: dict[str, Any], where: str, key: str, least: int = 0
+        self,
+        entry: dict[str, Any],
+        where: str,
+        key: str,
+        least: int = 0,
+        most: int = LARGEST,
     ) -> int:
-        return self._whole(self._get(entry, where, key), _join(where, key), least=least)
+        value = self._get(entry, where, key)
+        return self._whole(value, _join(where, key), least=least, most=most)
 
     def _whole(
-        self, value: Any, field: str, *, least: int, place: int | None = None
+        self,
+        value: Any,
+        field: str,
+        *,
+        least: int,
+        most: int = LARGEST,
+        place: int | None = None,
     ) -> int:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not least <= value <= LARGEST
-        ):
-            where = field if place is None else f"{field} (entry {place})"
+        where = field if place is None else f"{field} (entry {place})"
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
             self._wrong(where, value, f"a whole number of at least {least}")
+        if value > most:
+            self._wrong(where, value, f"at most {most}")
         return value
 
     def _float(self, entry: dict[str, Any], where: str, key: str) -> float:

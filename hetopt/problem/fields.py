@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 from hetopt.problem.cluster import Staging, host_fault
 from hetopt.problem.model import Attention, Granularity, Norm
 from hetopt.problem.quantity import (
+    TOO_MANY_BYTES,
     parse_bandwidth,
     parse_flops,
     parse_memory,
@@ -216,6 +217,14 @@ def _positive(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return read_positive
 
 
+def _read_memory(value: Any) -> int:
+    """Read a memory size that a device may have."""
+    size_bytes = parse_memory(value)
+    if size_bytes >= TOO_MANY_BYTES:
+        raise field_error(f"is {describe(value)}, expected less than 1 PB")
+    return size_bytes
+
+
 def _quantity_schema(*examples: str) -> WithJsonSchema:
     return WithJsonSchema({"type": ["string", "number"], "examples": list(examples)})
 
@@ -259,7 +268,7 @@ OptionalLatency = Annotated[
     float | None, or_none(parse_time), _quantity_schema("5 us", "1 ms")
 ]
 OptionalMemory = Annotated[
-    int | None, or_none(_positive(parse_memory)), _quantity_schema("80 GB", "80 GiB")
+    int | None, or_none(_positive(_read_memory)), _quantity_schema("80 GB", "80 GiB")
 ]
 OptionalFlops = Annotated[
     float | None, or_none(_positive(parse_flops)), _quantity_schema("312 TFLOPS")

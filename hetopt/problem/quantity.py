@@ -18,6 +18,9 @@ _NUMBER = re.compile(
 #: Longer numbers are typing errors, and exact arithmetic on them is slow.
 _MAX_TEXT = 60
 
+#: No device has so much memory, in bytes.
+TOO_MANY_BYTES = 10**15
+
 _DECIMAL = {
     "": 1,
     "k": 10**3,

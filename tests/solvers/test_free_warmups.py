@@ -52,6 +52,14 @@ def draw(rng: Random) -> tuple[PipelineTimes, list[int]]:
     return times, [rng.randint(0 if rng.random() < 0.1 else 1, q) for _ in range(p)]
 
 
+@pytest.mark.parametrize(
+    ("usable", "base", "each", "fit"),
+    [(10, 3, 2, 3), (10, 3, 1, 4), (10, 11, 2, 0), (10, 10, 0, 4), (10, 11, 0, 0)],
+)
+def test_most_in_flight(usable: int, base: int, each: int, fit: int) -> None:
+    assert most_in_flight(usable, base, each, 4) == fit
+
+
 def by_trial(times: PipelineTimes, most: list[int]) -> tuple[int, ...] | None:
     """The best of all vectors of steps up to 8, and of gpipe's."""
     p, q = times.stages, times.microbatches

@@ -1,0 +1,90 @@
+"""Limits within which the arithmetic of a latency table is exact.
+
+Every time in a table is at most ``table.TOO_LONG_NS`` and every size at most
+``quantity.TOO_MANY_BYTES``. Solvers and checkers add them up over the units of a
+stage in 64 bits: a table is refused here if the largest stage would exceed them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.cost.operations import Floats
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+
+#: Largest sum of times or sizes over a stage: two of them fit 64 bits.
+LARGEST_SUM = 2**62
+#: No schedule but gpipe and auto adds more warm-ups at a boundary (HAPT, Eq. 2).
+_MOST_DELTA = 3
+
+
+def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
+    """Refuse a table whose sums over a stage may exceed 64 bits.
+
+    Parameters
+    ----------
+    file
+        The table's, named in errors; None where the table was not read.
+
+    Raises
+    ------
+    InputError
+        A stage of all units could take longer, or more memory, than can be added up.
+    """
+    counts = np.bincount(table.units, minlength=len(table.kinds)).astype(np.float64)
+    for field, part in _parts(table):
+        in_flight = part.microbatches
+        if table.schedule not in ("gpipe", "auto"):
+            in_flight = min(in_flight, _MOST_DELTA * len(table.units))
+        longest = 2.0 * len(table.units) * float(part.transfer_ns.max(initial=0))
+        for number, cluster in enumerate(part.clusters):
+            where = f"{field}.clusters.{number}"
+            longest_ns = longest + _largest_ns(cluster, counts)
+            if longest_ns > LARGEST_SUM:
+                msg = (
+                    f"the {len(table.units)} units take up to {longest_ns:.0f} ns in "
+                    f"all, expected at most 2**62 ({LARGEST_SUM}): fewer units, or "
+                    "quicker devices and links"
+                )
+                raise InputError(msg, file=file, field=where)
+            largest = _largest_bytes(cluster, counts, in_flight)
+            if largest > LARGEST_SUM:
+                msg = (
+                    f"the {len(table.units)} units with {in_flight} micro-batches in "
+                    f"flight take up to {largest:.0f} bytes, expected at most 2**62 "
+                    f"({LARGEST_SUM}): fewer micro-batches (a smaller global_batch, "
+                    "or pin.microbatches), or another schedule"
+                )
+                raise InputError(msg, file=file, field=where)
+
+
+def _parts(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
+    """Yield every slice with its field."""
+    for place, part in enumerate(table.slices):
+        yield f"slices.{place}", part
+    if table.per_unit is not None:
+        for place, part in enumerate(table.per_unit.slices):
+            yield f"per_unit.slices.{place}", part
+
+
+def _largest_ns(cluster: ClusterTable, counts: Floats) -> float:
+    """Return the most that all units of so many of each kind take."""
+    both = (cluster.forward_ns + cluster.backward_ns) @ counts
+    sync = cluster.sync_ns + cluster.sync_unit_ns @ counts
+    return float(np.maximum(both, sync).max(initial=0))
+
+
+def _largest_bytes(cluster: ClusterTable, counts: Floats, in_flight: int) -> float:
+    """Return the most memory of all units with so many micro-batches in flight."""
+    held = cluster.state_bytes @ counts + in_flight * (
+        cluster.activation_bytes @ counts
+    )
+    once = cluster.fixed_bytes + cluster.temporary_bytes.max(axis=1, initial=0)
+    return float((held + once).max(initial=0))
