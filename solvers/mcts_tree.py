@@ -213,7 +213,7 @@ def grow(
         if may_widen and (room < most or nodes.size[NODES] == len(nodes.visits)):
             report[FULL] = 1
             return
-        restart(state)
+        restart(space, state)
         depth = _descend(space, state, nodes, exploration)
         roll_out(space, state)
         value = TOO_LARGE
