@@ -16,9 +16,10 @@ from hetopt.compiled import kernel, step
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.mcts_data import FILLED
-from hetopt.solvers.mcts_moves import choices, pick, roll_out, take
+from hetopt.solvers.mcts_moves import choices, take
 from hetopt.solvers.mcts_polish import polish
 from hetopt.solvers.mcts_price import TOO_LARGE, price
+from hetopt.solvers.mcts_rollout import pick, roll_out
 from hetopt.solvers.mcts_state import DEAD, LEAF, PHASE, restart
 
 if TYPE_CHECKING:

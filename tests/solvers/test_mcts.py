@@ -57,7 +57,7 @@ FEW = 150
 #: The seed of an instance with many plans.
 BIG = 5
 #: Hundreds of iterations of each tree that may be needed for that.
-MANY = 300
+MANY = 1200
 
 
 def uncompiled(function: Any) -> Any:
@@ -98,17 +98,17 @@ def test_plans_pass_the_check_and_none_beats_the_optimum(seed: int) -> None:
     result = run(instance, replace(HERE, top=1 + seed % 3))
     findings = check_result(instance.problem, instance.table, result.to_json())
     assert findings == []
+    if answer.best is None:
+        assert result.best is None
+        assert result.status in ("infeasible", "unknown")
+        return
+    assert result.best is not None
     held = [
         found
         for found in answer.shapes
         if is_held(instance.problem, instance.table, found.shape)
     ]
-    if not held:
-        assert result.best is None
-        assert result.status in ("infeasible", "unknown")
-        return
-    assert result.best is not None
-    optimum = float(answer.shapes[0].closed_form_ns) * 1e-9
+    optimum = float(answer.best.closed_form_ns) * 1e-9
     assert result.lower_bound_s is not None
     assert result.lower_bound_s <= optimum * (1 + 1e-9)
     slack = result.best.plan.pipeline.microbatches * 1e-9
@@ -173,14 +173,17 @@ def shipped(name: str) -> tuple[Problem, CostTable]:
 def test_no_device_of_a_cluster_that_hosts_stages_idles(stages: int) -> None:
     problem, table = shipped("hetauto-exp1")
     _, met = grow(problem, table, stages, 2000)
-    assert met
+    assert {len(decision.order) for _, decision in met} == {1, 2}
     for _, decision in met:
         for j, strategy, hosted in zip(
             decision.order, decision.strategies, decision.hosted, strict=True
         ):
             own = table.at(decision.microbatches).clusters[j]
             devices = int(own.devices[own.row(strategy)])
-            assert hosted * devices == table.cluster_devices[j]
+            assert devices == own.devices[own.max_stages >= hosted].max()
+            # On one cluster of 32 devices, 3 or 6 stages always let some idle.
+            if len(decision.order) == 2:
+                assert hosted * devices == table.cluster_devices[j]
 
 
 def test_recomputation_is_one_level_of_the_plan() -> None:
@@ -212,7 +215,7 @@ def test_counts_of_stages_that_fill_no_cluster_have_plans_too() -> None:
 
 @pytest.mark.parametrize(
     ("name", "stages", "closed_form_s"),
-    [("hetauto-exp1", 2, 8.80), ("hetauto-exp2", 4, 9.90), ("hetauto-exp3", 4, 8.83)],
+    [("hetauto-exp1", 2, 8.80), ("hetauto-exp2", 4, 9.85), ("hetauto-exp3", 4, 8.68)],
 )
 def test_so_many_iterations_find_a_plan_as_good(
     name: str, stages: int, closed_form_s: float
@@ -231,7 +234,7 @@ def test_so_many_iterations_find_a_plan_as_good(
         values.append(value)
         return value - 1
 
-    tree.iterate(200_000, take, NO_CUTOFF)
+    tree.iterate(20_000, take, NO_CUTOFF)
     assert values[-1] / PERIOD_SCALE * TICK_S <= closed_form_s
 
 
