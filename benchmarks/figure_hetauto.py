@@ -68,8 +68,8 @@ def throughput(campaign: Campaign) -> Table:
             f"one. {MODELLED}",
             "`mcts` is HetAuto's own search, given "
             f"{campaign.limit_s:g} s per experiment instead of 2, 25 and 150 minutes; "
-            "`dp` is the proven optimum of the same space, and of what is left of it "
-            "without context parallelism (c = 1).",
+            "`dp` is the proven optimum of a space that has its plans and others, and "
+            "of what is left of that without context parallelism (c = 1).",
             "`uniform` has context parallelism, `amp` and `metis` have none: that is "
             "what holds them back here. The paper's search chose c = 1 in exp1 and "
             "exp2 (section 7.7); by our modelled latencies c > 1 pays, as the last two "

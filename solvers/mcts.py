@@ -5,8 +5,8 @@ reward 1 / (1 + l) of the closed form l in seconds, 0 as soon as a cluster runs 
 of memory, and one sub-tree for every p, shared out among processes. Every sub-tree
 has its own random numbers and its own share of the iterations, so how many processes
 there are changes nothing but the time. Where the paper says nothing: a rollout
-spreads a cluster's layers over its stages as ``mcts_moves.spread`` does. Deviations:
-clusters may stay unused, and see ``mcts_moves``.
+spreads a cluster's layers over its stages as ``mcts_rollout.spread`` does. How the
+space is read, and deviations: see ``mcts_moves``.
 """
 
 from __future__ import annotations

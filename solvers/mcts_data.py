@@ -2,7 +2,8 @@
 
 Options, sums over units and pins are those of ``dp_data``, put one after the other:
 the slice at one q is a range of options, and its boundary costs are a range of one
-long array. Nothing is worked out twice (HetAuto section 6, memoization).
+long array. Nothing is worked out twice (HetAuto section 7.1, memoization). A cluster's
+options are ordered by recomputation and, within a level, by the devices of a stage.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
-from hetopt.solvers.dp_data import CLUSTER, ROOM, Offer, pinned
+from hetopt.problem.training import RECOMPUTE
+from hetopt.solvers.dp_data import CLUSTER, ROOM, STAGE_DEVICES, Offer, pinned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: Positions in ``Space.facts``.
-P, L, TIED, GPIPE, ADAPTIVE, INSIDE, ACROSS, LEADS, TRAILS, FILLED = range(10)
+P, L, TIED, GPIPE, ADAPTIVE, INSIDE, ACROSS, LEADS, TRAILS, FILLED, FREE = range(11)
 #: delta of a boundary inside a cluster and across; h-1f1b's are at least these.
 _DELTAS = {"eager-1f1b": (2, 2), "virtual-1f1b": (1, 2)}
 
@@ -41,10 +43,14 @@ class Space(NamedTuple):
     option, sums, temporary
         As in ``dp_data.Costs``, over the options of all q; clusters are the table's.
     begins
-        Options of cluster j at the i-th q are begins[i, j] .. begins[i, j + 1];
-        shape (Q, J + 1).
+        Options of cluster j at the i-th q with the r-th level of ``RECOMPUTE`` are
+        begins[i, j, r] .. begins[i, j, r + 1], the largest stages first; shape
+        (Q, J, 4).
     room
         Most stages of a cluster under any of its strategies; shape (Q, J).
+    full
+        Whether so many stages of a cluster use all its devices under some strategy;
+        shape (Q, J, 1 + most stages).
     counts
         The micro-batch counts q; length Q.
     edge
@@ -62,7 +68,9 @@ class Space(NamedTuple):
     facts
         p, L, whether embeddings are tied and p > 1, whether gpipe, whether h-1f1b,
         delta inside clusters, delta across, units at the front, units at the end,
-        whether layers are no decision of the tree but filled in at its leaves.
+        whether layers are no decision of the tree but filled in at its leaves,
+        whether strategies are free: devices of a cluster that hosts stages may idle,
+        and recomputation is each cluster's own.
     """
 
     option: Ints
@@ -70,6 +78,7 @@ class Space(NamedTuple):
     temporary: Ints
     begins: Ints
     room: Ints
+    full: Ints
     counts: Ints
     edge: Ints
     tied: Ints
@@ -93,8 +102,9 @@ class Ground:
         Slices of the table, with the strategies to choose from.
     stages
         The p of interest.
-    filled
-        Whether layers are to be filled in (``mcts_fill``) where no pin is on them.
+    guided
+        Whether ``mcts-guided`` asks: strategies are free, and layers are filled in
+        (``mcts_fill``) where no pin is on them.
 
     Attributes
     ----------
@@ -111,10 +121,10 @@ class Ground:
         pins: Pins,
         stages: Sequence[int],
         *,
-        filled: bool = False,
+        guided: bool = False,
     ) -> None:
         self.parts = parts
-        self._filled = filled
+        self._guided = guided
         self.chain = chain = Chain.of(table)
         data = [
             ProgramData(
@@ -131,9 +141,17 @@ class Ground:
             for part in parts
         ]
         offers = [Offer(own, ()) for own in data]
-        self.options = [option for offer in offers for option in offer.options]
+        levels = [_levels(offer) for offer in offers]
+        sorts = [_sort(offer, own) for offer, own in zip(offers, levels, strict=True)]
+        self.options = [
+            offer.options[o]
+            for offer, order in zip(offers, sorts, strict=True)
+            for o in order
+        ]
         self._data = data
-        self._arrays = _joined(offers, len(table.cluster_names)) if offers else {}
+        self._arrays = {}
+        if offers:
+            self._arrays = _joined(offers, levels, sorts, table.cluster_devices)
         self.stages = tuple(p for p in stages if offers and self._is_able(p))
 
     @classmethod
@@ -176,42 +194,77 @@ class Ground:
                     across,
                     sum(data.chain.lead),
                     sum(data.chain.trail),
-                    self._filled
+                    self._guided
                     and data.pins.units is None
                     and pins["units_ok"][:, 1:].all(),
+                    self._guided,
                 ],
                 dtype=np.int64,
             ),
         )
 
 
-def _joined(offers: Sequence[Offer], clusters: int) -> dict[str, Ints]:
-    """Put what the slices offer one after the other."""
-    begins = np.zeros((len(offers), clusters + 1), dtype=np.int64)
+def _levels(offer: Offer) -> Ints:
+    """Return each option's recomputation as an index into ``RECOMPUTE``."""
+    clusters = offer.data.part.clusters
+    return np.array(
+        [
+            RECOMPUTE.index(clusters[j].strategies[k].recompute)
+            for j, k in offer.options
+        ],
+        dtype=np.int64,
+    )
+
+
+def _sort(offer: Offer, levels: Ints) -> Ints:
+    """Return the options by cluster, level, and devices of a stage, most first."""
+    option = offer.costs.option
+    return np.lexsort((-option[:, STAGE_DEVICES], levels, option[:, CLUSTER]))
+
+
+def _joined(
+    offers: Sequence[Offer],
+    levels: Sequence[Ints],
+    sorts: Sequence[Ints],
+    devices: Sequence[int],
+) -> dict[str, Ints]:
+    """Put what the slices offer one after the other, each in its order."""
+    clusters = len(devices)
+    steps = np.arange(clusters)[:, None] * len(RECOMPUTE)
+    steps = steps + np.arange(len(RECOMPUTE) + 1)
+    begins = np.zeros((len(offers), *steps.shape), dtype=np.int64)
     room = np.zeros((len(offers), clusters), dtype=np.int64)
+    full = np.zeros((*room.shape, 1 + offers[0].data.stages), dtype=np.int64)
     layouts = np.zeros((len(offers), 3), dtype=np.int64)
-    options, edges, tied = [], [], []
+    options, sums, temporary, edges, tied = [], [], [], [], []
     count = edge_at = tied_at = 0
-    for i, offer in enumerate(offers):
+    for i, (offer, level, order) in enumerate(zip(offers, levels, sorts, strict=True)):
         costs = offer.costs
-        option = costs.option.copy()
+        option = costs.option[order]
         hosts = np.array(offer.guests, dtype=np.int64)[option[:, CLUSTER]]
         option[:, CLUSTER] = hosts
-        begins[i] = count + np.searchsorted(hosts, np.arange(clusters + 1))
+        keys = hosts * len(RECOMPUTE) + level[order]
+        begins[i] = count + np.searchsorted(keys, steps)
         np.maximum.at(room[i], hosts, option[:, ROOM])
+        hosted, idle = np.divmod(np.array(devices)[hosts], option[:, STAGE_DEVICES])
+        fills = (idle == 0) & (hosted <= option[:, ROOM])
+        full[i, hosts[fills], hosted[fills]] = 1
         layouts[i] = len(costs.home), edge_at, tied_at
         count += len(option)
         edge_at += costs.edge.size
         tied_at += costs.tied.size
         options.append(option)
+        sums.append(costs.sums[:, order])
+        temporary.append(costs.temporary[order])
         edges.append(costs.edge.ravel())
         tied.append(costs.tied.ravel())
     return {
         "option": np.concatenate(options),
-        "sums": np.concatenate([offer.costs.sums for offer in offers], axis=1),
-        "temporary": np.concatenate([offer.costs.temporary for offer in offers]),
+        "sums": np.ascontiguousarray(np.concatenate(sums, axis=1)),
+        "temporary": np.concatenate(temporary),
         "begins": begins,
         "room": room,
+        "full": full,
         "counts": np.array(
             [offer.data.part.microbatches for offer in offers], dtype=np.int64
         ),

@@ -4,7 +4,8 @@ What it has over ``mcts``: (p, q) are visited by their lower bounds, the best fi
 and not at all where the bound exceeds the best plan; the relaxation leaves out the
 strategies that no better plan uses; of the others rollouts prefer quick ones; layers
 are no decision of the tree but filled in at its leaves, with an eye to the period;
-plans near the best are polished; and rewards tell good plans from better ones.
+plans near the best are polished; and rewards tell good plans from better ones. Its
+space is the proof's: devices may idle, and recomputation is each cluster's own.
 
 Visits go in waves, whose size does not depend on how many processes there are. What
 is learnt in one wave is known to all visits of the next, so with a given number of

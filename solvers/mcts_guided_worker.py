@@ -104,7 +104,7 @@ class GuidedWorker:
             [part],
             worker.problem.pins,
             [task.stages],
-            filled=True,
+            guided=True,
         )
         if not ground.stages:
             # Nowhere to put so many stages, with what is left.

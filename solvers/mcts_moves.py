@@ -1,10 +1,17 @@
 """The decision tree of HetAuto, Fig. 3: what may be decided next, and deciding it.
 
-One tree for every p. From its root: q; the clusters in pipeline order, one after the
-other; then for each of them its stages, its layers (how many in all, then stage by
-stage) and its strategy, after which its memory is checked. Deviations from the paper:
-clusters may be left out, and their order is no single choice among all permutations
-but one choice per place, so that sixteen clusters do not make a node with 16! children.
+One tree for every p. From its root: recomputation, one level for the plan; whether all
+clusters host stages; q; the clusters in pipeline order, one after the other; then for
+each of them its stages, its layers (how many in all, then stage by stage) and its
+strategy, after which its memory is checked. Eq. 4 bounds the devices of a cluster's
+stages by those it has; the plan of appendix D uses all. So does the tree: of a
+cluster's counts of stages and of its strategies only those are offered that let no
+device idle, or, where there are none, the fewest.
+
+Deviations from the paper: recomputation is part of its input, and Eq. 12 has no unused
+clusters; the order of clusters is no single choice among all permutations but one
+choice per place, so that sixteen clusters do not make a node with 16! children. For
+``mcts-guided`` strategies are free: it has no such restrictions, and the root is q.
 """
 
 from __future__ import annotations
@@ -12,41 +19,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.solvers.dp_data import MAY_CLOSE, MAY_OPEN, ROOM, TAU
-from hetopt.solvers.mcts_data import FILLED, LEADS, TRAILS, L, P
+from hetopt.solvers.dp_data import MAY_CLOSE, MAY_OPEN, ROOM, STAGE_DEVICES
+from hetopt.solvers.mcts_data import FILLED, FREE, LEADS, TRAILS, L, P
 from hetopt.solvers.mcts_fill import fill
 from hetopt.solvers.mcts_memory import least_flight, stage_fits
 from hetopt.solvers.mcts_state import (
+    AT_LEVEL,
     AT_ORDER,
     AT_Q,
     AT_SPLIT,
     AT_STAGES,
     AT_STRATEGY,
     AT_TOTAL,
+    AT_USE,
     COUNT,
     DEAD,
     END,
     LEAF,
     LEFT,
+    LEVEL,
+    PARTIAL,
     PHASE,
     STAGE,
     TURN,
     UNITS,
     Q,
-    draw,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from hetopt.solvers.mcts_data import Space
     from hetopt.solvers.mcts_state import State
-
-    Ints = NDArray[np.int64] | NDArray[np.int32]
-
-#: Strategies of which the quickest is picked.
-_ENTRANTS = 4
 
 
 @step
@@ -57,6 +59,10 @@ def choices(space: Space, state: State) -> int:
     section 4.1, action space pruning).
     """
     phase = state.at[PHASE]
+    if phase == AT_LEVEL:
+        return _levels(space, state)
+    if phase == AT_USE:
+        return _uses(space, state)
     if phase == AT_Q:
         return _counts(space, state)
     if phase == AT_ORDER:
@@ -68,6 +74,28 @@ def choices(space: Space, state: State) -> int:
     if phase == AT_SPLIT:
         return _splits(space, state)
     return _strategies(space, state)
+
+
+@step
+def _levels(space: Space, state: State) -> int:
+    found = 0
+    for level in range(space.begins.shape[2] - 1):
+        offered = 0
+        for i in range(space.begins.shape[0]):
+            for j in range(space.begins.shape[1]):
+                offered += space.begins[i, j, level + 1] - space.begins[i, j, level]
+        if offered:
+            state.moves[found] = level
+            found += 1
+    return found
+
+
+@step
+def _uses(space: Space, state: State) -> int:
+    """Offer plans that use every cluster they can (0), and all plans (1)."""
+    state.moves[0] = 0
+    state.moves[1] = 1
+    return min(2, len(space.required))
 
 
 @step
@@ -103,6 +131,8 @@ def _clusters(space: Space, state: State) -> int:
             state.moves[found] = j
             found += 1
     enough = count and not missing and room >= space.facts[P]
+    if found and not at[PARTIAL]:
+        return found
     if enough and space.host[last, MAY_CLOSE]:
         state.moves[found] = END
         found += 1
@@ -118,11 +148,32 @@ def _stages(space: Space, state: State) -> int:
         after += space.room[at[Q], state.order[turn]]
     most = min(space.room[at[Q], j], left - (at[COUNT] - 1 - at[TURN]))
     found = 0
-    for hosted in range(max(1, left - after), most + 1):
-        if space.stages_ok[j, hosted]:
-            state.moves[found] = hosted
-            found += 1
+    for wanted in range(2, -1, -1):
+        for hosted in range(max(1, left - after), most + 1):
+            if space.stages_ok[j, hosted]:
+                state.moves[found] = hosted
+                found += _in_use(space, state, hosted, left) >= wanted
+        if found:
+            return found
     return found
+
+
+@step
+def _in_use(space: Space, state: State, hosted: int, left: int) -> int:
+    """Return 0 if so many stages leave devices of the cluster idle, else 1 or 2.
+
+    1 if only one cluster is to come, and the others of ``left`` stages leave devices
+    of that one idle.
+    """
+    at = state.at
+    turn = at[TURN]
+    if space.facts[FREE]:
+        return 2
+    if not space.full[at[Q], state.order[turn], hosted]:
+        return 0
+    if turn + 2 != at[COUNT]:
+        return 2
+    return 1 + int(space.full[at[Q], state.order[turn + 1], left - hosted])
 
 
 @step
@@ -154,7 +205,7 @@ def _totals(space: Space, state: State) -> int:
 @step
 def _splits(space: Space, state: State) -> int:
     at = state.at
-    least, most = 1, at[LEFT] - (_ends(state) - at[STAGE] - 1)
+    least, most = 1, at[LEFT] - (ends(state) - at[STAGE] - 1)
     if space.given[0] >= 0:
         least = most = space.given[at[STAGE]]
     for units in range(least, most + 1):
@@ -164,18 +215,45 @@ def _splits(space: Space, state: State) -> int:
 
 @step
 def _strategies(space: Space, state: State) -> int:
-    at = state.at
-    j, hosted = state.order[at[TURN]], state.hosted[at[TURN]]
+    levels = space.begins.shape[2] - 1
     found = 0
-    for o in range(space.begins[at[Q], j], space.begins[at[Q], j + 1]):
-        if space.option[o, ROOM] >= hosted:
-            state.moves[found] = o
-            found += 1
+    if space.facts[FREE]:
+        for level in range(levels):
+            found = _offered(space, state, level, found)
+        return found
+    found = _offered(space, state, state.at[LEVEL], 0)
+    if not found:
+        # Pins, or the problem, give this cluster a level of its own.
+        for level in range(levels):
+            found = _offered(space, state, level, found)
     return found
 
 
 @step
-def _ends(state: State) -> int:
+def _offered(space: Space, state: State, level: int, found: int) -> int:
+    """Append a cluster's strategies of one level, and return how many there are then.
+
+    Unless strategies are free, only those whose stages are the largest of which there
+    is room for so many: devices idle only where no strategy has use for them.
+    """
+    at = state.at
+    j, hosted = state.order[at[TURN]], state.hosted[at[TURN]]
+    begin, end = space.begins[at[Q], j, level], space.begins[at[Q], j, level + 1]
+    largest = 0
+    for o in range(begin, end):
+        option = space.option[o]
+        if option[ROOM] < hosted:
+            continue
+        if not space.facts[FREE] and option[STAGE_DEVICES] < largest:
+            break
+        largest = option[STAGE_DEVICES]
+        state.moves[found] = o
+        found += 1
+    return found
+
+
+@step
+def ends(state: State) -> int:
     """Return the stage after the last one of the cluster whose turn it is."""
     end = 0
     for turn in range(state.at[TURN] + 1):
@@ -188,7 +266,11 @@ def take(space: Space, state: State, move: int) -> None:
     """Decide."""
     at = state.at
     phase = at[PHASE]
-    if phase == AT_Q:
+    if phase == AT_LEVEL:
+        at[LEVEL], at[PHASE] = move, AT_USE
+    elif phase == AT_USE:
+        at[PARTIAL], at[PHASE] = move, AT_Q
+    elif phase == AT_Q:
         at[Q], at[PHASE] = move, AT_ORDER
     elif phase == AT_ORDER:
         if move == END:
@@ -237,74 +319,9 @@ def _place(state: State, units: int) -> None:
 @step
 def _close(state: State) -> None:
     """Give the cluster's last stage what is left."""
-    if _ends(state) - state.at[STAGE] == 1:
+    if ends(state) - state.at[STAGE] == 1:
         _place(state, state.at[LEFT])
         state.at[PHASE] = AT_STRATEGY
-
-
-@step
-def spread(space: Space, state: State) -> None:
-    """Split the units that the cluster has left over its stages, at random.
-
-    Evenly, with the remainder on random stages; then, as long as a coin says so, one
-    unit goes from some stage to another: every split may come, and even ones most
-    often. (Of all splits alike most give some stage several times its share.)
-    """
-    at = state.at
-    first = at[STAGE]
-    count = _ends(state) - first
-    extra = at[LEFT] % count
-    share = at[LEFT] // count
-    for stage in range(first, first + count):
-        units = share
-        if draw(state.seed, first + count - stage) < extra:
-            units += 1
-            extra -= 1
-        state.units[stage] = units
-    while draw(state.seed, 2):
-        source = first + draw(state.seed, count)
-        target = first + draw(state.seed, count)
-        if state.units[source] > 1:
-            state.units[source] -= 1
-            state.units[target] += 1
-    if space.given[0] >= 0:
-        for stage in range(first, first + count):
-            state.units[stage] = space.given[stage]
-    at[STAGE] += count
-    at[UNITS] += at[LEFT]
-    at[LEFT] = 0
-    at[PHASE] = AT_STRATEGY
-
-
-@step
-def pick(space: Space, state: State, moves: Ints, begin: int, count: int) -> int:
-    """Return the place of one of ``count`` moves, at random.
-
-    Where layers are filled in, the quickest of a few strategies: which of them fit
-    that many stages is known by then.
-    """
-    best = begin + draw(state.seed, count)
-    if space.facts[FILLED] and state.at[PHASE] == AT_STRATEGY:
-        body = space.sums[TAU, :, space.facts[L]]
-        for _ in range(_ENTRANTS - 1):
-            other = begin + draw(state.seed, count)
-            if body[moves[other]] < body[moves[best]]:
-                best = other
-    return best
-
-
-@step
-def roll_out(space: Space, state: State) -> None:
-    """Decide all that is left at random."""
-    while state.at[PHASE] < LEAF:
-        if state.at[PHASE] == AT_SPLIT:
-            spread(space, state)
-            continue
-        count = choices(space, state)
-        if not count:
-            state.at[PHASE] = DEAD
-            return
-        take(space, state, state.moves[pick(space, state, state.moves, 0, count)])
 
 
 @step

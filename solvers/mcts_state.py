@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.compiled import step
-from hetopt.solvers.mcts_data import L
+from hetopt.solvers.mcts_data import FREE, L
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,10 +17,22 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: Positions in ``State.at``: what is decided next, the q as an index, clusters in the
-#: order, the one whose turn it is, stages and units decided, units it has left.
-PHASE, Q, COUNT, TURN, STAGE, UNITS, LEFT = range(7)
+#: order, the one whose turn it is, stages and units decided, units it has left, level
+#: of recomputation, whether clusters may stay unused.
+PHASE, Q, COUNT, TURN, STAGE, UNITS, LEFT, LEVEL, PARTIAL = range(9)
 #: Phases; in DEAD ends there is no plan.
-AT_Q, AT_ORDER, AT_STAGES, AT_TOTAL, AT_SPLIT, AT_STRATEGY, LEAF, DEAD = range(8)
+(
+    AT_LEVEL,
+    AT_USE,
+    AT_Q,
+    AT_ORDER,
+    AT_STAGES,
+    AT_TOTAL,
+    AT_SPLIT,
+    AT_STRATEGY,
+    LEAF,
+    DEAD,
+) = range(10)
 #: No more clusters.
 END = -1
 
@@ -69,10 +81,11 @@ def new_state(space: Space, seed: int) -> State:
         clusters + 1,
         stages,
         int(space.facts[L]),
-        int(np.diff(space.begins, axis=1).max(initial=0)),
+        space.begins.shape[2] - 1,
+        int((space.begins[:, :, -1] - space.begins[:, :, 0]).max(initial=0)),
     )
     return State(
-        at=np.zeros(LEFT + 1, dtype=np.int64),
+        at=np.zeros(PARTIAL + 1, dtype=np.int64),
         order=np.zeros(clusters, dtype=np.int64),
         used=np.zeros(clusters, dtype=np.int64),
         hosted=np.zeros(clusters, dtype=np.int64),
@@ -96,7 +109,9 @@ def draw(seed: NDArray[np.uint64], count: int) -> int:
 
 
 @step
-def restart(state: State) -> None:
-    """Go back to the root."""
+def restart(space: Space, state: State) -> None:
+    """Go back to the root; where strategies are free, that is the choice of q."""
     state.at[:] = 0
+    state.at[PHASE] = AT_Q if space.facts[FREE] else AT_LEVEL
+    state.at[PARTIAL] = space.facts[FREE]
     state.used[:] = 0

@@ -63,9 +63,9 @@ class Subtree:
         self._most_nodes = most_nodes
         self._exploration = exploration
         self._reference = reference
-        # One choice per level: q, clusters and no more of them; stages, units in
-        # all, strategy of each; units of each stage.
-        self._depth = 3 + 4 * len(space.required) + stages
+        # One choice per level: recomputation, use of all clusters, q, clusters and no
+        # more of them; stages, units in all, strategy of each; units of each stage.
+        self._depth = 5 + 4 * len(space.required) + stages
         self.nodes = new_nodes(_FEW, _FEW + self._most, self._depth)
         self._report = np.zeros(3, dtype=np.int64)
 

@@ -16,9 +16,10 @@ from hetopt.compiled import kernel, step
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.mcts_data import FILLED
-from hetopt.solvers.mcts_moves import choices, pick, roll_out, take
+from hetopt.solvers.mcts_moves import choices, take
 from hetopt.solvers.mcts_polish import polish
 from hetopt.solvers.mcts_price import TOO_LARGE, price
+from hetopt.solvers.mcts_rollout import pick, roll_out
 from hetopt.solvers.mcts_state import DEAD, LEAF, PHASE, restart
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def grow(
         if may_widen and (room < most or nodes.size[NODES] == len(nodes.visits)):
             report[FULL] = 1
             return
-        restart(state)
+        restart(space, state)
         depth = _descend(space, state, nodes, exploration)
         roll_out(space, state)
         value = TOO_LARGE

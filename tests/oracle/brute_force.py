@@ -123,6 +123,24 @@ def solve(
     """Try every plan, and rank them by simulated time if asked to."""
     best: dict[Shape, Found] = {}
     plans = 0
+    for found in every_plan(problem, table, principles, simulated=simulated):
+        plans += 1
+        known = best.get(found.shape)
+        if known is None or found.rank < known.rank:
+            best[found.shape] = found
+    return Answer(
+        shapes=tuple(sorted(best.values(), key=lambda found: found.rank)), plans=plans
+    )
+
+
+def every_plan(
+    problem: Problem,
+    table: CostTable,
+    principles: Principles = PRUNED,
+    *,
+    simulated: bool = False,
+) -> Iterator[Found]:
+    """Yield every feasible plan."""
     for part in table.slices:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
@@ -134,14 +152,7 @@ def solve(
         )
         for order, strategies, stages in skeletons:
             shape = (sum(stages), part.microbatches, order, strategies, stages)
-            for found in _splits(problem, table, pieces, shape, simulated=simulated):
-                plans += 1
-                known = best.get(shape)
-                if known is None or found.rank < known.rank:
-                    best[shape] = found
-    return Answer(
-        shapes=tuple(sorted(best.values(), key=lambda found: found.rank)), plans=plans
-    )
+            yield from _splits(problem, table, pieces, shape, simulated=simulated)
 
 
 def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:

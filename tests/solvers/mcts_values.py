@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
+    from tests.oracle.brute_force import Shape
 
 
 def exact(problem: Problem, table: CostTable, decision: Decision) -> int | None:
@@ -29,3 +30,19 @@ def exact(problem: Problem, table: CostTable, decision: Decision) -> int | None:
         cutoff=NO_CUTOFF,
     )
     return exact_value(decision, data)
+
+
+def shape_of(table: CostTable, decision: Decision) -> Shape:
+    """Return its shape as brute force writes it."""
+    clusters = table.at(decision.microbatches).clusters
+    rows = tuple(
+        int(clusters[j].row(strategy))
+        for j, strategy in zip(decision.order, decision.strategies, strict=True)
+    )
+    return (
+        decision.stages,
+        decision.microbatches,
+        decision.order,
+        rows,
+        decision.hosted,
+    )

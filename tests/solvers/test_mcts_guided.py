@@ -21,7 +21,7 @@ from hetopt.solvers.messages import NO_CUTOFF
 from hetopt.solvers.params import MctsParams, RaceParams
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
-from tests.solvers.mcts_values import exact
+from tests.solvers.mcts_values import exact, shape_of
 
 if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
@@ -77,7 +77,7 @@ def test_filled_and_polished_plans_are_plans(seed: int) -> None:
     answer = brute_force.solve(problem, table)
     best = {found.shape: found.value_ns for found in answer.shapes}
     counts = problem.stage_counts
-    ground = Ground(table, table.slices, problem.pins, counts, filled=True)
+    ground = Ground(table, table.slices, problem.pins, counts, guided=True)
     free = problem.pins.units is None and not any(
         pins.units.allowed or pins.units.forbidden
         for pins in problem.pins.clusters.values()
@@ -87,16 +87,10 @@ def test_filled_and_polished_plans_are_plans(seed: int) -> None:
         assert exact(problem, table, decision) == value
         if not problem.pins.microbatches.permits(decision.microbatches):
             return NO_CUTOFF
-        clusters = table.at(decision.microbatches).clusters
-        rows = tuple(
-            clusters[j].row(strategy)
-            for j, strategy in zip(decision.order, decision.strategies, strict=True)
-        )
-        shape = (decision.stages, decision.microbatches, decision.order, rows)
         # Never better than the best split of the same shape, whose lambda brute force
         # rounds up to whole ns.
         rounded = decision.microbatches - 1
-        assert value >= (best[*shape, decision.hosted] - rounded) * PERIOD_SCALE
+        assert value >= (best[shape_of(table, decision)] - rounded) * PERIOD_SCALE
         return NO_CUTOFF
 
     for stages in ground.stages:
