@@ -231,7 +231,7 @@ def _uniap(problem: Problem, table: CostTable, options: argparse.Namespace) -> W
     return WrittenLinear(
         form.linear,
         mark=_mark(table, options),
-        unit=f"{form.time_unit_ns:.17g} nanoseconds",
+        unit=f"{form.time_unit_ns!r} nanoseconds",
         decide=lambda values: plan_of(program, form.extract(np.array(values)), table),
     )
 
