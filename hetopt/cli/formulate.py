@@ -159,10 +159,11 @@ def _read_solution(options: argparse.Namespace) -> int:
     if options.formulation not in _BUILD:
         msg = f"is of cp-sat by default, expected {', '.join(_BUILD)}"
         raise InputError(msg, field="--formulation")
-    if os.path.exists(options.out) and os.path.samefile(options.out, options.solution):
-        msg = "is the solution that is read: name another file"
-        raise InputError(msg, file=options.out, field="--out")
     solution = read_solution(options.solution)
+    for path in (options.solution, options.problem, options.table):
+        if path is not None and os.path.realpath(path) == os.path.realpath(options.out):
+            msg = "is read, and would be lost: name another file for the plan"
+            raise InputError(msg, file=options.out, field="--out")
     problem, table = _load(options)
     plan = _BUILD[options.formulation](problem, table, options).plan(solution)
     try:

@@ -210,10 +210,14 @@ def test_refuses_files_that_are_none(
         assert message in capsys.readouterr().err
     solution = str(solutions / "highs.sol")
     before = Path(solution).read_text()
-    own = [*arguments(small), "--solution", solution, "--out", solution]
-    assert main(own) == 2
-    assert "name another file" in capsys.readouterr().err
+    for path in (solution, str(small / "problem.yaml")):
+        own = [*arguments(small), "--solution", solution, "--out", path]
+        assert main(own) == 2
+        assert "name another file" in capsys.readouterr().err
     assert Path(solution).read_text() == before
+    own = [*arguments(small), "--solution", str(tmp_path / "none"), "--out", solution]
+    assert main(own) == 2
+    assert "no such file" in capsys.readouterr().err
     own = ["formulate", str(small / "problem.yaml"), "--p", "2", "--q", "4"]
     assert main([*own, "--solution", solution, "--out", plan]) == 2
     assert "expected intervals, miqp, uniap" in capsys.readouterr().err
