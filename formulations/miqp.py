@@ -30,9 +30,11 @@ solvers read this program, and their answers are priced again in exact integers.
 from __future__ import annotations
 
 from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
+from pyomo.repn import generate_standard_repn
 
 from hetopt.formulations import miqp_costs as costs
 from hetopt.formulations import miqp_cuts as cuts
@@ -43,7 +45,7 @@ from hetopt.formulations.miqp_sets import MARGIN, Places
 from hetopt.formulations.program import PERIOD_SCALE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.formulations.program import ProgramData
 
@@ -188,6 +190,13 @@ class QuadraticProgram:
             variable.set_value(int(s.sets.layout(*choices[i]) == a))
         return True
 
+    def mark(self, name: str) -> None:
+        """Add a variable of this name, fixed at 1; solutions then name the program."""
+        variable, row = pyo.Var(bounds=(0, 1)), pyo.Constraint()
+        self.model.add_component(name, variable)
+        self.model.add_component(f"is_{name}", row)
+        row.set_value(variable == 1)
+
     def write(self, path: str) -> tuple[int, int, int]:
         """Write the program in the format its name ends in: .lp or .mps.
 
@@ -196,13 +205,57 @@ class QuadraticProgram:
         variables, rows, rows with products
         """
         m = self.model
-        m.write(path, io_options={"symbolic_solver_labels": True})
+        self._write(path)
         degrees = [
             row.body.polynomial_degree()
             for row in m.component_data_objects(pyo.Constraint, active=True)
         ]
         variables = sum(1 for _ in m.component_data_objects(pyo.Var))
         return variables, len(degrees), degrees.count(2)
+
+    def written_variables(self, path: str) -> dict[str, Any]:
+        """Return the variables by the names that ``write`` gives them.
+
+        Parameters
+        ----------
+        path
+            A file that may be written over.
+        """
+        symbols = self.model.solutions.symbol_map[self._write(path)].bySymbol
+        return {name: part for name, part in symbols.items() if part.ctype is pyo.Var}
+
+    def activities(self) -> Iterator[tuple[str, float, float, float, float]]:
+        """Yield name, value, magnitude and both limits of every row and variable.
+
+        The magnitude is the sum of those of a row's terms. All variables must have
+        values.
+        """
+        m = self.model
+        for variable in m.component_data_objects(pyo.Var):
+            low, high = variable.bounds
+            if variable.value is not None:
+                size = abs(variable.value)
+                yield variable.name, variable.value, size, *_limits(low, high)
+        for row in m.component_data_objects(pyo.Constraint, active=True):
+            form = generate_standard_repn(row.body, compute_values=True)
+            terms = [
+                *zip(form.linear_coefs, form.linear_vars, strict=True),
+                *(
+                    (value * one.value, other)
+                    for value, (one, other) in zip(
+                        form.quadratic_coefs, form.quadratic_vars, strict=True
+                    )
+                ),
+            ]
+            parts = [form.constant, *(value * each.value for value, each in terms)]
+            limits = _limits(pyo.value(row.lower), pyo.value(row.upper))
+            yield row.name, sum(parts), sum(map(abs, parts)), *limits
+
+    def _write(self, path: str) -> int:
+        """Write the file; returns Pyomo's number of its table of names."""
+        names = {"symbolic_solver_labels": True}
+        _, number = self.model.write(path, io_options=names)
+        return int(number)
 
     def extract(self) -> Decision:
         """Read the decision off the values that a solver loaded into the model."""
@@ -229,6 +282,11 @@ class QuadraticProgram:
         if not s.mixed:
             return j, _chosen({k: m.Y[j, k] for k in s.sets.options[j]})
         return j, _chosen({k: m.S[i, j, k] for o, k in s.choices[i] if o == j})
+
+
+def _limits(low: float | None, high: float | None) -> tuple[float, float]:
+    """Return limits as numbers."""
+    return -inf if low is None else low, inf if high is None else high
 
 
 def _chosen(variables: dict[int, Any]) -> int:

@@ -1,4 +1,4 @@
-"""HiGHS through highspy itself: handing over programs, options, writing files."""
+"""HiGHS through highspy itself: handing over programs, options, answers."""
 
 from __future__ import annotations
 
@@ -58,18 +58,6 @@ class HighsRun:
             _ensure(highs.setOptionValue(name, value), name)
         _ensure(highs.setOptionValue("random_seed", seed % 2**31), "random_seed")
         _ensure(highs.passModel(_lp(program)), "passModel")
-
-    def write(self, path: str) -> None:
-        """Write the program in the format its name ends in: .lp or .mps.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written: HiGHS itself would crash.
-        """
-        with open(path, "w", encoding="ascii"):
-            pass
-        _ensure(self._highs.writeModel(path), path)
 
     def solve(
         self,

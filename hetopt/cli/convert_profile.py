@@ -50,6 +50,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="what Sailor's file calls the model; needed where it has several",
     )
     command.add_argument(
+        "--communication",
+        choices=("included", "excluded"),
+        help="whether times at tp > 1 include tensor-parallel communication, or hetopt "
+        "is to add it (default: included for metis; sailor's have to be told)",
+    )
+    command.add_argument(
         "--out", required=True, metavar="FILE", help="the profile to write"
     )
 
@@ -71,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
         model=problem.model,
         training=problem.training,
         accelerator=options.accelerator,
+        communication=options.communication,
     )
     if options.form == "metis":
         profile = read_metis(options.source, target, options.device)

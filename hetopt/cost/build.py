@@ -44,7 +44,7 @@ from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
-    from hetopt.cost.source import LatencySource
+    from hetopt.cost.source import LatencySource, ShardTimes
     from hetopt.plan import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
@@ -228,8 +228,21 @@ def _cluster_tables(
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
     keep = np.flatnonzero(least <= limit_bytes)
     rows = rows.select(keep)
-    forward_s, backward_s = _passes_s(problem, rows, kinds, source)
-    sync_s, sync_unit_s = _sync_s(problem, rows, kinds, body, backward_s)
+    # Rows that differ in q, dp or recomputation alone compute the same shard.
+    keys = np.stack([rows.shape.microbatch, rows.shape.cp, rows.shape.tp], axis=1)
+    unique, where = np.unique(keys, axis=0, return_inverse=True)
+    times = source.shard_times(
+        problem.model,
+        problem.training,
+        rows.cluster,
+        kinds,
+        Shape(microbatch=unique[:, 0], cp=unique[:, 1], tp=unique[:, 2]),
+    )
+    # numpy 2.0 alone keeps the reduced axis.
+    forward_s, backward_s = _passes_s(problem, rows, kinds, times, where.reshape(-1))
+    sync_s, sync_unit_s = _sync_s(
+        problem, rows, kinds, body, backward_s, times.update_s_per_parameter
+    )
     forward, backward = nanoseconds(forward_s), nanoseconds(backward_s)
     sync, sync_unit = nanoseconds(sync_s), nanoseconds(sync_unit_s)
     tables = {}
@@ -295,21 +308,20 @@ def _memory(
 
 
 def _passes_s(
-    problem: Problem, rows: _Rows, kinds: tuple[str, ...], source: LatencySource
+    problem: Problem,
+    rows: _Rows,
+    kinds: tuple[str, ...],
+    times: ShardTimes,
+    where: Ints,
 ) -> tuple[Floats, Floats]:
-    """Forward and backward seconds per unit and micro-batch; (R, N)."""
+    """Forward and backward seconds per unit and micro-batch; (R, N).
+
+    Parameters
+    ----------
+    where
+        The shard of ``times`` that each row computes; (R,).
+    """
     model, training, shape = problem.model, problem.training, rows.shape
-    # Rows that differ in q, dp or recomputation alone compute the same shard.
-    keys = np.stack([shape.microbatch, shape.cp, shape.tp], axis=1)
-    unique, where = np.unique(keys, axis=0, return_inverse=True)
-    where = where.reshape(-1)  # numpy 2.0 alone keeps the reduced axis
-    times = source.shard_times(
-        model,
-        training,
-        rows.cluster,
-        kinds,
-        Shape(microbatch=unique[:, 0], cp=unique[:, 1], tp=unique[:, 2]),
-    )
     selective = np.array(
         [s.recompute == "selective" for s in rows.strategies], dtype=np.bool_
     )
@@ -324,10 +336,12 @@ def _passes_s(
         )
         ring = exposed_ring_s(moved.ring_s, core, shape.cp)
         ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
-        once = computed + moved.forward_s + ring
+        alone = not times.communicates[number]
+        once = computed + alone * moved.forward_s + ring
         repeated = np.where(full & (kind not in END_KINDS), once, 0.0)
         repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
-        back = times.backward_s[where, number] + moved.backward_s + ring_backward
+        back = times.backward_s[where, number] + alone * moved.backward_s
+        back = back + ring_backward
         forward.append(overlapped_s(once, moved.gather_s))
         backward.append(overlapped_s(back + repeated, moved.gather_s + moved.scatter_s))
     return np.stack(forward, axis=1), np.stack(backward, axis=1)
@@ -339,12 +353,16 @@ def _sync_s(
     kinds: tuple[str, ...],
     body: tuple[bool, ...],
     backward_s: Floats,
+    update_s_per_parameter: float | None,
 ) -> tuple[Floats, Floats]:
     """Return g as seconds per stage (R,) and per unit (R, N)."""
     arguments = (problem.model, problem.training, rows.cluster)
     tp, replicas = rows.shape.tp, rows.replicas
     reductions = [reduction_s(*arguments, kind, tp, replicas) for kind in kinds]
-    updates = [update_s(*arguments, kind, tp, replicas) for kind in kinds]
+    updates = [
+        update_s(*arguments, kind, tp, replicas, update_s_per_parameter)
+        for kind in kinds
+    ]
     stage_s, unit_s = exposed_s(
         np.stack(reductions, axis=1),
         backward_s,

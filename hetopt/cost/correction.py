@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.cost.source import ShardTimes
 from hetopt.problem.cluster import ClusterLinks
 
 if TYPE_CHECKING:
     from hetopt.cost.operations import Shape
-    from hetopt.cost.source import LatencySource
+    from hetopt.cost.source import LatencySource, ShardTimes
     from hetopt.cost.table import SourceKind
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.cluster import Cluster, ClusterLink, Link
@@ -43,7 +42,8 @@ class CorrectedSource:
         factor = self._calibration.efficiency_of(cluster.name)
         if factor == 1:
             return times
-        return ShardTimes(
+        return replace(
+            times,
             forward_s=times.forward_s / factor,
             backward_s=times.backward_s / factor,
             attention_core_s=times.attention_core_s / factor,

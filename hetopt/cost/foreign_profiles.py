@@ -2,10 +2,18 @@
 
 Metis    a directory of ``DeviceType.X_tpN_bsM.json``: ``execution_time`` has
          ``layer_compute_total_ms``, forward and backward together, one number per
-         layer of which the first is the embedding and the last the head
+         layer of which the first is the embedding and the last the head;
+         ``forward_backward_time_ms``, all of one pass; and ``optimizer_time_ms``, of
+         the whole model. What a pass takes beyond its layers is the time between the
+         last forward and the first backward, that is logits and loss: Metis charges
+         it to the last stage for every micro-batch, and so it goes to the head here
 Sailor   nested JSON ``[model][gpu][micro-batch][tp][layer] = [forward, backward,
          update]`` in seconds, layers counted as in Metis; a file may also begin at
          the GPU or at the micro-batch
+
+Metis hooks the layers of Megatron as they run on ``tp`` devices, and adds no
+tensor-parallel communication of its own, so its times are taken to include it; of
+Sailor's that is not known, and the user has to say it where tp is above 1.
 
 Neither says what was measured beyond that, so the model, sequence length and precision
 come from the problem a profile is converted for. What had to be assumed is written
@@ -21,7 +29,16 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.profile_table import PROFILE_SCHEMA, Profile, ProfileRow
+import numpy as np
+
+from hetopt.cost.operations import unit_parameters
+from hetopt.cost.profile_table import (
+    INCLUDED,
+    OPTIMIZER,
+    PROFILE_SCHEMA,
+    Profile,
+    ProfileRow,
+)
 from hetopt.errors import InputError
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER
 from hetopt.reading import read_json
@@ -45,9 +62,8 @@ _METIS_FILE = re.compile(
 _FEWEST_LAYERS = 3
 
 _COMMON_NOTES = (
-    "the first layer is taken to be the embedding, the last the head; times at tp > 1 "
-    "are taken as they are and may include tensor-parallel communication, which hetopt "
-    "then counts twice; memory and optimizer times are not used"
+    "the first layer is taken to be the embedding, the last the head; memory is not "
+    "used: hetopt derives it from the model"
 )
 
 
@@ -61,20 +77,31 @@ class Target:
         Architecture, sequence length and precision.
     accelerator
         Name in the catalogue, or free text.
+    communication
+        Whether times at tp > 1 include tensor-parallel communication: "included" or
+        "excluded"; None for what the planner is known to measure.
     """
 
     model: Model
     training: Training
     accelerator: str
+    communication: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
-    """Forward and backward seconds of every layer at one micro-batch and tp."""
+    """Forward and backward seconds of every layer at one micro-batch and tp.
+
+    Attributes
+    ----------
+    update_s
+        What the optimizer takes for all layers; None where the file does not say.
+    """
 
     microbatch: int
     tp: int
     layers: Sequence[tuple[float, float]]
+    update_s: float | None
 
 
 def read_metis(folder: str, target: Target, device: str | None = None) -> Profile:
@@ -104,7 +131,7 @@ def read_metis(folder: str, target: Target, device: str | None = None) -> Profil
     chosen = _chosen(device, devices, "DeviceType", folder)
     found = sorted(
         (
-            _metis_times(path, int(match["tp"]), int(match["bs"]))
+            _metis_times(path, int(match["tp"]), int(match["bs"]), target)
             for match, path in files
             if match["device"] == chosen
         ),
@@ -112,9 +139,10 @@ def read_metis(folder: str, target: Target, device: str | None = None) -> Profil
     )
     notes = (
         f"from Metis, DeviceType.{chosen}; only the sum of forward and backward is "
-        f"given, backward is taken to be {BACKWARD_SHARE:g} times forward"
+        f"given, backward is taken to be {BACKWARD_SHARE:g} times forward; what a "
+        "pass takes beyond its layers is charged to the head"
     )
-    return _profile(found, target, notes, folder)
+    return _profile(found, target, target.communication or INCLUDED, notes, folder)
 
 
 def read_sailor(
@@ -147,18 +175,34 @@ def read_sailor(
                 _sailor_layer(times, [*inside, str(layer)], path)
                 for layer, times in _numbered(by_layer, inside, path)
             ]
-            _check_count(layers, path, ".".join(inside))
-            found.append(_Times(microbatch=microbatch, tp=tp, layers=layers))
-    named = "/".join(fields) or "one model and GPU"
-    notes = f"from Sailor, {named}; update times are not used"
-    return _profile(found, target, notes, path)
+            _check_count(layers, target, path, ".".join(inside))
+            found.append(
+                _Times(
+                    microbatch=microbatch,
+                    tp=tp,
+                    layers=[times[:2] for times in layers],
+                    update_s=sum(times[2] for times in layers) or None,
+                )
+            )
+    communication = target.communication
+    if communication is None and any(times.tp > 1 for times in found):
+        msg = (
+            "is needed: has times at tp > 1; say whether they include tensor-parallel "
+            "communication (included) or are computation alone (excluded)"
+        )
+        raise InputError(msg, file=path, field="--communication")
+    notes = f"from Sailor, {'/'.join(fields) or 'one model and GPU'}"
+    return _profile(found, target, communication or INCLUDED, notes, path)
 
 
-def _profile(found: Sequence[_Times], target: Target, notes: str, file: str) -> Profile:
+def _profile(
+    found: Sequence[_Times],
+    target: Target,
+    communication: str,
+    notes: str,
+    file: str,
+) -> Profile:
     model = target.model
-    if not model.is_decoder_only:
-        msg = "is not decoder-only, but the layers of these profiles are"
-        raise InputError(msg, field="model")
     rows = []
     for times in found:
         body = times.layers[1:-1]
@@ -210,9 +254,31 @@ def _profile(found: Sequence[_Times], target: Target, notes: str, file: str) -> 
         "kind": "measured",
         "accelerator": target.accelerator,
         "source": f"converted from {Path(file).name}",
-        "notes": f"{notes}; {shape}; {_COMMON_NOTES}",
+        "communication": communication,
     }
+    updates = [
+        times.update_s / _parameters(model, times.tp)
+        for times in found
+        if times.update_s is not None
+    ]
+    if updates:
+        header[OPTIMIZER] = repr(median(updates))
+        notes += "; the optimizer takes what it took per parameter of a device"
+    words = f"times at tp > 1 {_COMMUNICATES[communication]}"
+    header["notes"] = f"{notes}; {words}; {shape}; {_COMMON_NOTES}"
     return Profile(header=header, rows=tuple(rows))
+
+
+_COMMUNICATES = {
+    "included": "include tensor-parallel communication, so that hetopt adds none",
+    "excluded": "are computation alone: hetopt adds tensor-parallel communication",
+}
+
+
+def _parameters(model: Model, tp: int) -> float:
+    """Return the parameters that one of ``tp`` devices holds of the whole model."""
+    each = np.array([tp])
+    return sum(float(unit_parameters(model, kind, each)[0]) for kind in model.units)
 
 
 def _spread(values: Sequence[float]) -> float | None:
@@ -222,7 +288,7 @@ def _spread(values: Sequence[float]) -> float | None:
     return high - low
 
 
-def _metis_times(path: Path, tp: int, microbatch: int) -> _Times:
+def _metis_times(path: Path, tp: int, microbatch: int, target: Target) -> _Times:
     field = "execution_time.layer_compute_total_ms"
     data = read_json(path, "a profile of Metis")
     execution = data.get("execution_time") if isinstance(data, dict) else None
@@ -232,16 +298,41 @@ def _metis_times(path: Path, tp: int, microbatch: int) -> _Times:
     if not isinstance(given, list):
         msg = "is missing, expected a list of milliseconds"
         raise InputError(msg, file=str(path), field=field)
+    assert isinstance(execution, dict)
+    totals = [
+        _seconds(item, str(path), f"{field}.{number}") * 1e-3
+        for number, item in enumerate(given)
+    ]
+    _check_count(totals, target, str(path), field)
+    whole_pass = _optional(execution, "forward_backward_time_ms", path)
+    if whole_pass is not None:
+        beyond = whole_pass - sum(totals)
+        if beyond < 0:
+            msg = (
+                f"is {whole_pass * 1e3:g}, less than its layers take together "
+                f"({sum(totals) * 1e3:g})"
+            )
+            where = "execution_time.forward_backward_time_ms"
+            raise InputError(msg, file=str(path), field=where)
+        totals[-1] += beyond
     layers = []
-    for number, item in enumerate(given):
-        total = _seconds(item, str(path), f"{field}.{number}") * 1e-3
+    for total in totals:
         forward = total / (1 + BACKWARD_SHARE)
         layers.append((forward, total - forward))
-    _check_count(layers, str(path), field)
-    return _Times(microbatch=microbatch, tp=tp, layers=layers)
+    update = _optional(execution, "optimizer_time_ms", path)
+    return _Times(microbatch=microbatch, tp=tp, layers=layers, update_s=update)
 
 
-def _sailor_layer(times: Any, fields: Sequence[str], path: str) -> tuple[float, float]:
+def _optional(execution: Mapping[str, Any], key: str, path: Path) -> float | None:
+    """Return a time of Metis in seconds; None where the file does not have it."""
+    if key not in execution:
+        return None
+    return _seconds(execution[key], str(path), f"execution_time.{key}") * 1e-3
+
+
+def _sailor_layer(
+    times: Any, fields: Sequence[str], path: str
+) -> tuple[float, float, float]:
     field = ".".join(fields)
     if not isinstance(times, list) or len(times) != 3:
         msg = "is not a list of forward, backward and update seconds"
@@ -249,6 +340,7 @@ def _sailor_layer(times: Any, fields: Sequence[str], path: str) -> tuple[float, 
     return (
         _seconds(times[0], path, f"{field}.0"),
         _seconds(times[1], path, f"{field}.1"),
+        _seconds(times[2], path, f"{field}.2", may_be_0=True),
     )
 
 
@@ -294,15 +386,31 @@ def _chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> s
     return known[0]
 
 
-def _check_count(layers: Sequence[Any], path: str, field: str) -> None:
+def _check_count(layers: Sequence[Any], target: Target, path: str, field: str) -> None:
+    """Raise InputError unless there are an embedding, the model's layers and a head."""
     if len(layers) < _FEWEST_LAYERS:
         msg = f"has {len(layers)} layers, expected an embedding, layers and a head"
         raise InputError(msg, file=path, field=field)
+    if not target.model.is_decoder_only:
+        msg = "is not decoder-only, but the layers of these profiles are"
+        raise InputError(msg, field="model")
+    own = target.model.layers
+    if len(layers) - 2 != own:
+        msg = (
+            f"has {len(layers) - 2} layers between embedding and head, but the "
+            f"problem's model {target.model.name} has {own}: it is another model's"
+        )
+        raise InputError(msg, file=path, field=field)
 
 
-def _seconds(value: Any, path: str, field: str) -> float:
+def _seconds(value: Any, path: str, field: str, *, may_be_0: bool = False) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:
+    if (
+        not number
+        or not math.isfinite(value)
+        or value < 0
+        or (value == 0 and not may_be_0)
+    ):
         msg = f"is {describe(value)}, expected a time above 0"
         raise InputError(msg, file=path, field=field)
     return float(value)

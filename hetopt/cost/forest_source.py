@@ -174,6 +174,10 @@ class ForestSource:
             backward_s=times[:, :, 1],
             attention_core_s=core[:, :, 0],
             attention_core_backward_s=core[:, :, 1],
+            communicates=tuple(
+                self.profile.communicates and bool(parts[kind]) for kind in kinds
+            ),
+            update_s_per_parameter=self.profile.optimizer_s_per_parameter,
         )
 
     def far_outside(

@@ -8,6 +8,10 @@ A profile is UTF-8 text. It opens with header lines ``# key: value``:
     device, driver, libraries, clocks, date
                     what was measured, with what and when (measured profiles)
     source          formula or paper (modelled and published profiles)
+    communication   included: the times of all units hold tensor parallelism's
+                    communication; excluded (default): they hold none
+    optimizer_s_per_parameter
+                    what the optimizer's step takes for each parameter it updates
     notes           anything else
 
 and goes on with one CSV table whose columns are those of ``COLUMNS``:
@@ -29,7 +33,8 @@ and goes on with one CSV table whose columns are those of ``COLUMNS``:
     repetitions     0 where nothing was timed
     status          ok or oom
 
-Times are the computation of one device's shard, without any communication.
+Times are the computation of one device's shard, without any communication but what
+``communication`` says.
 """
 
 from __future__ import annotations
@@ -65,6 +70,9 @@ UNITS = (LAYER, ATTENTION, MLP_UP, MLP_DOWN, EMBEDDING, HEAD, ATTENTION_CORE)
 DTYPES = ("bf16", "fp16", "fp32")
 KINDS = ("measured", "published", "modelled")
 REQUIRED = ("schema", "kind", "accelerator")
+INCLUDED, EXCLUDED = "included", "excluded"
+COMMUNICATION = (INCLUDED, EXCLUDED)
+OPTIMIZER = "optimizer_s_per_parameter"
 
 #: Longest whole number that is read: more digits than any size or count has.
 MOST_DIGITS = 12
@@ -238,7 +246,23 @@ class Profile:
     header: Mapping[str, str]
     rows: tuple[ProfileRow, ...]
 
+    @property
+    def communicates(self) -> bool:
+        """Whether times hold tensor parallelism's communication."""
+        return self.header.get("communication") == INCLUDED
 
+    @property
+    def optimizer_s_per_parameter(self) -> float | None:
+        """What the optimizer takes for a parameter; None where nobody measured."""
+        given = self.header.get(OPTIMIZER)
+        return None if given is None else float(given)
+
+
+_KNOWN_VALUES = {
+    "schema": (PROFILE_SCHEMA,),
+    "kind": KINDS,
+    "communication": COMMUNICATION,
+}
 COLUMNS = tuple(field.name for field in fields(ProfileRow))
 SIZES = tuple(
     field.name
@@ -346,7 +370,7 @@ def _parse_header(lines: Sequence[str], name: str) -> Mapping[str, str]:
             )
         if key in header:
             raise InputError("is there twice", file=name, line=number, field=key)
-        known = {"schema": (PROFILE_SCHEMA,), "kind": KINDS}.get(key)
+        known = _KNOWN_VALUES.get(key)
         if known is not None and value not in known:
             raise InputError(
                 f"{value!r}, expected {', '.join(known)}",
@@ -354,12 +378,22 @@ def _parse_header(lines: Sequence[str], name: str) -> Mapping[str, str]:
                 line=number,
                 field=key,
             )
+        if key == OPTIMIZER and not _is_duration(value):
+            msg = f"{value!r}, expected seconds above 0"
+            raise InputError(msg, file=name, line=number, field=key)
         header[key] = value
     for key in REQUIRED:
         if not header.get(key):
             msg = f"the header lacks it, expected a line '# {key}: ...'"
             raise InputError(msg, file=name, field=key)
     return MappingProxyType(header)
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
 
 
 def _parse_row(columns: Sequence[str], line: str, name: str, number: int) -> ProfileRow:

@@ -2,6 +2,7 @@
 
 A source answers for the *computation* of one unit's shard; the table adds the
 communication of tensor and context parallelism and of ZeRO, and recomputation.
+A source may say that its times hold tensor parallelism's communication already.
 Sources are asked once per cluster with all rows at once: a random forest takes
 tens of milliseconds per call however many rows it predicts.
 """
@@ -37,12 +38,24 @@ class ShardTimes:
         which context parallelism hides its ring; 0 for kinds without attention.
     attention_core_backward_s
         The same part of ``backward_s``.
+    communicates
+        Of each kind: whether its times hold the tensor-parallel communication too,
+        which is then not added; (N,).
+    update_s_per_parameter
+        What the optimizer takes for a parameter; None if the source does not know.
     """
 
     forward_s: NDArray[np.float64]
     backward_s: NDArray[np.float64]
     attention_core_s: NDArray[np.float64]
     attention_core_backward_s: NDArray[np.float64]
+    communicates: tuple[bool, ...] = ()
+    update_s_per_parameter: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.communicates:
+            nothing = (False,) * self.forward_s.shape[1]
+            object.__setattr__(self, "communicates", nothing)
 
 
 class LatencySource(Protocol):

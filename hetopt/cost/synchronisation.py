@@ -12,7 +12,8 @@ the last micro-batch only. To stay linear in the units and never optimistic, a
 unit hides at most its own backward time, and one body unit's share, the last
 bucket, is not hidden at all. With ``overlap_gradients: false`` (Megatron-LM's
 default) nothing is hidden. The gather of weights is not hidden. The optimizer
-step reads and writes the states of a device's shard at memory bandwidth.
+step reads and writes the states of a device's shard at memory bandwidth, or takes
+what a profile says.
 """
 
 from __future__ import annotations
@@ -62,14 +63,23 @@ def update_s(
     kind: str,
     tp: Ints,
     replicas: Ints,
+    measured_s: float | None = None,
 ) -> Floats:
-    """Gather weights where the update is sharded, and update one unit; (R,)."""
+    """Gather weights where the update is sharded, and update one unit; (R,).
+
+    Parameters
+    ----------
+    measured_s
+        Of the update of one parameter, where somebody measured it.
+    """
     parameters = unit_parameters(model, kind, tp)
     size = parameter_bytes(training)
     seconds = np.zeros(len(tp))
     if training.zero in (1, 2):
         seconds = all_gather_s(cluster, replicas, tp, parameters * size.weight)
     shard = parameters / (replicas if training.zero else 1)
+    if measured_s is not None:
+        return seconds + shard * measured_s
     # States are read and written, the gradient read, the weight written.
     traffic = shard * (2 * size.optimizer + size.gradient + size.weight)
     if training.precision == "fp32":

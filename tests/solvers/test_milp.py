@@ -29,7 +29,6 @@ from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from hetopt.formulations.decision import Decision
     from hetopt.problem.training import ScheduleName
@@ -144,15 +143,6 @@ def test_an_exception_of_a_callback_comes_out() -> None:
     run = HighsRun(IntervalProgram(data_of(table(), 4, 8)).program)
     with pytest.raises(KeyboardInterrupt):
         run.solve(stop=interrupted)
-
-
-def test_writing_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """HiGHS itself would crash."""
-    run = HighsRun(IntervalProgram(data_of(table(), 2, 4)).program)
-    with pytest.raises(OSError, match="nowhere"):
-        run.write(str(tmp_path / "nowhere" / "program.lp"))
-    run.write(str(tmp_path / "program.mps"))
-    assert (tmp_path / "program.mps").read_text().startswith("NAME")
 
 
 @pytest.mark.parametrize("schedule", ["1f1b", "h-1f1b"])
