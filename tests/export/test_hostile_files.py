@@ -10,6 +10,7 @@ import pytest
 from hetopt.errors import InputError
 from hetopt.export.launchers import reader
 from hetopt.export.megatron_layout import layout_layers
+from hetopt.export.schedule_csv import stage_row
 from hetopt.export.shell_arguments import read_script
 
 CALL = "pretrain --num-layers 8 --micro-batch-size 1"
@@ -72,9 +73,9 @@ def test_strategies(text: str, said: str, tmp_path: Path) -> None:
 
 
 def test_a_schedule_of_many_rows(tmp_path: Path) -> None:
-    row = ",".join(f"0F{n}" for n in range(20_000))
+    row = ",".join(stage_row(0, 1, 20_000))
     rows = "\n".join(f"{n}F0" for n in range(1, 20_000))
-    assert "cell 20001 of row 0" in complaint(
+    assert "cell 2 of row 1 is out of order" in complaint(
         tmp_path, "torch", schedule_csv=f"{row}\n{rows}\n", job_json="{}"
     )
 

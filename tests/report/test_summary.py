@@ -154,6 +154,13 @@ def test_summary_says_all_that_matters() -> None:
     assert lines["latencies"].startswith("h20 modelled, a100 measured (modelled")
 
 
+def test_clusters_that_are_not_used_are_named() -> None:
+    assert "not used" not in dict(summary(result(), PRICED))
+    kinds = {"h20": "modelled", "v100": "modelled", "a100": "measured", "b": "measured"}
+    lines = dict(summary(result(table_kinds=kinds), PRICED))
+    assert lines["not used"] == "v100, b"
+
+
 def test_measured_latencies_need_no_warning() -> None:
     lines = dict(summary(result(table_kinds={"a": "measured"}), PRICED))
     assert lines["latencies"] == "a measured"
