@@ -121,7 +121,6 @@ class Lab:
         path = str(problem_files().get(name, name))
         self.problem: Problem = read_problem(path)
         self.table: CostTable = build_table(self.problem)
-        # Compiles what is not compiled yet, too.
         done = subprocess.run(
             [*_command(name, "dp"), "--json"],
             env=_environment(),
@@ -242,9 +241,8 @@ class _Screen:
         try:
             said = os.read(self._master, 65536)
         except OSError:
-            # The other end is closed.
-            said = b""
             time.sleep(0.01)
+            said = b""
         self._said += said
         return bool(said)
 
@@ -264,7 +262,7 @@ def _interrupt(process: subprocess.Popen[bytes], trial: Trial, screen: _Screen) 
 
 
 def _listens(pid: int) -> bool:
-    """Whether a process has a handler for SIGTERM: hetopt's first step."""
+    """Whether a process handles SIGTERM: hetopt's first step."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines():
             if line.startswith("SigCgt:"):
@@ -364,7 +362,6 @@ def run(lab: Lab, drawn: Sequence[Trial]) -> list[tuple[Trial, Outcome]]:
     for number, first in enumerate(drawn, start=1):
         trial = first
         while (outcome := attempt(lab, trial)) is None:
-            # The bar may show a plan so late that the end comes with it.
             trial = replace(trial, moment_s=trial.moment_s / 2, late=False)
         done.append((trial, outcome))
         known = "plan known" if outcome.known else "no plan known"
