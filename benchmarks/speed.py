@@ -3,9 +3,10 @@
     python -m benchmarks.speed [--repeat 5] [--out FILE] [PROBLEM...]
 
 A whole process each time, imports included, after one run that compiles what is
-kept; and three times the very first run, with nothing kept. Makes a table in Markdown: medians in seconds of the wall clock, and of all
-cores together; on a machine that does other things too, the latter says more. The
-exit code is 1 if some plan is not proven optimal.
+kept; and three times the very first run, with nothing kept. Makes a table in Markdown:
+medians in seconds of the wall clock, and of all cores together; on a machine that does
+other things too, the latter says more. The exit code is 1 if some plan is not proven
+optimal.
 """
 
 from __future__ import annotations
