@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.params import RaceParams
 
 #: Problems up to this size take CP-SAT seconds, less than compiling dp does.
-_FEW_PROGRAMS, _FEW_CLUSTERS, _FEW_UNITS = 600, 3, 48
+_FEW_PROGRAMS, _FEW_CLUSTERS, _FEW_UNITS = 1000, 3, 100
 #: Share of a time limit that is kept for a heuristic, should the proof stay open.
 _FALLBACK = 0.15
 #: Seconds that tree search needs to be of any use: workers start in about one, and

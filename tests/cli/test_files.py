@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hetopt import reading
-from hetopt.cli.entry import main
+from hetopt.cli import main
 
 PROBLEM = """\
 model: {preset: llama-7b}
