@@ -240,15 +240,19 @@ class _Course(Course):
         started: set[tuple[int, int]] = set()
         alone: set[tuple[int, int]] = set()
 
-        def tasks() -> Iterator[SettleTask]:
+        def tasks() -> Iterator[SettleTask | None]:
             while True:
                 waiting = [
                     program
                     for program in self.ledger.open()
                     if (program.stages, program.microbatches) not in started
                 ]
-                if not waiting:
+                if not waiting and not alone:
                     return
+                if not waiting:
+                    # One that runs out of patience comes again.
+                    yield None
+                    continue
                 program = min(waiting, key=lambda program: program.rank)
                 started.add((program.stages, program.microbatches))
                 if self.patience_s() is not None:
@@ -263,11 +267,12 @@ class _Course(Course):
         def take(task: SettleTask, found: Verdict) -> None:
             key = task.stages, task.microbatches
             program = self.ledger.programs[key]
-            if key in alone and not found.closed:
-                # More than this process should do alone.
+            if key in alone:
                 alone.discard(key)
-                started.discard(key)
-                return
+                if not found.closed:
+                    # More than this process should do alone.
+                    started.discard(key)
+                    return
             self.ledger.settle(program, found)
             if self.journal is not None:
                 self.journal.settled(program)

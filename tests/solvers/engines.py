@@ -47,3 +47,13 @@ class Raises(CpSatEngine):
     def settle(self, data: ProgramData, **options: Any) -> Answer:
         msg = "no licence"
         raise RuntimeError(msg)
+
+
+class Impatient(CpSatEngine):
+    """Gives up at once where it is given a time limit."""
+
+    def settle(self, data: ProgramData, **options: Any) -> Answer:
+        if options["time_limit_s"] is not None:
+            bound = data.objective_min
+            return Answer(verdict="stopped", bound=bound, decision=None)
+        return super().settle(data, **options)

@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
+from hetopt.solvers import course
 from hetopt.solvers.growing_pool import GrowingPool
+from hetopt.solvers.messages import SettleTask
 from hetopt.solvers.pool import Done, Note
+from hetopt.solvers.race import race
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 
 def make(payload: str, shared: Any, say: Callable[[Any], None]) -> Callable[[Any], Any]:
@@ -55,3 +62,39 @@ def test_much_work_is_handed_to_workers_that_know_what_was_known() -> None:
     pool.shared.value = 5
     assert _answer(pool, 2)[:2] == (20, 5)
     pool.close()
+
+
+def test_what_was_stopped_alone_is_settled_by_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also if another worker has found nothing left to do meanwhile."""
+    submit = GrowingPool.submit
+
+    def grow_late(self: GrowingPool, task: int, content: Any) -> None:
+        if isinstance(content, SettleTask):
+            self._alone_s = 0.0
+        submit(self, task, content)
+
+    monkeypatch.setattr(GrowingPool, "submit", grow_late)
+    monkeypatch.setattr(course, "_cores", lambda: 2)
+    problem = read_problem_text(
+        "model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}\n"
+        "clusters: [{name: a, accelerator: A40, nodes: 1, devices_per_node: 2}]\n"
+        "training: {global_batch: 2, seq_len: 1024}\n"
+        "pin: {stages: 2, microbatches: 2}\n"
+    )
+    result = race(
+        problem,
+        build_table(problem),
+        solver="dp",
+        engine="tests.solvers.engines:Impatient",
+        jobs=None,
+        top=1,
+        time_limit_s=None,
+        seed=0,
+        cutoff=None,
+        on_progress=None,
+        quick=True,
+    )
+    assert result.status == "optimal"
+    assert "unsettled" not in result.settled
