@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetopt.formulations import cp_sat_period as period
 from hetopt.formulations.cp_sat_terms import weighted
 from hetopt.formulations.cp_sat_warmups import Deltas, InFlight, Load, chain_warmups
@@ -43,13 +45,16 @@ def choose_warmups(v: Variables, tau: Times) -> Load:
 
 
 def _free_deltas(v: Variables, all_first: cp_model.IntVar) -> Deltas:
-    """One literal for every delta there may be; none is added by all forwards first."""
-    sets = v.sets
-    least = _least_period(sets)
-    kappa = sets.part.transfer_ns
+    """One literal for every delta there may be; none is added by all forwards first.
 
-    def cases(name: str, longest: int) -> Cases:
-        most = 1 - (-2 * PERIOD_SCALE * longest // least)
+    No delta exceeds 1 + ceil(2 kappa / lambda) (``free_warmups``), and lambda is at
+    least omega of the same boundary.
+    """
+    sets = v.sets
+    pace = np.maximum(_least_period(sets), PERIOD_SCALE * sets.part.occupancy_ns)
+    hides = 1 - (-2 * PERIOD_SCALE * sets.part.transfer_ns // pace)
+
+    def cases(name: str, most: int) -> Cases:
         literals = [
             v.model.new_bool_var(f"{name}={delta}") for delta in range(most + 1)
         ]
@@ -59,13 +64,13 @@ def _free_deltas(v: Variables, all_first: cp_model.IntVar) -> Deltas:
 
     classes = list(sets.chain.cut_classes)
     inside = {
-        j: int(kappa[classes][:, sets.layouts(j), sets.layouts(j)].max(initial=0))
+        j: int(hides[classes][:, sets.layouts(j), sets.layouts(j)].max(initial=1))
         for j in sets.clusters
     }
     return Deltas(
         inside={(j, r): cases(f"delta[{j},{r}]", inside[j]) for j, r in v.kappa},
         into={
-            j: cases(f"delta_in[{j}]", int(kappa.max(initial=0))) for j in v.kappa_in
+            j: cases(f"delta_in[{j}]", int(hides.max(initial=1))) for j in v.kappa_in
         },
     )
 

@@ -300,8 +300,9 @@ class Worker:
             cutoff = min(
                 self._cutoff(), objective_ceiling(only, self.chain, task.stages)
             )
+            data = self._data(within(only, cutoff), pins, task.stages, cutoff)
             answer = self._engine.settle(
-                replace(self._data(only, pins, task.stages, cutoff), principles=PRUNED),
+                replace(data, principles=PRUNED),
                 excluded=(),
                 found=lambda decision: None,
                 stop=lambda: False,
