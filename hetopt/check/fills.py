@@ -1,4 +1,4 @@
-"""The two loops that deriving a bound again spends its time in, compiled."""
+"""The loops that deriving a bound again spends its time in, compiled."""
 
 from __future__ import annotations
 
@@ -83,3 +83,56 @@ def cheapest(
                     break
                 if units_ok[n] and (not differs or n <= room[k, n, m]):
                     least[m, n] = min(least[m, n], time + sides[k])
+
+
+@kernel
+def replaced(columns: Ints, gone: Flags) -> None:
+    """Mark rows of which another one is nowhere larger; of equal ones the first stays.
+
+    Parameters
+    ----------
+    columns
+        Shape (K, M).
+    gone
+        Set where a row is replaced; length K, all False at first.
+    """
+    rows, width = columns.shape
+    for k in range(rows):
+        for i in range(rows):
+            if i == k or gone[i]:
+                continue
+            same = True
+            larger = False
+            for m in range(width):
+                if columns[i, m] > columns[k, m]:
+                    larger = True
+                    break
+                if columns[i, m] < columns[k, m]:
+                    same = False
+            if not larger and (not same or i < k):
+                gone[k] = True
+                break
+
+
+@kernel
+def together(opening: Ints, others: Ints, least: int, total: Ints) -> None:
+    """total[p] = min(itself, opening[m, l] + others[p - m, length - l]).
+
+    Parameters
+    ----------
+    opening, others
+        Of (stages, body units); shapes (M + 1, length + 1) and (P + 1, length + 1).
+    least
+        The least p that is asked for.
+    total
+        Of all p stages with all body units; length P + 1 at most.
+    """
+    length = others.shape[1] - 1
+    for m in range(1, len(opening)):
+        for n in range(m, length):
+            cost = opening[m, n]
+            if cost >= NEVER:
+                continue
+            for p in range(max(m + 1, least), min(len(total), m + len(others))):
+                value = cost + others[p - m, length - n]
+                total[p] = min(total[p], value)

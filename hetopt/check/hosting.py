@@ -159,8 +159,12 @@ class Host:
             self.into = kappa[:, others][:, :, own].min(axis=(0, 1))
             self.out = kappa[:, own][:, :, others].min(axis=(0, 2))
 
-    def tables(self, period: int) -> tuple[Ints, Ints]:
-        """Return the least fill of (m, l) in the middle, and as the last cluster."""
+    def tables(self, period: int) -> tuple[Ints, Ints, Ints]:
+        """Return the least fill of (m, l) in the middle, as the last, and the first.
+
+        The first of several clusters is looked at as if one stage followed it: what
+        ``opening`` gives when more are known to follow is no less.
+        """
         inside, _, across = STEPS[self.schedule]
         places = np.arange(self.most)
         middle = self._cumulated(
@@ -180,6 +184,7 @@ class Host:
         return (
             self._least(limits, middle[:, None], _MIDDLE),
             self._least(limits, last[:, None], _LAST),
+            self._least(limits, middle[:, None], _FIRST),
         )
 
     def opening(self, period: int, stages: int) -> Ints:
