@@ -16,6 +16,7 @@ cost at least the least kappa out of the one plus the least kappa into the other
 
 from __future__ import annotations
 
+import time
 from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,6 +50,11 @@ _MOST_INTERVALS = 2000
 #: less than this share of the bound.
 _SHARE = 1 / 128
 
+
+class OutOfTime(Exception):
+    """The time for all programs is over."""
+
+
 #: By stage count, the lambdas in ns, from and to, at which a bound is not proven.
 Open = dict[int, list[tuple[int, int]]]
 
@@ -60,6 +66,7 @@ def unproven(
     bounds: Mapping[int, int],
     principles: Principles = PRUNED,
     objective: Objective = "closed",
+    end: float | None = None,
 ) -> list[int]:
     """Return the stage counts whose bound does not follow from the relaxation.
 
@@ -72,6 +79,13 @@ def unproven(
     objective
         What takes so long: the closed form, or the simulated time, of which
         ``simulated_bound`` has what takes the place of (q - 1) lambda.
+    end
+        Of the time, as ``time.monotonic`` has it.
+
+    Raises
+    ------
+    OutOfTime
+        The end was reached.
     """
     if objective == "simulated":
         return [
@@ -84,17 +98,17 @@ def unproven(
                     ),
                     min(1, microbatches - 1),
                     group,
+                    end=end,
                 )
             )
         ]
     if not bounds:
         return []
     if not principles.relaxed:
-        return sorted(unproven_ranges(problem, table, microbatches, bounds, share=0))
-    wide = partial(
-        WideRelaxation, problem, table, microbatches, principles=principles
-    )
-    return sorted(_unproven(wide, microbatches - 1, bounds))
+        ranges = unproven_ranges(problem, table, microbatches, bounds, end=end, share=0)
+        return sorted(ranges)
+    wide = partial(WideRelaxation, problem, table, microbatches, principles=principles)
+    return sorted(_unproven(wide, microbatches - 1, bounds, end=end))
 
 
 def unproven_ranges(
@@ -102,6 +116,8 @@ def unproven_ranges(
     table: CostTable,
     microbatches: int,
     bounds: Mapping[int, int],
+    *,
+    end: float | None = None,
     share: float = _SHARE,
 ) -> Open:
     """Return where bounds on the closed form do not follow from the relaxation.
@@ -110,14 +126,21 @@ def unproven_ranges(
     ----------
     bounds
         As in ``unproven``, all principles kept.
+    end
+        Of the time, as ``time.monotonic`` has it.
     share
         Intervals of lambda are not cut once (q - 1) times their width is less than
         this share of the bound.
+
+    Raises
+    ------
+    OutOfTime
+        The end was reached.
     """
     if not bounds:
         return {}
     made = partial(_Relaxation, problem, table, microbatches)
-    return _unproven(made, microbatches - 1, bounds, share)
+    return _unproven(made, microbatches - 1, bounds, share=share, end=end)
 
 
 def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
@@ -135,7 +158,9 @@ def _unproven(
     made: Callable[[int], _Relaxation | WideRelaxation],
     steps: int,
     bounds: Mapping[int, int],
+    *,
     share: float = 0,
+    end: float | None = None,
 ) -> Open:
     """Cut lambda, which counts ``steps`` times, into intervals; see ``unproven``.
 
@@ -162,6 +187,8 @@ def _unproven(
             open_ -= failed.keys()
         if not open_:
             continue
+        if end is not None and time.monotonic() > end:
+            raise OutOfTime
         looked += 1
         # Of twice as many stages as needed at most: tables grow with them.
         size = 1 << (max(open_) - 1).bit_length()

@@ -33,9 +33,8 @@ PS_PER_NS = 1000
 class At(IntEnum):
     """Columns of a label."""
 
-    MASK, OPTION, IN_RUN, UNITS, FILL, CARRY, OTHER, SYNC, PARENT, HELD, NEXT = range(
-        11
-    )
+    MASK, OPTION, IN_RUN, UNITS, FILL, CARRY = range(6)
+    OTHER, SYNC, PARENT, HELD, NEXT, STAYS, AFTER = range(6, 13)
 
 
 class Cost(IntEnum):
@@ -50,7 +49,21 @@ class Rule(IntEnum):
     STEADY, ALL_FIRST, FREE, ONCE = range(4)
 
 
-MASK, OPTION, IN_RUN, UNITS, FILL, CARRY, OTHER, SYNC, PARENT, HELD, NEXT = map(int, At)
+(
+    MASK,
+    OPTION,
+    IN_RUN,
+    UNITS,
+    FILL,
+    CARRY,
+    OTHER,
+    SYNC,
+    PARENT,
+    HELD,
+    NEXT,
+    STAYS,
+    AFTER,
+) = map(int, At)
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G = map(int, Cost)
 STEADY, ALL_FIRST, FREE, ONCE = map(int, Rule)
 
@@ -139,6 +152,8 @@ class Left(NamedTuple):
         Places taken; length 1.
     heads
         First label of each place; shape (places, L + 1).
+    doors
+        First label of each set of clusters and layout; shape (2^C, A, L + 1).
     """
 
     run: Ints
@@ -153,6 +168,7 @@ class Left(NamedTuple):
     held: Ints
     used: Ints
     heads: Ints
+    doors: Ints
 
 
 @kernel
@@ -170,7 +186,7 @@ def extend(
     placed
         Stages of the layer's labels; 0 for none, when ``at`` is (0, 0, 0).
     """
-    left.heads[:] = -1
+    left.heads[: left.used[0]] = -1
     options = len(facts.cluster)
     if placed == 0:
         for o in range(options):
@@ -179,6 +195,7 @@ def extend(
             ):
                 return False
         return True
+    _mark(facts, left, pool, at)
     for row in range(at[0], at[1]):
         label = pool[row]
         if label[FILL] >= NEVER or label[UNITS] == len(facts.kinds):
@@ -189,6 +206,8 @@ def extend(
             facts, left, pool, at, row, own, placed, high_ps
         ):
             return False
+        if label[STAYS]:
+            continue
         for o in range(options):
             i = facts.cluster[o]
             if (
@@ -198,6 +217,38 @@ def extend(
             ):
                 return False
     return True
+
+
+@step
+def _mark(facts: Facts, left: Left, pool: Ints, at: Ints) -> None:
+    """Mark labels that need not leave their cluster: one of the same layout does."""
+    left.doors[:] = -1
+    for row in range(at[0], at[1]):
+        new = pool[row]
+        new[STAYS] = 1
+        if new[FILL] >= NEVER:
+            continue
+        doors = left.doors[new[MASK], facts.layout[new[OPTION]]]
+        new[STAYS] = 0
+        last, number = -1, doors[new[UNITS]]
+        while number >= 0:
+            other = pool[number]
+            if _leaves_no_worse(other, new):
+                new[STAYS] = 1
+                break
+            after = other[AFTER]
+            if _leaves_no_worse(new, other):
+                other[STAYS] = 1
+                if last < 0:
+                    doors[new[UNITS]] = after
+                else:
+                    pool[last, AFTER] = after
+            else:
+                last = number
+            number = after
+        if not new[STAYS]:
+            new[AFTER] = doors[new[UNITS]]
+            doors[new[UNITS]] = row
 
 
 @step
@@ -227,7 +278,21 @@ def _place(
         number = left.used[0]
         left.place[mask, o] = number
         left.used[0] += 1
+        left.heads[number] = -1
         _reckon(facts, left, number, mask, o)
+    paid = 0
+    if row >= 0:
+        cut = facts.cut[length - units]
+        kappa = facts.kappa[cut, facts.layout[o], facts.layout[pool[row, OPTION]]]
+        paid = pool[row, FILL] + 2 * kappa
+    slack = left.slack[number, placed + 1]
+    if placed + 1 == len(left.budgets) - 1:
+        # The first stage: nothing but all units will do.
+        time = left.run[o, length - units]
+        if paid + time > slack[length]:
+            return True
+        if facts.rule != ONCE and time * PS_PER_NS > high_ps:
+            return True
     clusters = 0
     for i in range(len(facts.opens)):
         clusters += mask >> i & 1
@@ -247,6 +312,10 @@ def _place(
                 held[c] = max(held[c], facts.unit[o, kind, c])
             else:
                 held[c] += facts.unit[o, kind, c]
+        if facts.rule != ONCE and left.run[o, n] * PS_PER_NS > high_ps:
+            return True
+        if paid + left.run[o, n] > slack[units + n]:
+            continue
         if units + n == length:
             if not facts.opens[j] or facts.needed & ~mask:
                 return True
@@ -269,8 +338,7 @@ def _place(
             return True
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
-        slack = left.slack[number, placed + 1, units + n]
-        if label[FILL] + label[SYNC] <= slack and label[CARRY] <= high_ps:
+        if label[FILL] + label[SYNC] <= slack[units + n]:
             _keep(left, pool, at, number)
     return True
 
@@ -341,15 +409,20 @@ def _keep(left: Left, pool: Ints, at: Ints, number: int) -> None:
 
 
 @step
-def _no_worse(one: Ints, other: Ints) -> bool:
-    """Whether whatever completes the other label completes this one at no more."""
+def _leaves_no_worse(one: Ints, other: Ints) -> bool:
+    """Whether the label is no worse for a stage of another cluster before it."""
     return (
         one[FILL] <= other[FILL]
         and one[FILL] + one[SYNC] <= other[FILL] + other[SYNC]
         and one[CARRY] <= other[CARRY]
         and one[OTHER] <= other[OTHER]
-        and one[IN_RUN] <= other[IN_RUN]
     )
+
+
+@step
+def _no_worse(one: Ints, other: Ints) -> bool:
+    """Whether whatever completes the other label completes this one at no more."""
+    return one[IN_RUN] <= other[IN_RUN] and _leaves_no_worse(one, other)
 
 
 @step

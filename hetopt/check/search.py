@@ -12,13 +12,15 @@ It covers plans that keep all principles, and needs no solver. What it leaves op
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.certificate import PS_S
 from hetopt.check import labels
+from hetopt.check.bound import OutOfTime
 from hetopt.check.dominance import without_replaced
 from hetopt.check.fills import NEVER, add
 from hetopt.check.hosting import STEPS, Host
@@ -43,12 +45,11 @@ _MOST_CLUSTERS = 6
 #: Labels of one search, and bytes of the tables that say what they may cost.
 _MOST_LABELS = 400_000
 _MOST_BYTES = 64 * 2**20
-#: Ranges of lambda are cut until (q - 1) times their width is this share of a bound.
-_SHARE = 1 / 128
-
-
-class OutOfTime(Exception):
-    """The time for all programs is over."""
+#: Labels of a layer where only a plan is sought, no proof.
+_FEW_LABELS = 300
+#: Lambdas are open over a range of which q - 1 times the width is a larger share of the
+#: bound than this: then it is likely to be false, and a plan is sought at first.
+_WIDE = 1 / 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,16 +128,12 @@ class _Search:
             Host(problem, table, self.part, j, self.most)
             for j in range(len(table.cluster_names))
         ]
-        self.used = [
-            order is None or name in order for name in table.cluster_names
-        ]
+        self.used = [order is None or name in order for name in table.cluster_names]
         self.facts = _facts(problem, table, self.part, self.hosts)
         self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
         self.found: dict[int, Found] = {}
 
-    def run(
-        self, ranges: Mapping[int, Sequence[tuple[int, int]]]
-    ) -> dict[int, Found]:
+    def run(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, Found]:
         """Settle all stage counts."""
         groups: dict[tuple[int, int], list[int]] = {}
         for p, pairs in ranges.items():
@@ -144,26 +141,42 @@ class _Search:
                 groups.setdefault((low * PS_PER_NS, high * PS_PER_NS), []).append(p)
         nodes = [_Node(*pair, tuple(counts)) for pair, counts in groups.items()]
         nodes.sort(reverse=True)
-        while nodes:
+        for p, pairs in ranges.items():
+            width = sum(high - low for low, high in pairs) * PS_PER_NS * self.steps
+            if width > _WIDE * self.bounds[p]:
+                for low, high in pairs[:: max(1, len(pairs) // 4)]:
+                    self._dive(_Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
+        while nodes and not self._refuted:
             node = nodes.pop()
             counts = tuple(p for p in node.counts if p not in self.found)
-            if self.end is not None and time.monotonic() > self.end:
-                raise OutOfTime
             if counts:
                 nodes += self._settle(node._replace(counts=counts))
+        if self._refuted:
+            # Whatever else is claimed does not matter any more.
+            return {p: found for p, found in self.found.items() if found.plan}
         return {p: self.found.get(p, Found()) for p in self.bounds}
+
+    @property
+    def _refuted(self) -> bool:
+        return any(found.plan is not None for found in self.found.values())
+
+    def _dive(self, node: _Node) -> None:
+        """Look for plans below the bounds among few labels."""
+        if self._refuted:
+            return
+        for p, row in (self._labels(node, few=True) or {}).items():
+            plan, value = self._priced(row, node)
+            if plan is not None and self._is_below(value, p):
+                self.found[p] = Found(plan=plan)
 
     def _settle(self, node: _Node) -> list[_Node]:
         """Set labels for one range; return the ranges that are left of it."""
-        budgets = np.full(self.most + 1, -1, dtype=np.int64)
-        for p in node.counts:
-            budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
-            budgets[p] = min(budget, NEVER // PS_PER_NS)
-        best = self._labels(node, budgets)
+        best = self._labels(node)
         if best is None:
             if not self.steps or node.high - node.low < PS_PER_NS:
                 self.found |= {p: Found(open=True) for p in node.counts}
                 return []
+            self._dive(node)
             middle = (node.low + node.high) // 2
             return [node._replace(low=middle), node._replace(high=middle)]
         left: dict[int, int] = {}
@@ -177,33 +190,48 @@ class _Search:
 
     def _go_on(self, p: int, row: int, node: _Node) -> int | None:
         """Look at the best plan of a range; return up to where lambda is open."""
+        plan, value = self._priced(row, node)
+        if plan is not None and self._is_below(value, p):
+            self.found[p] = Found(plan=plan)
+            return None
         label = self.pool[row]
-        fill = int(label[At.FILL] + label[At.SYNC])
+        fill = int(label[At.FILL] + label[At.SYNC]) * PS_PER_NS
+        # Lambda in whole ps, rounded up.
+        own = -(-(value - fill) // max(1, self.steps))
+        if plan is None or not self.steps or own > node.high:
+            # Labels ask for less than plans do: see ``labels``.
+            self.found[p] = Found(open=True)
+            return None
+        return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)
+
+    def _priced(self, row: int, node: _Node) -> tuple[Plan | None, int]:
+        """Return a label's plan and its closed form in ps; None if it breaks rules."""
         plan = self._plan(row, node.high)
         try:
             checked = check_plan(self.problem, self.table, plan)
         except HetoptError:
-            checked = None
-        if checked is not None:
-            value = round(checked.closed_form_s * 1e12)
-            if value + self.steps + 1 < self.bounds[p] * (1 - 1e-12):
-                self.found[p] = Found(plan=plan)
-                return None
-        if not self.steps or checked is None:
-            self.found[p] = Found(open=True)
-            return None
-        # Lambda in whole ps, rounded up.
-        own = -(-(value - fill * PS_PER_NS) // self.steps)
-        if own > node.high:
-            self.found[p] = Found(open=True)
-            return None
-        spent = (self.bounds[p] - 1 - fill * PS_PER_NS) // self.steps
-        return min(own - 1, spent)
+            return None, 0
+        return plan, round(checked.closed_form_s / PS_S)
+
+    def _is_below(self, value: int, p: int) -> bool:
+        """Whether a plan's closed form is below a bound, rounding left aside."""
+        slack = self.steps + 2 + 1e-9 * value
+        return value + slack < self.bounds[p]
 
     # --- labels ---------------------------------------------------------------------
 
-    def _labels(self, node: _Node, budgets: Ints) -> dict[int, int] | None:
-        """Return the best label by stage count; None if there is no room for all."""
+    def _labels(self, node: _Node, *, few: bool = False) -> dict[int, int] | None:
+        """Return the best label by stage count; None if there is no room for all.
+
+        Parameters
+        ----------
+        few
+            Whether to go on with the most promising labels only.
+        """
+        budgets = np.full(self.most + 1, -1, dtype=np.int64)
+        for p in node.counts:
+            budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
+            budgets[p] = min(budget, NEVER // PS_PER_NS)
         left = self._left(node, budgets)
         high = node.high if self.steps else NEVER
         at = np.zeros(3, dtype=np.int64)
@@ -222,6 +250,8 @@ class _Search:
                 best[placed + 1] = int(at[0] + whole[cost.argmin()])
             if at[0] == at[1]:
                 break
+            if few:
+                _thin(layer, left, placed + 1)
             if self.end is not None and time.monotonic() > self.end:
                 raise OutOfTime
         return best
@@ -253,6 +283,9 @@ class _Search:
             held=np.zeros(6, dtype=np.int64),
             used=np.zeros(1, dtype=np.int64),
             heads=np.empty((places, length + 1), dtype=np.int64),
+            doors=np.empty(
+                (1 << len(self.hosts), facts.kappa.shape[1], length + 1), dtype=np.int64
+            ),
         )
 
     def _rest(self, period: int, stages: int, most: int) -> Ints:
@@ -298,6 +331,16 @@ class _Search:
         return written(
             self.problem, self.table, self.part.microbatches, hosts, units, period_ps
         )
+
+
+def _thin(layer: Ints, left: Left, placed: int) -> None:
+    """Go on with those labels whose budget leaves most."""
+    place = left.place[layer[:, At.MASK], layer[:, At.OPTION]]
+    slack = left.slack[place, placed, layer[:, At.UNITS]]
+    slack = slack - layer[:, At.FILL] - layer[:, At.SYNC]
+    if len(layer) > _FEW_LABELS:
+        worst = np.argpartition(-slack, _FEW_LABELS)[_FEW_LABELS:]
+        layer[worst, At.FILL] = NEVER
 
 
 def _facts(
@@ -350,9 +393,7 @@ def _facts(
         cluster=np.repeat(np.arange(len(hosts)), [host.count for host in hosts]),
         layout=np.concatenate([own.layout for own in rows]),
         stages=np.concatenate([own.max_stages for own in rows]),
-        room=np.concatenate(
-            [host.usable - host.rows.fixed_bytes for host in hosts]
-        ),
+        room=np.concatenate([host.usable - host.rows.fixed_bytes for host in hosts]),
         once=np.concatenate([own.sync_ns for own in rows]),
         unit=np.ascontiguousarray(cost),
         lead=ends(units.lead),
