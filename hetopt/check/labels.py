@@ -100,6 +100,12 @@ class Facts(NamedTuple):
     steps, paces
         Warm-ups that a boundary adds at least, and at most: inside a cluster, between
         clusters.
+    dearer, slower
+        Of two layouts of one cluster: by how much kappa from any other cluster into the
+        first exceeds that into the second at most, and the largest omega that does, 0
+        if none; shape (A, A).
+    dearest
+        Largest kappa from another cluster into a layout; length A.
     """
 
     cluster: Ints
@@ -122,6 +128,9 @@ class Facts(NamedTuple):
     rule: int
     steps: Ints
     paces: Ints
+    dearer: Ints
+    slower: Ints
+    dearest: Ints
 
 
 class Left(NamedTuple):
@@ -153,7 +162,7 @@ class Left(NamedTuple):
     heads
         First label of each place; shape (places, L + 1).
     doors
-        First label of each set of clusters and layout; shape (2^C, A, L + 1).
+        First label of each set of clusters and cluster; shape (2^C, C, L + 1).
     """
 
     run: Ints
@@ -195,7 +204,7 @@ def extend(
             ):
                 return False
         return True
-    _mark(facts, left, pool, at)
+    _mark(facts, left, pool, at, high_ps)
     for row in range(at[0], at[1]):
         label = pool[row]
         if label[FILL] >= NEVER or label[UNITS] == len(facts.kinds):
@@ -220,24 +229,24 @@ def extend(
 
 
 @step
-def _mark(facts: Facts, left: Left, pool: Ints, at: Ints) -> None:
-    """Mark labels that need not leave their cluster: one of the same layout does."""
+def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
+    """Mark labels that need not leave their cluster: another one of it does better."""
     left.doors[:] = -1
     for row in range(at[0], at[1]):
         new = pool[row]
         new[STAYS] = 1
         if new[FILL] >= NEVER:
             continue
-        doors = left.doors[new[MASK], facts.layout[new[OPTION]]]
+        doors = left.doors[new[MASK], facts.cluster[new[OPTION]]]
         new[STAYS] = 0
         last, number = -1, doors[new[UNITS]]
         while number >= 0:
             other = pool[number]
-            if _leaves_no_worse(other, new):
+            if _leaves_no_worse(facts, other, new, high_ps):
                 new[STAYS] = 1
                 break
             after = other[AFTER]
-            if _leaves_no_worse(new, other):
+            if _leaves_no_worse(facts, new, other, high_ps):
                 other[STAYS] = 1
                 if last < 0:
                     doors[new[UNITS]] = after
@@ -249,6 +258,30 @@ def _mark(facts: Facts, left: Left, pool: Ints, at: Ints) -> None:
         if not new[STAYS]:
             new[AFTER] = doors[new[UNITS]]
             doors[new[UNITS]] = row
+
+
+@step
+def _leaves_no_worse(facts: Facts, one: Ints, other: Ints, high_ps: int) -> bool:
+    """Whether the label is no worse for a stage of any other cluster before it."""
+    a, b = facts.layout[one[OPTION]], facts.layout[other[OPTION]]
+    more, slowest = 2 * facts.dearer[a, b], facts.slower[a, b]
+    if one[FILL] + more > other[FILL]:
+        return False
+    if one[FILL] + one[SYNC] + more > other[FILL] + other[SYNC]:
+        return False
+    if facts.rule == ALL_FIRST:
+        return (
+            slowest == 0 and one[CARRY] <= other[CARRY] and one[OTHER] <= other[OTHER]
+        )
+    if facts.rule == ONCE:
+        return True
+    if slowest * PS_PER_NS > high_ps:
+        return False
+    if facts.rule == FREE:
+        return True
+    # What the boundary hides anyhow makes no difference.
+    hidden = facts.paces[1] * high_ps - 2 * facts.dearest[a] * PS_PER_NS
+    return one[CARRY] <= max(hidden, other[CARRY] - more * PS_PER_NS)
 
 
 @step
@@ -409,20 +442,15 @@ def _keep(left: Left, pool: Ints, at: Ints, number: int) -> None:
 
 
 @step
-def _leaves_no_worse(one: Ints, other: Ints) -> bool:
-    """Whether the label is no worse for a stage of another cluster before it."""
+def _no_worse(one: Ints, other: Ints) -> bool:
+    """Whether whatever completes the other label completes this one at no more."""
     return (
-        one[FILL] <= other[FILL]
+        one[IN_RUN] <= other[IN_RUN]
+        and one[FILL] <= other[FILL]
         and one[FILL] + one[SYNC] <= other[FILL] + other[SYNC]
         and one[CARRY] <= other[CARRY]
         and one[OTHER] <= other[OTHER]
     )
-
-
-@step
-def _no_worse(one: Ints, other: Ints) -> bool:
-    """Whether whatever completes the other label completes this one at no more."""
-    return one[IN_RUN] <= other[IN_RUN] and _leaves_no_worse(one, other)
 
 
 @step

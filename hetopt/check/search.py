@@ -45,6 +45,8 @@ _MOST_CLUSTERS = 6
 #: Labels of one search, and bytes of the tables that say what they may cost.
 _MOST_LABELS = 400_000
 _MOST_BYTES = 64 * 2**20
+#: Ranges this narrow are not cut where labels are too many.
+_NARROW = 1 / 1024
 #: Labels of a layer where only a plan is sought, no proof.
 _FEW_LABELS = 300
 #: Lambdas are open over a range of which q - 1 times the width is a larger share of the
@@ -173,7 +175,8 @@ class _Search:
         """Set labels for one range; return the ranges that are left of it."""
         best = self._labels(node)
         if best is None:
-            if not self.steps or node.high - node.low < PS_PER_NS:
+            width = self.steps * (node.high - node.low)
+            if width < _NARROW * max(self.bounds[p] for p in node.counts):
                 self.found |= {p: Found(open=True) for p in node.counts}
                 return []
             self._dive(node)
@@ -284,7 +287,7 @@ class _Search:
             used=np.zeros(1, dtype=np.int64),
             heads=np.empty((places, length + 1), dtype=np.int64),
             doors=np.empty(
-                (1 << len(self.hosts), facts.kappa.shape[1], length + 1), dtype=np.int64
+                (1 << len(self.hosts), len(self.hosts), length + 1), dtype=np.int64
             ),
         )
 
@@ -343,6 +346,34 @@ def _thin(layer: Ints, left: Left, placed: int) -> None:
         layer[worst, At.FILL] = NEVER
 
 
+def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+    """Compare the layouts of each cluster as others' stages come before them.
+
+    Returns ``dearer``, ``slower`` and ``dearest`` of ``Facts``.
+    """
+    layouts = part.transfer_ns.shape[1]
+    dearer = np.zeros((layouts, layouts), dtype=np.int64)
+    slower, dearest = np.zeros_like(dearer), np.zeros(layouts, dtype=np.int64)
+    classes = sorted(set(cuts))
+    for j, cluster in enumerate(part.clusters):
+        own = np.unique(cluster.layout)
+        others = [other.layout for i, other in enumerate(part.clusters) if i != j]
+        before = np.unique(np.concatenate(others)) if others else own[:0]
+        if not len(own) or not len(before) or not classes:
+            continue
+        # Into each own layout, by cut class and layout before: (N, own).
+        kappa, omega = (
+            times[classes][:, before][:, :, own].reshape(-1, len(own))
+            for times in (part.transfer_ns, part.occupancy_ns)
+        )
+        dearest[own] = kappa.max(axis=0)
+        for a, home in enumerate(own):
+            dearer[home, own] = (kappa[:, a, None] - kappa).max(axis=0)
+            more = omega[:, a, None] > omega
+            slower[home, own] = np.where(more, omega[:, a, None], 0).max(axis=0)
+    return dearer, slower, dearest
+
+
 def _facts(
     problem: Problem, table: CostTable, part: TableSlice, hosts: Sequence[Host]
 ) -> Facts:
@@ -389,7 +420,12 @@ def _facts(
     rule = {"gpipe": Rule.ALL_FIRST, "auto": Rule.FREE}.get(table.schedule, Rule.STEADY)
     if part.microbatches == 1:
         rule = Rule.ONCE
+    cuts = table.cuts[inside[0] : inside[-1]]
+    dearer, slower, dearest = _crossing(part, cuts)
     return Facts(
+        dearer=dearer,
+        slower=slower,
+        dearest=dearest,
         cluster=np.repeat(np.arange(len(hosts)), [host.count for host in hosts]),
         layout=np.concatenate([own.layout for own in rows]),
         stages=np.concatenate([own.max_stages for own in rows]),
@@ -399,7 +435,7 @@ def _facts(
         lead=ends(units.lead),
         trail=ends(units.trail),
         kinds=np.array(body, dtype=np.int64),
-        cut=np.array([0, *table.cuts[inside[0] : inside[-1]]], dtype=np.int64),
+        cut=np.array([0, *cuts], dtype=np.int64),
         kappa=part.transfer_ns,
         omega=part.occupancy_ns,
         follows=follows,
