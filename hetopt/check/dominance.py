@@ -29,7 +29,11 @@ def without_replaced(part: TableSlice) -> TableSlice:
 def _kept(part: TableSlice, cluster: ClusterTable) -> ClusterTable:
     gone = np.zeros(len(cluster.strategies), dtype=np.bool_)
     replaced(_columns(part, cluster), gone)
-    rows = np.flatnonzero(~gone)
+    return with_rows(cluster, np.flatnonzero(~gone))
+
+
+def with_rows(cluster: ClusterTable, rows: NDArray[np.intp]) -> ClusterTable:
+    """Return a cluster with some of its strategies only."""
     arrays = {
         field.name: getattr(cluster, field.name)[rows]
         for field in fields(cluster)

@@ -136,3 +136,45 @@ def together(opening: Ints, others: Ints, least: int, total: Ints) -> None:
             for p in range(max(m + 1, least), min(len(total), m + len(others))):
                 value = cost + others[p - m, length - n]
                 total[p] = min(total[p], value)
+
+
+@kernel
+def spared(
+    run: Ints,
+    inner: Ints,
+    ends: Ints,
+    sides: Ints,
+    room: Ints,
+    limits: Ints,
+    stages_ok: Flags,
+    units_ok: Flags,
+    most: Ints,
+    kept: Flags,
+) -> None:
+    """Mark strategies with which some m stages and l units cost no more than is left.
+
+    Parameters
+    ----------
+    run, inner, ends, sides, room, limits, stages_ok, units_ok
+        As in ``cheapest``; ``room`` is the same for every l.
+    most
+        What the cluster may cost at most; shape (M + 1, length + 1).
+    kept
+        Set where that is so; length K.
+    """
+    for k in range(len(run)):
+        if kept[k]:
+            continue
+        for m in range(1, min(len(most), room.shape[2])):
+            if not stages_ok[m]:
+                continue
+            fixed = ends[k] + 2 * (m - 1) * inner[k]
+            for n in range(m, run.shape[1]):
+                time = run[k, n] + fixed
+                if time > limits[m] or n > room[k, 0, m]:
+                    break
+                if units_ok[n] and time + sides[k] <= most[m, n]:
+                    kept[k] = True
+                    break
+            if kept[k]:
+                break

@@ -12,7 +12,7 @@ It covers plans that keep all principles, and needs no solver. What it leaves op
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,10 +21,11 @@ import numpy as np
 from hetopt.certificate import PS_S
 from hetopt.check import labels
 from hetopt.check.bound import OutOfTime
-from hetopt.check.dominance import without_replaced
+from hetopt.check.dominance import with_rows, without_replaced
 from hetopt.check.fills import NEVER, add
 from hetopt.check.hosting import STEPS, Host
 from hetopt.check.labels import PS_PER_NS, At, Facts, Left, Rule, extend
+from hetopt.check.others import Others
 from hetopt.check.plan import check_plan
 from hetopt.check.written import written
 from hetopt.errors import HetoptError
@@ -45,6 +46,8 @@ _MOST_CLUSTERS = 6
 #: Labels of one search, and bytes of the tables that say what they may cost.
 _MOST_LABELS = 400_000
 _MOST_BYTES = 64 * 2**20
+#: Strategies are left out until more than this share of them stays.
+_WORTH = 0.8
 #: Ranges this narrow are not cut where labels are too many.
 _NARROW = 1 / 1024
 #: Labels of a layer where only a plan is sought, no proof.
@@ -123,15 +126,10 @@ class _Search:
         self.bounds = bounds
         self.end = end
         self.steps = microbatches - 1
-        self.part = without_replaced(table.at(microbatches))
+        self.whole = without_replaced(table.at(microbatches))
         self.most = max(bounds)
         order = problem.pins.order
-        self.hosts = [
-            Host(problem, table, self.part, j, self.most)
-            for j in range(len(table.cluster_names))
-        ]
         self.used = [order is None or name in order for name in table.cluster_names]
-        self.facts = _facts(problem, table, self.part, self.hosts)
         self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
         self.found: dict[int, Found] = {}
 
@@ -235,6 +233,7 @@ class _Search:
         for p in node.counts:
             budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
             budgets[p] = min(budget, NEVER // PS_PER_NS)
+        self._narrow(node, budgets)
         left = self._left(node, budgets)
         high = node.high if self.steps else NEVER
         at = np.zeros(3, dtype=np.int64)
@@ -258,6 +257,33 @@ class _Search:
             if self.end is not None and time.monotonic() > self.end:
                 raise OutOfTime
         return best
+
+    def _narrow(self, node: _Node, budgets: Ints) -> None:
+        """Leave out strategies that no plan has within the budgets, lambda <= high.
+
+        What is left bounds the boundaries better, so this is done again and again.
+        """
+        period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
+        most = max(node.counts)
+        self._begin(self.whole, most)
+        while True:
+            before = sum(host.count for host in self.hosts)
+            others = Others(self.hosts, self.used, self.problem, period, budgets, most)
+            clusters = tuple(
+                with_rows(host.rows, np.flatnonzero(host.kept(period, others.left(j))))
+                for j, host in enumerate(self.hosts)
+            )
+            self._begin(replace(self.part, clusters=clusters), most)
+            if sum(host.count for host in self.hosts) > _WORTH * before:
+                break
+        self.facts = _facts(self.problem, self.table, self.part, self.hosts)
+
+    def _begin(self, part: TableSlice, most: int) -> None:
+        self.part = part
+        self.hosts = [
+            Host(self.problem, self.table, part, j, most)
+            for j in range(len(part.clusters))
+        ]
 
     def _left(self, node: _Node, budgets: Ints) -> Left:
         facts, most = self.facts, max(node.counts)
