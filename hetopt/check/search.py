@@ -274,7 +274,7 @@ class _Search:
                 for j, host in enumerate(self.hosts)
             )
             self._begin(replace(self.part, clusters=clusters), most)
-            if sum(host.count for host in self.hosts) > _WORTH * before:
+            if sum(host.count for host in self.hosts) >= _WORTH * before:
                 break
         self.facts = _facts(self.problem, self.table, self.part, self.hosts)
 
