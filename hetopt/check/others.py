@@ -1,0 +1,101 @@
+"""What the other clusters cost at least, whatever one cluster hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.check.fills import NEVER, add
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.check.hosting import Host
+    from hetopt.problem.problem import Problem
+
+    Ints = NDArray[np.int64]
+
+#: Which ends of the pipeline some clusters host.
+_NONE, _LAST, _FIRST, _BOTH = range(4)
+
+
+class Others:
+    """Least fills of the clusters, and what they leave to each of them.
+
+    Parameters
+    ----------
+    used
+        Of each cluster, whether pins permit it at all.
+    period
+        Lambda is at most this, in ns.
+    budgets
+        Most ns that F and g may be by stage count, below 0 where none is sought.
+    stages
+        Largest stage count sought.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        used: Sequence[bool],
+        problem: Problem,
+        period: int,
+        budgets: Ints,
+        stages: int,
+    ) -> None:
+        self.hosts = hosts
+        self.used = used
+        self.budgets = budgets[: stages + 1]
+        self.length = hosts[0].units.length
+        order = problem.pins.order
+        most = int(budgets.max())
+        self.costs: list[list[Ints]] = []
+        for host, able in zip(hosts, used, strict=True):
+            middle, last, first = (table[: stages + 1] for table in host.tables(period))
+            for table, permitted in (
+                (middle, True),
+                (last, order is None or host.name == order[-1]),
+                (first, order is None or host.name == order[0]),
+            ):
+                table[(table > most) | (not able) | (not permitted)] = NEVER
+            self.costs.append([middle, last, first])
+
+    def left(self, j: int) -> list[Ints]:
+        """Return what cluster j may cost: in the middle, as the last, first, alone.
+
+        Each of shape (P + 1, length + 1).
+        """
+        fills = self._without(j)
+        most = []
+        for ends in (_BOTH, _FIRST, _LAST, _NONE):
+            least = fills[ends]
+            own = np.full_like(least, -1)
+            for p in np.flatnonzero(self.budgets >= 0):
+                # The others have p - m stages, and the units that are left.
+                behind = self.budgets[p] - least[p::-1, ::-1]
+                np.maximum(own[: p + 1], behind, out=own[: p + 1])
+            most.append(own)
+        return most
+
+    def _without(self, j: int) -> list[Ints]:
+        """Return the least fills of all but one, by the ends that they host."""
+        shape = (len(self.budgets), self.length + 1)
+        state = [np.full(shape, NEVER, dtype=np.int64) for _ in range(4)]
+        state[_NONE][0, 0] = 0
+        for i, costs in enumerate(self.costs):
+            if i == j:
+                continue
+            rests = self.hosts[i].may_rest or not self.used[i]
+            after = [
+                table.copy() if rests else np.full(shape, NEVER, dtype=np.int64)
+                for table in state
+            ]
+            for taken, before in enumerate(state):
+                for role, cost in enumerate(costs):
+                    if not taken & role:
+                        add(before, cost, after[taken | role])
+            state = after
+        return state

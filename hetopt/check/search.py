@@ -1,0 +1,479 @@
+"""Search the plans below a claimed bound: where no relaxation suffices.
+
+``labels`` answers for one limit h on lambda: what is the least F(h), fill with g, of a
+plan of p stages? None, and the bound holds for all lambda up to h. Else its plan is
+priced by ``check.plan``: one below the bound refutes the claim. If it is not below,
+no better one has its lambda, nor a lambda that F(h) leaves no room for, and h falls.
+
+It covers plans that keep all principles, and needs no solver. What it leaves open
+(too many labels, or a plan of labels that is none) is for another engine.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.certificate import PS_S
+from hetopt.check import labels
+from hetopt.check.bound import OutOfTime
+from hetopt.check.dominance import with_rows, without_replaced
+from hetopt.check.fills import NEVER, add
+from hetopt.check.hosting import STEPS, Host
+from hetopt.check.labels import PS_PER_NS, At, Facts, Left, Rule, extend
+from hetopt.check.others import Others
+from hetopt.check.plan import check_plan
+from hetopt.check.written import written
+from hetopt.errors import HetoptError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.plan import Plan
+    from hetopt.problem.problem import Problem
+
+    Ints = NDArray[np.int64]
+
+#: Clusters beyond which their sets are too many.
+_MOST_CLUSTERS = 6
+#: Labels of one search, and bytes of the tables that say what they may cost.
+_MOST_LABELS = 400_000
+_MOST_BYTES = 64 * 2**20
+#: Strategies are left out until more than this share of them stays.
+_WORTH = 0.8
+#: Ranges this narrow are not cut where labels are too many.
+_NARROW = 1 / 1024
+#: Labels of a layer where only a plan is sought, no proof.
+_FEW_LABELS = 300
+#: Lambdas are open over a range of which q - 1 times the width is a larger share of the
+#: bound than this: then it is likely to be false, and a plan is sought at first.
+_WIDE = 1 / 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What became of a bound.
+
+    Attributes
+    ----------
+    plan
+        One that is better than the bound; None if there is none.
+    open
+        Whether neither a plan nor a proof was found.
+    """
+
+    plan: Plan | None = None
+    open: bool = False
+
+
+class _Node(NamedTuple):
+    """A range of lambda in ps, and the stage counts that are open there."""
+
+    low: int
+    high: int
+    counts: tuple[int, ...]
+
+
+def search(
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    bounds: Mapping[int, int],
+    ranges: Mapping[int, Sequence[tuple[int, int]]],
+    end: float | None = None,
+) -> dict[int, Found]:
+    """Search one q for plans below bounds on the closed form.
+
+    Parameters
+    ----------
+    bounds
+        By stage count, in ps.
+    ranges
+        By stage count, the lambdas in ns, from and to, that are not settled yet.
+    end
+        Of the time, as ``time.monotonic`` has it.
+
+    Raises
+    ------
+    OutOfTime
+        The end was reached.
+    """
+    if len(table.cluster_names) > _MOST_CLUSTERS:
+        return {p: Found(open=True) for p in bounds}
+    return _Search(problem, table, microbatches, bounds, end).run(ranges)
+
+
+class _Search:
+    """Searches one q."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        microbatches: int,
+        bounds: Mapping[int, int],
+        end: float | None,
+    ) -> None:
+        self.problem = problem
+        self.table = table
+        self.bounds = bounds
+        self.end = end
+        self.steps = microbatches - 1
+        self.whole = without_replaced(table.at(microbatches))
+        self.most = max(bounds)
+        order = problem.pins.order
+        self.used = [order is None or name in order for name in table.cluster_names]
+        self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
+        self.found: dict[int, Found] = {}
+
+    def run(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, Found]:
+        """Settle all stage counts."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for p, pairs in ranges.items():
+            for low, high in pairs:
+                groups.setdefault((low * PS_PER_NS, high * PS_PER_NS), []).append(p)
+        nodes = [_Node(*pair, tuple(counts)) for pair, counts in groups.items()]
+        nodes.sort(reverse=True)
+        for p, pairs in ranges.items():
+            width = sum(high - low for low, high in pairs) * PS_PER_NS * self.steps
+            if width > _WIDE * self.bounds[p]:
+                for low, high in pairs[:: max(1, len(pairs) // 4)]:
+                    self._dive(_Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
+        while nodes and not self._refuted:
+            node = nodes.pop()
+            counts = tuple(p for p in node.counts if p not in self.found)
+            if counts:
+                nodes += self._settle(node._replace(counts=counts))
+        if self._refuted:
+            # Whatever else is claimed does not matter any more.
+            return {p: found for p, found in self.found.items() if found.plan}
+        return {p: self.found.get(p, Found()) for p in self.bounds}
+
+    @property
+    def _refuted(self) -> bool:
+        return any(found.plan is not None for found in self.found.values())
+
+    def _dive(self, node: _Node) -> None:
+        """Look for plans below the bounds among few labels."""
+        if self._refuted:
+            return
+        for p, row in (self._labels(node, few=True) or {}).items():
+            plan, value = self._priced(row, node)
+            if plan is not None and self._is_below(value, p):
+                self.found[p] = Found(plan=plan)
+
+    def _settle(self, node: _Node) -> list[_Node]:
+        """Set labels for one range; return the ranges that are left of it."""
+        best = self._labels(node)
+        if best is None:
+            width = self.steps * (node.high - node.low)
+            if width < _NARROW * max(self.bounds[p] for p in node.counts):
+                self.found |= {p: Found(open=True) for p in node.counts}
+                return []
+            self._dive(node)
+            middle = (node.low + node.high) // 2
+            return [node._replace(low=middle), node._replace(high=middle)]
+        left: dict[int, int] = {}
+        for p, row in best.items():
+            high = self._go_on(p, int(row), node)
+            if high is not None and high >= node.low:
+                left[p] = high
+        if not left:
+            return []
+        return [_Node(node.low, max(left.values()), tuple(left))]
+
+    def _go_on(self, p: int, row: int, node: _Node) -> int | None:
+        """Look at the best plan of a range; return up to where lambda is open."""
+        plan, value = self._priced(row, node)
+        if plan is not None and self._is_below(value, p):
+            self.found[p] = Found(plan=plan)
+            return None
+        label = self.pool[row]
+        fill = int(label[At.FILL] + label[At.SYNC]) * PS_PER_NS
+        # Lambda in whole ps, rounded up.
+        own = -(-(value - fill) // max(1, self.steps))
+        if plan is None or not self.steps or own > node.high:
+            # Labels ask for less than plans do: see ``labels``.
+            self.found[p] = Found(open=True)
+            return None
+        return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)
+
+    def _priced(self, row: int, node: _Node) -> tuple[Plan | None, int]:
+        """Return a label's plan and its closed form in ps; None if it breaks rules."""
+        plan = self._plan(row, node.high)
+        try:
+            checked = check_plan(self.problem, self.table, plan)
+        except HetoptError:
+            return None, 0
+        return plan, round(checked.closed_form_s / PS_S)
+
+    def _is_below(self, value: int, p: int) -> bool:
+        """Whether a plan's closed form is below a bound, rounding left aside."""
+        slack = self.steps + 2 + 1e-9 * value
+        return value + slack < self.bounds[p]
+
+    # --- labels ---------------------------------------------------------------------
+
+    def _labels(self, node: _Node, *, few: bool = False) -> dict[int, int] | None:
+        """Return the best label by stage count; None if there is no room for all.
+
+        Parameters
+        ----------
+        few
+            Whether to go on with the most promising labels only.
+        """
+        budgets = np.full(self.most + 1, -1, dtype=np.int64)
+        for p in node.counts:
+            budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
+            budgets[p] = min(budget, NEVER // PS_PER_NS)
+        self._narrow(node, budgets)
+        left = self._left(node, budgets)
+        high = node.high if self.steps else NEVER
+        at = np.zeros(3, dtype=np.int64)
+        best = {}
+        for placed in range(max(node.counts)):
+            if not extend(self.facts, left, self.pool, at, placed, high):
+                return None
+            at[0], at[1] = at[1], at[2]
+            layer = self.pool[at[0] : at[1]]
+            whole = np.flatnonzero(
+                (layer[:, At.UNITS] == len(self.facts.kinds))
+                & (layer[:, At.FILL] < NEVER)
+            )
+            if len(whole) and placed + 1 in node.counts:
+                cost = layer[whole, At.FILL] + layer[whole, At.SYNC]
+                best[placed + 1] = int(at[0] + whole[cost.argmin()])
+            if at[0] == at[1]:
+                break
+            if few:
+                _thin(layer, left, placed + 1)
+            if self.end is not None and time.monotonic() > self.end:
+                raise OutOfTime
+        return best
+
+    def _narrow(self, node: _Node, budgets: Ints) -> None:
+        """Leave out strategies that no plan has within the budgets, lambda <= high.
+
+        What is left bounds the boundaries better, so this is done again and again.
+        """
+        period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
+        most = max(node.counts)
+        self._begin(self.whole, most)
+        while True:
+            before = sum(host.count for host in self.hosts)
+            others = Others(self.hosts, self.used, self.problem, period, budgets, most)
+            clusters = tuple(
+                with_rows(host.rows, np.flatnonzero(host.kept(period, others.left(j))))
+                for j, host in enumerate(self.hosts)
+            )
+            self._begin(replace(self.part, clusters=clusters), most)
+            if sum(host.count for host in self.hosts) >= _WORTH * before:
+                break
+        self.facts = _facts(self.problem, self.table, self.part, self.hosts)
+
+    def _begin(self, part: TableSlice, most: int) -> None:
+        self.part = part
+        self.hosts = [
+            Host(self.problem, self.table, part, j, most)
+            for j in range(len(part.clusters))
+        ]
+
+    def _left(self, node: _Node, budgets: Ints) -> Left:
+        facts, most = self.facts, max(node.counts)
+        length = len(facts.kinds)
+        budgets = budgets[: most + 1]
+        period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
+        places = max(64, _MOST_BYTES // (8 * (most + 1) * (length + 1)))
+        places = min(places, (1 << len(self.hosts)) * len(facts.cluster))
+        shape = (places, most + 1, length + 1)
+        inside = STEPS[self.table.schedule][0]
+        warmup = np.array([1 + inside])
+        return Left(
+            run=np.concatenate([host.run for host in self.hosts]),
+            within=np.concatenate(
+                [host._slots(period, warmup)[:, 0] for host in self.hosts]
+            ),
+            inner=np.concatenate([host.inner for host in self.hosts]),
+            into=np.concatenate([host.into for host in self.hosts]),
+            rest=self._rest(period, most, int(budgets.max())),
+            budgets=budgets,
+            place=np.full(
+                (1 << len(self.hosts), len(facts.cluster)), -1, dtype=np.int64
+            ),
+            slack=np.empty(shape, dtype=np.int64),
+            finish=np.full(shape[1:], NEVER, dtype=np.int64),
+            held=np.zeros(6, dtype=np.int64),
+            used=np.zeros(1, dtype=np.int64),
+            heads=np.empty((places, length + 1), dtype=np.int64),
+            doors=np.empty(
+                (1 << len(self.hosts), len(self.hosts), length + 1), dtype=np.int64
+            ),
+        )
+
+    def _rest(self, period: int, stages: int, most: int) -> Ints:
+        """Return the least fills on the clusters outside of each set."""
+        clusters, length = len(self.hosts), len(self.facts.kinds)
+        shape = (1 << clusters, stages + 1, length + 1)
+        middle, first = [], []
+        for host, used in zip(self.hosts, self.used, strict=True):
+            tables = [table[: stages + 1].copy() for table in host.tables(period)]
+            for table in tables:
+                table[(table > most) | (not used)] = NEVER
+            middle.append(tables[0])
+            first.append(tables[2])
+        on = np.full(shape, NEVER, dtype=np.int64)
+        on[0, 0, 0] = 0
+        for group in range(1, 1 << clusters):
+            j = group.bit_length() - 1
+            before = on[group & ~(1 << j)]
+            if self.hosts[j].may_rest or not self.used[j]:
+                on[group] = before
+            add(before, middle[j], on[group])
+        everybody = (1 << clusters) - 1
+        rest = np.full(shape, NEVER, dtype=np.int64)
+        for group in range(1 << clusters):
+            for j in range(clusters):
+                if not group >> j & 1 and self.facts.opens[j]:
+                    others = on[everybody & ~group & ~(1 << j)]
+                    add(others, first[j], rest[group])
+        return rest
+
+    # --- the plan of a label --------------------------------------------------------
+
+    def _plan(self, row: int, period_ps: int) -> Plan:
+        hosts, units = [], []
+        while row >= 0:
+            label = self.pool[row]
+            o = int(label[At.OPTION])
+            j = int(self.facts.cluster[o])
+            k = o - int(np.searchsorted(self.facts.cluster, j))
+            hosts.append((j, self.part.clusters[j].strategies[k]))
+            units.append(int(label[At.HELD]))
+            row = int(label[At.PARENT])
+        return written(
+            self.problem, self.table, self.part.microbatches, hosts, units, period_ps
+        )
+
+
+def _thin(layer: Ints, left: Left, placed: int) -> None:
+    """Go on with those labels whose budget leaves most."""
+    place = left.place[layer[:, At.MASK], layer[:, At.OPTION]]
+    slack = left.slack[place, placed, layer[:, At.UNITS]]
+    slack = slack - layer[:, At.FILL] - layer[:, At.SYNC]
+    if len(layer) > _FEW_LABELS:
+        worst = np.argpartition(-slack, _FEW_LABELS)[_FEW_LABELS:]
+        layer[worst, At.FILL] = NEVER
+
+
+def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+    """Compare the layouts of each cluster as others' stages come before them.
+
+    Returns ``dearer``, ``slower`` and ``dearest`` of ``Facts``.
+    """
+    layouts = part.transfer_ns.shape[1]
+    dearer = np.zeros((layouts, layouts), dtype=np.int64)
+    slower, dearest = np.zeros_like(dearer), np.zeros(layouts, dtype=np.int64)
+    classes = sorted(set(cuts))
+    for j, cluster in enumerate(part.clusters):
+        own = np.unique(cluster.layout)
+        others = [other.layout for i, other in enumerate(part.clusters) if i != j]
+        before = np.unique(np.concatenate(others)) if others else own[:0]
+        if not len(own) or not len(before) or not classes:
+            continue
+        # Into each own layout, by cut class and layout before: (N, own).
+        kappa, omega = (
+            times[classes][:, before][:, :, own].reshape(-1, len(own))
+            for times in (part.transfer_ns, part.occupancy_ns)
+        )
+        dearest[own] = kappa.max(axis=0)
+        for a, home in enumerate(own):
+            dearer[home, own] = (kappa[:, a, None] - kappa).max(axis=0)
+            more = omega[:, a, None] > omega
+            slower[home, own] = np.where(more, omega[:, a, None], 0).max(axis=0)
+    return dearer, slower, dearest
+
+
+def _facts(
+    problem: Problem, table: CostTable, part: TableSlice, hosts: Sequence[Host]
+) -> Facts:
+    """Lay down one q of a table for labels."""
+    inside = [u for u, kind in enumerate(table.units) if table.body[kind]]
+    body = table.units[inside[0] : inside[-1] + 1]
+    units, rows = hosts[0].units, [host.rows for host in hosts]
+    cost = np.concatenate(
+        [
+            np.stack(
+                [
+                    own.forward_ns,
+                    own.backward_ns,
+                    own.state_bytes,
+                    own.activation_bytes,
+                    own.temporary_bytes,
+                    own.sync_unit_ns,
+                ],
+                axis=2,
+            )
+            for own in rows
+        ]
+    )
+
+    def ends(counts: Ints) -> Ints:
+        total = np.einsum("onc,n->oc", cost, counts)
+        most = cost[:, counts > 0, labels.TEMPORARY].max(axis=1, initial=0)
+        total[:, labels.TEMPORARY] = most
+        return np.ascontiguousarray(total)
+
+    names = table.cluster_names
+    order = problem.pins.order
+    follows = np.array(
+        [
+            [
+                (i, j) not in problem.pins.forbidden_next
+                and (order is None or (i, j) in pairwise(order))
+                for j in names
+            ]
+            for i in names
+        ]
+    ).reshape(len(names), len(names))
+    low_inside, most, low_across = STEPS[table.schedule]
+    rule = {"gpipe": Rule.ALL_FIRST, "auto": Rule.FREE}.get(table.schedule, Rule.STEADY)
+    if part.microbatches == 1:
+        rule = Rule.ONCE
+    cuts = table.cuts[inside[0] : inside[-1]]
+    dearer, slower, dearest = _crossing(part, cuts)
+    return Facts(
+        dearer=dearer,
+        slower=slower,
+        dearest=dearest,
+        cluster=np.repeat(np.arange(len(hosts)), [host.count for host in hosts]),
+        layout=np.concatenate([own.layout for own in rows]),
+        stages=np.concatenate([own.max_stages for own in rows]),
+        room=np.concatenate([host.usable - host.rows.fixed_bytes for host in hosts]),
+        once=np.concatenate([own.sync_ns for own in rows]),
+        unit=np.ascontiguousarray(cost),
+        lead=ends(units.lead),
+        trail=ends(units.trail),
+        kinds=np.array(body, dtype=np.int64),
+        cut=np.array([0, *cuts], dtype=np.int64),
+        kappa=part.transfer_ns,
+        omega=part.occupancy_ns,
+        follows=follows,
+        opens=np.array([order is None or name == order[0] for name in names]),
+        closes=np.array([order is None or name == order[-1] for name in names]),
+        needed=sum(
+            1 << j
+            for j, host in enumerate(hosts)
+            if not host.may_rest and (order is None or host.name in order)
+        ),
+        microbatches=part.microbatches,
+        rule=int(rule),
+        steps=np.array([low_inside, low_across], dtype=np.int64),
+        paces=np.array([most, max(most, low_across)], dtype=np.int64),
+    )
