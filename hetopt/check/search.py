@@ -162,7 +162,7 @@ class _Search:
         return {p: self.found.get(p, Found()) for p in self.bounds}
 
     def _nodes(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> list[_Node]:
-        """Cut lambda into ranges of one width: labels settle all stage counts at once."""
+        """Cut lambda into ranges alike for all stage counts: labels settle all."""
         width = NEVER
         if self.steps:
             width = int(_SHARE * max(self.bounds[p] for p in ranges)) // self.steps + 1
