@@ -44,10 +44,12 @@ if TYPE_CHECKING:
 #: Clusters beyond which their sets are too many.
 _MOST_CLUSTERS = 6
 #: Labels of one search, and bytes of the tables that say what they may cost.
-_MOST_LABELS = 400_000
+_MOST_LABELS = 2_000_000
 _MOST_BYTES = 64 * 2**20
 #: Strategies are left out until more than this share of them stays.
 _WORTH = 0.8
+#: Ranges of lambda have q - 1 times this share of the bounds as their width.
+_SHARE = 1 / 128
 #: Ranges this narrow are not cut where labels are too many.
 _NARROW = 1 / 1024
 #: Labels of a layer where only a plan is sought, no proof.
@@ -135,12 +137,15 @@ class _Search:
 
     def run(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, Found]:
         """Settle all stage counts."""
-        groups: dict[tuple[int, int], list[int]] = {}
-        for p, pairs in ranges.items():
-            for low, high in pairs:
-                groups.setdefault((low * PS_PER_NS, high * PS_PER_NS), []).append(p)
-        nodes = [_Node(*pair, tuple(counts)) for pair, counts in groups.items()]
-        nodes.sort(reverse=True)
+        nodes = self._nodes(ranges)
+        if nodes:
+            everywhere = _Node(
+                min(node.low for node in nodes),
+                max(node.high for node in nodes),
+                tuple(ranges),
+            )
+            self._narrow(everywhere, self._budgets(everywhere))
+            self.whole = self.part
         for p, pairs in ranges.items():
             width = sum(high - low for low, high in pairs) * PS_PER_NS * self.steps
             if width > _WIDE * self.bounds[p]:
@@ -155,6 +160,29 @@ class _Search:
             # Whatever else is claimed does not matter any more.
             return {p: found for p, found in self.found.items() if found.plan}
         return {p: self.found.get(p, Found()) for p in self.bounds}
+
+    def _nodes(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> list[_Node]:
+        """Cut lambda into ranges alike for all stage counts: labels settle all."""
+        width = NEVER
+        if self.steps:
+            width = int(_SHARE * max(self.bounds[p] for p in ranges)) // self.steps + 1
+        cells: dict[int, dict[int, tuple[int, int]]] = {}
+        for p, pairs in ranges.items():
+            for first, last in pairs:
+                low, end = first * PS_PER_NS, last * PS_PER_NS
+                for cell in range(low // width, end // width + 1):
+                    part = max(low, cell * width), min(end, (cell + 1) * width)
+                    own = cells.setdefault(cell, {})
+                    known = own.get(p, part)
+                    own[p] = min(known[0], part[0]), max(known[1], part[1])
+        return [
+            _Node(
+                min(low for low, _ in own.values()),
+                max(high for _, high in own.values()),
+                tuple(own),
+            )
+            for _, own in sorted(cells.items(), reverse=True)
+        ]
 
     @property
     def _refuted(self) -> bool:
@@ -229,10 +257,7 @@ class _Search:
         few
             Whether to go on with the most promising labels only.
         """
-        budgets = np.full(self.most + 1, -1, dtype=np.int64)
-        for p in node.counts:
-            budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
-            budgets[p] = min(budget, NEVER // PS_PER_NS)
+        budgets = self._budgets(node)
         self._narrow(node, budgets)
         left = self._left(node, budgets)
         high = node.high if self.steps else NEVER
@@ -257,6 +282,14 @@ class _Search:
             if self.end is not None and time.monotonic() > self.end:
                 raise OutOfTime
         return best
+
+    def _budgets(self, node: _Node) -> Ints:
+        """Return the most ns that F and g may be by stage count, -1 if not open."""
+        budgets = np.full(self.most + 1, -1, dtype=np.int64)
+        for p in node.counts:
+            budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
+            budgets[p] = min(budget, NEVER // PS_PER_NS)
+        return budgets
 
     def _narrow(self, node: _Node, budgets: Ints) -> None:
         """Leave out strategies that no plan has within the budgets, lambda <= high.
