@@ -43,10 +43,10 @@ def test_the_whole_way(planned: Path, capsys: pytest.CaptureFixture[str]) -> Non
     capsys.readouterr()
     # A calibrated problem is another problem.
     assert main(["check", "mine.yaml", "plan.json"]) == 2
-    # What was corrected is right now.
-    assert (
-        main(["calibrate", "mine.yaml", "again.json", "--measured", f"{after} s"]) == 0
-    )
+    # What was corrected is right now, and what the problem names is not written over.
+    again = ["calibrate", "mine.yaml", "again.json", "--measured", f"{after} s"]
+    assert main(again) == 2
+    assert main([*again, "--out", "second.yaml"]) == 0
     assert f"{after:.4g} s measured, {after:.4g} s planned" in capsys.readouterr().out
 
 

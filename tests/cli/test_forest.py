@@ -112,7 +112,7 @@ def test_a_profile_of_another_device_is_warned_about(
     ("arguments", "message"),
     [
         (("forest",), "hetopt forest: the following arguments are required: ACTION"),
-        (("forest", "evaluate", "none.csv"), "none.csv: cannot be read: No such file"),
+        (("forest", "evaluate", "none.csv"), "none.csv: no such file"),
         (("forest", "evaluate", "problem.yaml"), "problem.yaml: schema: the header"),
         (
             ("forest", "evaluate", "profile.csv", "--out", "profile.csv"),

@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_written(
 ) -> None:
     """A disk that turns out to be full, say."""
     out = tmp_path / "gone" / "model.lp"
-    monkeypatch.setattr("hetopt.files.ensure_writable", lambda path: None)
+    monkeypatch.setattr("hetopt.cli.paths.ensure_writable", lambda path: None)
     arguments = ["formulate", str(small / "problem.yaml"), "--formulation", formulation]
     assert main([*arguments, "--p", "1", "--q", "4", "--out", str(out)]) == 2
     expected = f"{out}: cannot be written: No such file or directory\n"

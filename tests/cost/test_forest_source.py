@@ -292,7 +292,7 @@ def test_unknown_sources_and_files_are_refused(shipped: dict[str, Path]) -> None
     assert not shipped
     with pytest.raises(InputError, match=r"latency\.a: is 'magic', expected auto"):
         latency_sources(problem_of(a="magic"))
-    with pytest.raises(InputError, match=r"nowhere\.csv: cannot be read"):
+    with pytest.raises(InputError, match=r"nowhere\.csv: no such file"):
         latency_sources(problem_of(a="nowhere.csv"))
 
 

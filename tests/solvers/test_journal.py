@@ -109,9 +109,14 @@ def test_a_plan_of_another_value_is_refused(tmp_path: Path) -> None:
     assert caught.value.line == number + 1
 
 
-@pytest.mark.parametrize("place", ["", "missing/run.jsonl"])
-def test_a_journal_that_cannot_be_opened_is_refused(tmp_path: Path, place: str) -> None:
-    with pytest.raises(InputError, match="cannot be opened"):
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("", "is a directory"), ("missing/run.jsonl", "cannot be opened")],
+)
+def test_a_journal_that_cannot_be_opened_is_refused(
+    tmp_path: Path, place: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
         run(make_instance(SEEDS[0]), tmp_path / place)
 
 
