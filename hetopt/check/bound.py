@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 PS_PER_NS = 1000
 #: Intervals of lambda looked at for one q before giving up.
 _MOST_INTERVALS = 2000
+#: Intervals in which a bound fails before no more are looked at.
+_MOST_FAILURES = 16
 #: Where a search takes over, intervals are not cut until q - 1 times their width is
 #: less than this share of the bound.
 _SHARE = 1 / 128
@@ -175,9 +177,6 @@ def _unproven(
     if steps:
         # Beyond, lambda alone takes longer than is claimed.
         reach = min(reach, max(bounds.values()) // (PS_PER_NS * steps) + 1)
-    width = 1
-    if steps and share:
-        width += int(min(bounds.values()) * share) // (PS_PER_NS * steps)
     intervals = [(0, reach, frozenset(bounds))]
     looked = 0
     while intervals:
@@ -189,6 +188,12 @@ def _unproven(
             continue
         if end is not None and time.monotonic() > end:
             raise OutOfTime
+        # What fails so often is hardly true: a search looks at the rest of it.
+        for p in [p for p in open_ if len(failed.get(p, ())) >= _MOST_FAILURES]:
+            failed[p].append((low, high))
+            open_ -= {p}
+        if not open_:
+            continue
         looked += 1
         # Of twice as many stages as needed at most: tables grow with them.
         size = 1 << (max(open_) - 1).bit_length()
@@ -206,6 +211,10 @@ def _unproven(
         lacking = {p: enough(fill, p) for p in open_ if enough(fill, p) > 0}
         if not lacking:
             continue
+        width = 1
+        if steps and share:
+            largest = max(bounds[p] for p in lacking)
+            width += int(largest * share) // (PS_PER_NS * steps)
         if high - low <= width or not steps or looked > _MOST_INTERVALS:
             for p, more in lacking.items():
                 failed.setdefault(p, []).append((low, min(high, low + more)))

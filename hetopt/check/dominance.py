@@ -27,6 +27,8 @@ def without_replaced(part: TableSlice) -> TableSlice:
 
 
 def _kept(part: TableSlice, cluster: ClusterTable) -> ClusterTable:
+    if not cluster.strategies:
+        return cluster
     gone = np.zeros(len(cluster.strategies), dtype=np.bool_)
     replaced(_columns(part, cluster), gone)
     return with_rows(cluster, np.flatnonzero(~gone))

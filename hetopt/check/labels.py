@@ -100,6 +100,9 @@ class Facts(NamedTuple):
     steps, paces
         Warm-ups that a boundary adds at least, and at most: inside a cluster, between
         clusters.
+    tied
+        What tied embeddings add to g at least, of the first and of the last of several
+        stages; shape (2, O).
     dearer, slower
         Of two layouts of one cluster: by how much kappa from any other cluster into the
         first exceeds that into the second at most, and the largest omega that does, 0
@@ -128,6 +131,7 @@ class Facts(NamedTuple):
     rule: int
     steps: Ints
     paces: Ints
+    tied: Ints
     dearer: Ints
     slower: Ints
     dearest: Ints
@@ -357,7 +361,10 @@ def _place(
                     held[c] = max(held[c], facts.lead[o, c])
                 else:
                     held[c] += facts.lead[o, c]
-        if not _priced(facts, pool, at[2], row, o, held, high_ps):
+        tied = 0
+        if (row < 0) != (units + n == length):
+            tied = facts.tied[1 if row < 0 else 0, o]
+        if not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
             return True
         label = pool[at[2]]
         flight = min(warmup, facts.microbatches)
@@ -378,13 +385,20 @@ def _place(
 
 @step
 def _priced(
-    facts: Facts, pool: Ints, new: int, row: int, o: int, held: Ints, high_ps: int
+    facts: Facts,
+    pool: Ints,
+    new: int,
+    row: int,
+    o: int,
+    held: Ints,
+    tied: int,
+    high_ps: int,
 ) -> bool:
     """Write down what a stage adds to a label; False if more units are no use."""
     label = pool[new]
     both = held[FORWARD] + held[BACKWARD]
     label[FILL] = both
-    label[SYNC] = facts.once[o] + held[G]
+    label[SYNC] = facts.once[o] + held[G] + tied
     label[CARRY], label[OTHER] = both * PS_PER_NS, 0
     once = facts.rule == ONCE
     if not once and label[CARRY] > high_ps:

@@ -50,6 +50,8 @@ _MOST_BYTES = 64 * 2**20
 _WORTH = 0.8
 #: Ranges of lambda have q - 1 times this share of the bounds as their width.
 _SHARE = 1 / 128
+#: Times that labels are set, for each range at first, before programs are left open.
+_MOST_SETTINGS = 8
 #: Ranges this narrow are not cut where labels are too many.
 _NARROW = 1 / 1024
 #: Labels of a layer where only a plan is sought, no proof.
@@ -151,10 +153,14 @@ class _Search:
             if width > _WIDE * self.bounds[p]:
                 for low, high in pairs[:: max(1, len(pairs) // 4)]:
                     self._dive(_Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
+        settings = _MOST_SETTINGS * (1 + len(nodes))
         while nodes and not self._refuted:
             node = nodes.pop()
             counts = tuple(p for p in node.counts if p not in self.found)
-            if counts:
+            settings -= 1
+            if settings < 0:
+                self.found |= {p: Found(open=True) for p in counts}
+            elif counts:
                 nodes += self._settle(node._replace(counts=counts))
         if self._refuted:
             # Whatever else is claimed does not matter any more.
@@ -479,6 +485,11 @@ def _facts(
     rule = {"gpipe": Rule.ALL_FIRST, "auto": Rule.FREE}.get(table.schedule, Rule.STEADY)
     if part.microbatches == 1:
         rule = Rule.ONCE
+    layout = np.concatenate([own.layout for own in rows])
+    tied = np.zeros((2, len(layout)), dtype=np.int64)
+    if part.tied_ns is not None and len(layout):
+        among = part.tied_ns[np.ix_(layout, layout)]
+        tied[0], tied[1] = among.min(axis=1), among.min(axis=0)
     cuts = table.cuts[inside[0] : inside[-1]]
     dearer, slower, dearest = _crossing(part, cuts)
     return Facts(
@@ -486,7 +497,8 @@ def _facts(
         slower=slower,
         dearest=dearest,
         cluster=np.repeat(np.arange(len(hosts)), [host.count for host in hosts]),
-        layout=np.concatenate([own.layout for own in rows]),
+        layout=layout,
+        tied=tied,
         stages=np.concatenate([own.max_stages for own in rows]),
         room=np.concatenate([host.usable - host.rows.fixed_bytes for host in hosts]),
         once=np.concatenate([own.sync_ns for own in rows]),
