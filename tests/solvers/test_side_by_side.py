@@ -91,9 +91,10 @@ def test_a_search_is_stopped_when_its_plan_is_good_enough() -> None:
 
 
 def test_tree_search_is_stopped_like_that() -> None:
-    entry = Entry(solver="mcts", seed=0, time_limit_s=60, jobs=1, enough_s=1e6)
+    entry = Entry(solver="mcts", seed=0, time_limit_s=600, jobs=1, enough_s=1e6)
     run = run_apart(TINY, entry)
     assert run.status == "feasible"
     assert run.search_time_s is not None
-    assert run.search_time_s < 50
+    # The limit has room for compiling, which counts.
+    assert run.search_time_s < 500
     assert run.plan is not None
