@@ -46,7 +46,7 @@ def is_verified(result: Result, instance: Instance) -> bool:
     if list(check.findings()):
         return False
     _, engine = second_engine(result.solver, 0, table.schedule)
-    searched = resolve(problem, table, check.doubts, engine, time_limit_s=None)
+    searched = resolve(problem, table, check.doubts, engine, end=None)
     return all(wrong is None for _, wrong in searched)
 
 

@@ -64,7 +64,7 @@ def resolve(
     doubts: Iterable[Doubt],
     engine: Engine,
     *,
-    time_limit_s: float | None,
+    end: float | None,
     principles: Principles = PRUNED,
 ) -> Iterator[tuple[Doubt, str | None]]:
     """Search each program again below its bound; yield what is wrong, or None.
@@ -73,8 +73,9 @@ def resolve(
 
     Parameters
     ----------
-    time_limit_s
-        For each program; one that is not settled by then is not confirmed.
+    end
+        Of the time for all, as ``time.monotonic`` has it; what is not settled by then
+        is not confirmed.
     principles
         What plans have to keep.
     """
@@ -101,9 +102,9 @@ def resolve(
             excluded=(),
             found=lambda decision: None,
             stop=lambda: False,
-            time_limit_s=time_limit_s,
+            time_limit_s=None if end is None else max(0.1, end - time.monotonic()),
         )
-        yield doubt, _finding(doubt, answer.verdict, time_limit_s)
+        yield doubt, _finding(doubt, answer.verdict)
 
 
 def resolve_simulated(
@@ -111,7 +112,7 @@ def resolve_simulated(
     table: CostTable,
     doubts: Iterable[Doubt],
     *,
-    time_limit_s: float | None,
+    end: float | None,
 ) -> Iterator[tuple[Doubt, str | None]]:
     """Do the same where bounds are about simulated times.
 
@@ -121,16 +122,14 @@ def resolve_simulated(
     for doubt in doubts:
         if doubt.bound_ps is None:
             _, engine = second_engine("", 0, table.schedule)
-            yield from resolve(
-                problem, table, [doubt], engine, time_limit_s=time_limit_s
-            )
+            yield from resolve(problem, table, [doubt], engine, end=end)
             continue
-        verdict = _search_simulated(problem, table, doubt, time_limit_s)
-        yield doubt, _finding(doubt, verdict, time_limit_s)
+        verdict = _search_simulated(problem, table, doubt, end)
+        yield doubt, _finding(doubt, verdict)
 
 
 def _search_simulated(
-    problem: Problem, table: CostTable, doubt: Doubt, time_limit_s: float | None
+    problem: Problem, table: CostTable, doubt: Doubt, end: float | None
 ) -> str:
     data = ProgramData(
         part=table.at(doubt.microbatches),
@@ -146,7 +145,6 @@ def _search_simulated(
     # Simulated times are whole ns: the longest that is shorter than the bound.
     limit = -(-(doubt.bound_ps or 0) // PERIOD_SCALE) - 1
     found: list[int] = []
-    end = None if time_limit_s is None else time.monotonic() + time_limit_s
     search = Search(
         data,
         # One that is quicker will do.
@@ -161,12 +159,23 @@ def _search_simulated(
     return "optimal" if found else "infeasible"
 
 
-def _finding(doubt: Doubt, verdict: str, limit_s: float | None) -> str | None:
+def _finding(doubt: Doubt, verdict: str) -> str | None:
+    if verdict not in ("infeasible", "optimal"):
+        return unsettled(doubt)
+    return None if verdict == "infeasible" else better(doubt)
+
+
+def better(doubt: Doubt) -> str:
+    """Return what is wrong with a claim that a plan refutes."""
     program = f"({doubt.stages}, {doubt.microbatches})"
-    if verdict == "infeasible":
-        return None
-    if verdict == "optimal":
-        if doubt.bound_ps is None:
-            return f"{program} is infeasible, but has a plan"
-        return f"{program} is bounded by {doubt.bound_ps}, but has a better plan"
-    return f"{program} could not be settled again within {limit_s:g} s"
+    if doubt.bound_ps is None:
+        return f"{program} is infeasible, but has a plan"
+    return f"{program} is bounded by {doubt.bound_ps}, but has a better plan"
+
+
+def unsettled(doubt: Doubt) -> str:
+    """Return that the time was over before a claim was confirmed."""
+    return (
+        f"({doubt.stages}, {doubt.microbatches}) could not be settled again within the "
+        "time limit: give it more with --time-limit"
+    )

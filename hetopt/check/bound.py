@@ -16,19 +16,22 @@ cost at least the least kappa out of the one plus the least kappa into the other
 
 from __future__ import annotations
 
+import time
+from functools import lru_cache, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.check.fills import NEVER, add
+from hetopt.check.dominance import without_replaced
+from hetopt.check.fills import NEVER, add, together
 from hetopt.check.hosting import Host
 from hetopt.check.simulated_bound import SimulatedHost
 from hetopt.check.wide_bound import WideRelaxation
 from hetopt.problem.principles import PRUNED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -43,6 +46,19 @@ if TYPE_CHECKING:
 PS_PER_NS = 1000
 #: Intervals of lambda looked at for one q before giving up.
 _MOST_INTERVALS = 2000
+#: Intervals in which a bound fails before no more are looked at.
+_MOST_FAILURES = 16
+#: Where a search takes over, intervals are not cut until q - 1 times their width is
+#: less than this share of the bound.
+_SHARE = 1 / 128
+
+
+class OutOfTime(Exception):
+    """The time for all programs is over."""
+
+
+#: By stage count, the lambdas in ns, from and to, at which a bound is not proven.
+Open = dict[int, list[tuple[int, int]]]
 
 
 def unproven(
@@ -52,6 +68,7 @@ def unproven(
     bounds: Mapping[int, int],
     principles: Principles = PRUNED,
     objective: Objective = "closed",
+    end: float | None = None,
 ) -> list[int]:
     """Return the stage counts whose bound does not follow from the relaxation.
 
@@ -64,26 +81,68 @@ def unproven(
     objective
         What takes so long: the closed form, or the simulated time, of which
         ``simulated_bound`` has what takes the place of (q - 1) lambda.
+    end
+        Of the time, as ``time.monotonic`` has it.
+
+    Raises
+    ------
+    OutOfTime
+        The end was reached.
     """
     if objective == "simulated":
         return [
             p
             for group in _by_size(bounds)
-            for p in _unproven(
-                _Relaxation(problem, table, microbatches, max(group), SimulatedHost),
-                min(1, microbatches - 1),
-                group,
+            for p in sorted(
+                _unproven(
+                    partial(
+                        _Relaxation, problem, table, microbatches, host=SimulatedHost
+                    ),
+                    min(1, microbatches - 1),
+                    group,
+                    end=end,
+                )
             )
         ]
     if not bounds:
         return []
-    most = max(bounds)
-    relaxation = (
-        WideRelaxation(problem, table, microbatches, most, principles)
-        if principles.relaxed
-        else _Relaxation(problem, table, microbatches, most)
-    )
-    return _unproven(relaxation, microbatches - 1, bounds)
+    if not principles.relaxed:
+        ranges = unproven_ranges(problem, table, microbatches, bounds, end=end, share=0)
+        return sorted(ranges)
+    wide = partial(WideRelaxation, problem, table, microbatches, principles=principles)
+    return sorted(_unproven(wide, microbatches - 1, bounds, end=end))
+
+
+def unproven_ranges(
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    bounds: Mapping[int, int],
+    *,
+    end: float | None = None,
+    share: float = _SHARE,
+) -> Open:
+    """Return where bounds on the closed form do not follow from the relaxation.
+
+    Parameters
+    ----------
+    bounds
+        As in ``unproven``, all principles kept.
+    end
+        Of the time, as ``time.monotonic`` has it.
+    share
+        Intervals of lambda are not cut once (q - 1) times their width is less than
+        this share of the bound.
+
+    Raises
+    ------
+    OutOfTime
+        The end was reached.
+    """
+    if not bounds:
+        return {}
+    made = partial(_Relaxation, problem, table, microbatches)
+    return _unproven(made, microbatches - 1, bounds, share=share, end=end)
 
 
 def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
@@ -98,10 +157,22 @@ def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
 
 
 def _unproven(
-    relaxation: _Relaxation | WideRelaxation, steps: int, bounds: Mapping[int, int]
-) -> list[int]:
-    """Cut lambda, which counts ``steps`` times, into intervals; see ``unproven``."""
-    failed: set[int] = set()
+    made: Callable[[int], _Relaxation | WideRelaxation],
+    steps: int,
+    bounds: Mapping[int, int],
+    *,
+    share: float = 0,
+    end: float | None = None,
+) -> Open:
+    """Cut lambda, which counts ``steps`` times, into intervals; see ``unproven``.
+
+    Parameters
+    ----------
+    made
+        Makes the relaxation of so many stages at most.
+    """
+    sized = lru_cache(maxsize=None)(made)
+    failed: Open = {}
     reach = NEVER
     if steps:
         # Beyond, lambda alone takes longer than is claimed.
@@ -110,26 +181,49 @@ def _unproven(
     looked = 0
     while intervals:
         low, high, open_ = intervals.pop()
+        if not share:
+            # One place where it fails is enough to know.
+            open_ -= failed.keys()
+        if not open_:
+            continue
+        if end is not None and time.monotonic() > end:
+            raise OutOfTime
+        # What fails so often is hardly true: a search looks at the rest of it.
+        for p in [p for p in open_ if len(failed.get(p, ())) >= _MOST_FAILURES]:
+            failed[p].append((low, high))
+            open_ -= {p}
+        if not open_:
+            continue
         looked += 1
-        fill = relaxation.fill(high, sorted(open_))
+        # Of twice as many stages as needed at most: tables grow with them.
+        size = 1 << (max(open_) - 1).bit_length()
+        relaxation = sized(min(size, max(bounds)))
         rest = steps * low + relaxation.least_sync
-        # From which lambda on the same fill suffices; below it, it does not.
-        enough = {
-            p: -(-(-(-bounds[p] // PS_PER_NS) - int(fill[p]) - rest) // max(1, steps))
-            for p in open_
-        }
-        missing = frozenset(p for p in open_ if enough[p] > 0)
-        if not missing:
+
+        def enough(fill: Ints, p: int, rest: int = rest) -> int:
+            """From which lambda on the same fill suffices; below it, it does not."""
+            lacks = -(-bounds[p] // PS_PER_NS) - int(fill[p]) - rest
+            return -(-lacks // max(1, steps))
+
+        rough = relaxation.rough(high, sorted(open_))
+        open_ = frozenset(p for p in open_ if enough(rough, p) > 0)
+        fill = relaxation.fill(high, sorted(open_))
+        lacking = {p: enough(fill, p) for p in open_ if enough(fill, p) > 0}
+        if not lacking:
             continue
-        if high - low <= 1 or not steps or looked > _MOST_INTERVALS:
-            failed |= missing
+        width = 1
+        if steps and share:
+            largest = max(bounds[p] for p in lacking)
+            width += int(largest * share) // (PS_PER_NS * steps)
+        if high - low <= width or not steps or looked > _MOST_INTERVALS:
+            for p, more in lacking.items():
+                failed.setdefault(p, []).append((low, min(high, low + more)))
             continue
-        high = min(high, low + max(enough[p] for p in missing))
+        high = min(high, low + max(lacking.values()))
         middle = (low + high) // 2
-        above = frozenset(p for p in missing if low + enough[p] > middle)
-        intervals += [(middle, high, above), (low, middle, missing)]
-        intervals = [(a, b, todo - failed) for a, b, todo in intervals]
-    return sorted(failed)
+        above = frozenset(p for p, more in lacking.items() if low + more > middle)
+        intervals += [(middle, high, above), (low, middle, frozenset(lacking))]
+    return failed
 
 
 class _Relaxation:
@@ -143,7 +237,7 @@ class _Relaxation:
         most_stages: int,
         host: type[Host] = Host,
     ) -> None:
-        part = table.at(microbatches)
+        part = without_replaced(table.at(microbatches))
         self.most_stages = most_stages
         order = problem.pins.order
         self.hosts = [
@@ -155,46 +249,62 @@ class _Relaxation:
         self.length = self.hosts[0].units.length if self.hosts else 0
         self.least_sync = min((host.least_sync for host in self.hosts), default=0)
 
+        self._others = lru_cache(maxsize=1)(self._all_but_one)
+
+    def rough(self, period: int, counts: Sequence[int]) -> Ints:
+        """Return what ``fill`` does or less, for all p at once."""
+        total = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
+        if not self.hosts or not counts:
+            return total
+        for host, others, opening in self._others(period):
+            if self.order is not None and host.name != self.order[0]:
+                continue
+            if others.without[0, 0] == 0:
+                np.minimum(total, host.alone(period), out=total)
+            together(opening, others.with_last, 0, total)
+        return total
+
     def fill(self, period: int, counts: Sequence[int]) -> Ints:
         """Return the least fill of each of these p at lambda <= ``period``."""
         total = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
         if not self.hosts or not counts:
             return total
-        for host, others in zip(
-            self.hosts, self._others(period, max(counts)), strict=True
-        ):
+        for host, others, _ in self._others(period):
             if self.order is not None and host.name != self.order[0]:
                 continue
-            alone = host.alone(period)
+            if others.without[0, 0] == 0:
+                alone = host.alone(period)
+                total[[*counts]] = np.minimum(total, alone)[[*counts]]
             for p in counts:
-                if others.without[0, 0] == 0:
-                    total[p] = min(total[p], alone[p])
-                costs = host.opening(period, p)
-                for m in range(1, min(p, len(costs))):
-                    reach = costs[m] + others.with_last[p - m, ::-1]
-                    total[p] = min(total[p], int(reach.min()))
+                opening = host.opening(period, p)
+                together(opening, others.with_last, p, total[: p + 1])
         return total
 
-    def _others(self, period: int, top: int) -> list[_Fills]:
-        """Return the least fills of all others, per cluster, up to ``top`` stages."""
-        own = [self._own(host, period) for host in self.hosts]
-        shape = (top + 1, self.length + 1)
+    def _all_but_one(self, period: int) -> list[tuple[Host, _Fills, Ints]]:
+        """Return each cluster, the least fills of all others, and its own as first."""
+        own, first = [], []
+        for host in self.hosts:
+            fills, opening = self._own(host, period)
+            own.append(fills)
+            first.append(opening)
+        shape = (self.most_stages + 1, self.length + 1)
         nobody = _Fills(
             *(np.full(shape, NEVER, dtype=np.int64) for _ in _Fills._fields)
         )
         nobody.without[0, 0] = 0
         before = accumulate(own[:-1], _joined, initial=nobody)
         behind = accumulate(own[:0:-1], _joined, initial=nobody)
-        return [*map(_joined, before, [*behind][::-1])]
+        others = map(_joined, before, [*behind][::-1])
+        return [*zip(self.hosts, others, first, strict=True)]
 
-    def _own(self, host: Host, period: int) -> _Fills:
-        """Return the least fills of one cluster that does not host the first stage."""
-        without, last = host.tables(period)
+    def _own(self, host: Host, period: int) -> tuple[_Fills, Ints]:
+        """Return a cluster's least fills after another one, and before all others."""
+        without, last, first = host.tables(period)
         if host.may_rest:
             without[0, 0] = 0
         if self.order is not None and host.name != self.order[1]:
             last[:] = NEVER
-        return _Fills(last, without)
+        return _Fills(last, without), first
 
 
 class _Fills(NamedTuple):

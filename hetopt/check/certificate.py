@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.certificate import CERTIFICATE_SCHEMA, PS_S
-from hetopt.check.bound import PS_PER_NS, unproven
+from hetopt.check.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.plan import check_plan
 from hetopt.check.reading import (
     choice,
@@ -29,7 +29,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.result import OPTIMALITY_GAP, How, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hetopt.cost.table import CostTable
     from hetopt.plan import Plan
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 #: What every plan of a program takes at least that has none, in ps.
-_TOO_LONG = PS_PER_NS * LONGEST_NS + 1
+TOO_LONG_PS = PS_PER_NS * LONGEST_NS + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,15 +57,20 @@ class Doubt:
     ----------
     bound_ps
         None when the program is claimed to have no plan at all.
-    by_bound
-        Whether a relaxation is said to prove it, though ours does not.
+    always
+        Whether no sample may leave it out: nobody is said to have searched it, or it
+        is said to be solved.
+    ranges
+        The lambdas in ns, from and to, at which a plan may have a smaller value; None
+        where the space or the objective is another one than that of ``check.search``.
     """
 
     field: str
     stages: int
     microbatches: int
     bound_ps: int | None
-    by_bound: bool
+    always: bool
+    ranges: tuple[tuple[int, int], ...] | None = None
 
 
 class CertificateCheck:
@@ -102,6 +107,9 @@ class CertificateCheck:
         relaxed: tuple[str, ...] | None = None,
         sought: Objective | None = None,
     ) -> None:
+        #: End of the time, as ``time.monotonic`` has it, and who is told how far it is.
+        self.end: float | None = None
+        self.on_progress: Callable[[int, str], None] = lambda done, what: None
         self.problem = problem
         self.table = table
         self.plan = plan
@@ -143,12 +151,20 @@ class CertificateCheck:
             )
 
     def findings(self) -> Iterator[Finding]:
-        """Yield every claim that does not hold."""
-        yield from self._digests()
-        yield from self._value()
-        yield from self._coverage()
-        yield from self._sums()
-        yield from self._bounds()
+        """Yield every claim that does not hold.
+
+        What costs nothing comes first; if any of that fails, no bound is derived.
+        """
+        cheap = [
+            *self._digests(),
+            *self._value(),
+            *self._coverage(),
+            *self._sums(),
+            *self._plans_program(),
+        ]
+        yield from cheap
+        if not cheap:
+            self._bounds()
 
     # --- each family of claims ------------------------------------------------------
 
@@ -281,13 +297,12 @@ class CertificateCheck:
                 field="status", message=f"optimal, but the bounds leave {gap:.2%}"
             )
 
-    def _bounds(self) -> Iterator[Finding]:
-        """Derive bounds again; what a search claims goes to the doubts."""
+    def _plans_program(self) -> Iterator[Finding]:
+        """Check what is claimed of programs against the plan."""
         solved = None
-        if self.claimed is not None:
+        if self.claimed is not None and len(self.claimed.pipelines) == 1:
             pipeline = self.claimed.pipeline
             solved = (len(pipeline.stages), pipeline.microbatches)
-        weak = self._weak()
         for place, p, q, how, bound in self.claims:
             if (p, q) == solved and (
                 how == "infeasible"
@@ -300,43 +315,55 @@ class CertificateCheck:
                 yield Finding(
                     field=place, message=f"({p}, {q}) is solved, but has no plan here"
                 )
-            elif place in weak:
+
+    def _bounds(self) -> None:
+        """Derive bounds again; what does not follow goes to the doubts."""
+        known = {part.microbatches for part in self.table.slices}
+        length = sum(self.table.body[kind] for kind in self.table.units)
+        by_count: dict[int, dict[int, int]] = {}
+        for _, p, q, _, bound in self.claims:
+            # More stages than body units, or no strategy at all: there is no plan.
+            if q in known and p <= length and bound != 0:
+                by_count.setdefault(q, {})[p] = TOO_LONG_PS if bound is None else bound
+        weak: dict[tuple[int, int], tuple[tuple[int, int], ...] | None] = {}
+        done = 0
+        for q, bounds in by_count.items():
+            for group in _alike(bounds):
+                weak |= {(p, q): pairs for p, pairs in self._weak(q, group).items()}
+                done += len(group)
+                self.on_progress(done, "bounds derived again")
+        for place, p, q, how, bound in self.claims:
+            if (p, q) in weak:
                 self.doubts.append(
                     Doubt(
                         field=place,
                         stages=p,
                         microbatches=q,
                         bound_ps=bound,
-                        by_bound=how not in ("solved", "refuted-by-search"),
+                        always=how != "refuted-by-search",
+                        ranges=weak[p, q],
                     )
                 )
 
-    def _weak(self) -> set[str]:
-        """Return the places of claims that the relaxation does not prove."""
-        known = {part.microbatches for part in self.table.slices}
-        length = sum(self.table.body[kind] for kind in self.table.units)
-        by_count: dict[int, dict[int, int]] = {}
-        places: dict[tuple[int, int], str] = {}
-        for place, p, q, _, bound in self.claims:
-            # More stages than body units, or no strategy at all: there is no plan.
-            if q in known and p <= length and bound != 0:
-                by_count.setdefault(q, {})[p] = _TOO_LONG if bound is None else bound
-                places[p, q] = place
-        weak = set()
-        for q, bounds in by_count.items():
-            for group in _alike(bounds):
-                # What has no plan is too slow in closed form, whatever is minimised.
-                never = min(group.values()) >= _TOO_LONG
-                failed = unproven(
-                    self.problem,
-                    self.table,
-                    q,
-                    group,
-                    self.principles,
-                    "closed" if never else self.objective,
-                )
-                weak |= {places[p, q] for p in failed}
-        return weak
+    def _weak(
+        self, q: int, bounds: Mapping[int, int]
+    ) -> dict[int, tuple[tuple[int, int], ...] | None]:
+        """Return the stage counts whose bound the relaxation does not prove."""
+        if self.objective == "closed" and not self.principles.relaxed:
+            ranges = unproven_ranges(self.problem, self.table, q, bounds, end=self.end)
+            return {p: tuple(pairs) for p, pairs in ranges.items()}
+        # What has no plan is too slow in closed form, whatever is minimised.
+        never = min(bounds.values()) >= TOO_LONG_PS
+        failed = unproven(
+            self.problem,
+            self.table,
+            q,
+            bounds,
+            self.principles,
+            "closed" if never else self.objective,
+            self.end,
+        )
+        return dict.fromkeys(failed)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -345,8 +372,8 @@ def _listed(names: Sequence[str]) -> str:
 
 def _alike(bounds: Mapping[int, int]) -> list[dict[int, int]]:
     """Split into those with a bound and those without a plan."""
-    finite = {p: bound for p, bound in bounds.items() if bound < _TOO_LONG}
-    never = {p: bound for p, bound in bounds.items() if bound >= _TOO_LONG}
+    finite = {p: bound for p, bound in bounds.items() if bound < TOO_LONG_PS}
+    never = {p: bound for p, bound in bounds.items() if bound >= TOO_LONG_PS}
     return [group for group in (finite, never) if group]
 
 
@@ -362,9 +389,9 @@ def _ps(data: Mapping[str, Any], key: str, field: str) -> int | None:
         raise InputError(
             f"{value!r} is not a whole number of picoseconds or null", field=place
         )
-    if value >= _TOO_LONG:
+    if value >= TOO_LONG_PS:
         raise InputError(
-            f"is more than {_TOO_LONG - 1}, the {LONGEST_S} s that an iteration may "
+            f"is more than {TOO_LONG_PS - 1}, the {LONGEST_S} s that an iteration may "
             "take",
             field=place,
         )

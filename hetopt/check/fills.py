@@ -1,4 +1,4 @@
-"""The two loops that deriving a bound again spends its time in, compiled."""
+"""The loops that deriving a bound again spends its time in, compiled."""
 
 from __future__ import annotations
 
@@ -83,3 +83,98 @@ def cheapest(
                     break
                 if units_ok[n] and (not differs or n <= room[k, n, m]):
                     least[m, n] = min(least[m, n], time + sides[k])
+
+
+@kernel
+def replaced(columns: Ints, gone: Flags) -> None:
+    """Mark rows of which another one is nowhere larger; of equal ones the first stays.
+
+    Parameters
+    ----------
+    columns
+        Shape (K, M).
+    gone
+        Set where a row is replaced; length K, all False at first.
+    """
+    rows, width = columns.shape
+    for k in range(rows):
+        for i in range(rows):
+            if i == k or gone[i]:
+                continue
+            same = True
+            larger = False
+            for m in range(width):
+                if columns[i, m] > columns[k, m]:
+                    larger = True
+                    break
+                if columns[i, m] < columns[k, m]:
+                    same = False
+            if not larger and (not same or i < k):
+                gone[k] = True
+                break
+
+
+@kernel
+def together(opening: Ints, others: Ints, least: int, total: Ints) -> None:
+    """total[p] = min(itself, opening[m, l] + others[p - m, length - l]).
+
+    Parameters
+    ----------
+    opening, others
+        Of (stages, body units); shapes (M + 1, length + 1) and (P + 1, length + 1).
+    least
+        The least p that is asked for.
+    total
+        Of all p stages with all body units; length P + 1 at most.
+    """
+    length = others.shape[1] - 1
+    for m in range(1, len(opening)):
+        for n in range(m, length):
+            cost = opening[m, n]
+            if cost >= NEVER:
+                continue
+            for p in range(max(m + 1, least), min(len(total), m + len(others))):
+                value = cost + others[p - m, length - n]
+                total[p] = min(total[p], value)
+
+
+@kernel
+def spared(
+    run: Ints,
+    inner: Ints,
+    ends: Ints,
+    sides: Ints,
+    room: Ints,
+    limits: Ints,
+    stages_ok: Flags,
+    units_ok: Flags,
+    most: Ints,
+    kept: Flags,
+) -> None:
+    """Mark strategies with which some m stages and l units cost no more than is left.
+
+    Parameters
+    ----------
+    run, inner, ends, sides, room, limits, stages_ok, units_ok
+        As in ``cheapest``; ``room`` is the same for every l.
+    most
+        What the cluster may cost at most; shape (M + 1, length + 1).
+    kept
+        Set where that is so; length K.
+    """
+    for k in range(len(run)):
+        if kept[k]:
+            continue
+        for m in range(1, min(len(most), room.shape[2])):
+            if not stages_ok[m]:
+                continue
+            fixed = ends[k] + 2 * (m - 1) * inner[k]
+            for n in range(m, run.shape[1]):
+                time = run[k, n] + fixed
+                if time > limits[m] or n > room[k, 0, m]:
+                    break
+                if units_ok[n] and time + sides[k] <= most[m, n]:
+                    kept[k] = True
+                    break
+            if kept[k]:
+                break

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.fills import NEVER, cheapest
+from hetopt.check.fills import NEVER, cheapest, spared
 from hetopt.check.free_room import FreeRoom
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
@@ -133,6 +135,7 @@ class Host:
         self._cross(table, part, j)
         self.most_stages = most
         self.free = self._free_room(part, j)
+        self.rooms = lru_cache(maxsize=1)(self._rooms)
         self.fitting = lru_cache(maxsize=None)(self._fitting)
         self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
         self.opened = lru_cache(maxsize=1)(partial(self._opened, stages=most))
@@ -159,8 +162,45 @@ class Host:
             self.into = kappa[:, others][:, :, own].min(axis=(0, 1))
             self.out = kappa[:, own][:, :, others].min(axis=(0, 2))
 
-    def tables(self, period: int) -> tuple[Ints, Ints]:
-        """Return the least fill of (m, l) in the middle, and as the last cluster."""
+    def tables(self, period: int) -> tuple[Ints, Ints, Ints]:
+        """Return the least fill of (m, l) in the middle, as the last, and the first.
+
+        The first of several clusters is looked at as if one stage followed it: what
+        ``opening`` gives when more are known to follow is no less.
+        """
+        limits, middle, last = self.rooms(period)
+        return (
+            self._least(limits, middle, _MIDDLE),
+            self._least(limits, last, _LAST),
+            self._least(limits, middle, _FIRST),
+        )
+
+    def kept(self, period: int, most: Sequence[Ints]) -> NDArray[np.bool_]:
+        """Return which strategies some (m, l) can have at this cost, g included; (K,).
+
+        Parameters
+        ----------
+        most
+            What the cluster may cost in the middle, as the last, as the first, and
+            alone; each of shape (M + 1, length + 1).
+        """
+        limits, middle, last = self.rooms(period)
+        own = self.rows.sync_unit_ns[:, self.units.kinds].min(axis=1, initial=NEVER)
+        kept = np.zeros(self.count, dtype=np.bool_)
+        for role, room, cost in zip(
+            (_MIDDLE, _LAST, _FIRST, _ALONE),
+            (middle, last, middle, last),
+            most,
+            strict=True,
+        ):
+            ends, sides, units_ok = self._sums(role)
+            sides = sides + self.rows.sync_ns + own
+            arrays = (self.run, self.inner, ends, sides, room, limits)
+            spared(*arrays, self.stages_ok, units_ok, cost, kept)
+        return kept
+
+    def _rooms(self, period: int) -> tuple[Ints, Ints, Ints]:
+        """Return limits, and the room in the middle and as the last cluster."""
         inside, _, across = STEPS[self.schedule]
         places = np.arange(self.most)
         middle = self._cumulated(
@@ -176,11 +216,7 @@ class Host:
             after = np.stack([self.after_middle, self.trail], axis=1)
             free = self._freely(self.free, period, after)
             middle, last = np.minimum(middle, free[:, 0]), np.minimum(last, free[:, 1])
-        limits = self._limits(period)
-        return (
-            self._least(limits, middle[:, None], _MIDDLE),
-            self._least(limits, last[:, None], _LAST),
-        )
+        return self._limits(period), middle[:, None], last[:, None]
 
     def opening(self, period: int, stages: int) -> Ints:
         """Return the least fill of (m, l) as the first of several clusters.
@@ -239,6 +275,24 @@ class Host:
             The most body units that m stages can take, per strategy, and where it
             differs for every l; shape (K, 1, M + 1) or (K, length + 1, M + 1).
         """
+        ends, sides, units_ok = self._sums(role)
+        size = (room.shape[2], self.units.length + 1)
+        least = np.full(size, NEVER, dtype=np.int64)
+        cheapest(
+            self.run,
+            self.inner,
+            ends,
+            sides,
+            room,
+            limits,
+            self.stages_ok,
+            units_ok,
+            least,
+        )
+        return least
+
+    def _sums(self, role: Role) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+        """Return what ends and sides cost, length K, and which l pins permit."""
         units = self.units
         ends = np.zeros(self.count, dtype=np.int64)
         sides, held = ends, 0
@@ -250,20 +304,7 @@ class Host:
             ends, held = ends + self.trail, held + int(units.trail.sum())
         else:
             sides = sides + self.out
-        size = (room.shape[2], units.length + 1)
-        least = np.full(size, NEVER, dtype=np.int64)
-        cheapest(
-            self.run,
-            self.inner,
-            ends,
-            sides,
-            room,
-            limits,
-            self.stages_ok,
-            self.units_ok[held:],
-            least,
-        )
-        return least
+        return ends, sides, self.units_ok[held:]
 
     def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
         """Prepare what memory leaves; None where warm-up counts are not free."""

@@ -118,6 +118,12 @@ def check_plan(
     )
 
 
+def stage_times(problem: Problem, table: CostTable, pipeline: Pipeline) -> Times:
+    """Return the times of a pipeline that takes its rows and units from the table."""
+    rows, _ = _rows(problem, table, pipeline)
+    return _Priced(problem, table, pipeline, rows).times
+
+
 #: The tick as the decimal number it is written as.
 _TICK = Fraction(str(TICK_S))
 

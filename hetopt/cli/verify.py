@@ -1,8 +1,10 @@
-"""Verify a certificate: derive every bound again, search a sample again."""
+"""Verify a certificate: derive every bound again, search the rest again."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+import time
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import load_table, seconds, whole
@@ -17,9 +19,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.document import Document
     from hetopt.problem.problem import Problem
-
-#: Programs searched again unless the user says otherwise.
-_SAMPLE = 5
+    from hetopt.report.progress import ProgressBar
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -33,10 +33,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--sample",
         type=_sample,
-        default=_SAMPLE,
+        default=None,
         metavar="N",
-        help="how many of the programs that were searched to search again, drawn at "
-        f"random, or `all` (default: {_SAMPLE})",
+        help="how many of the programs that were refuted by a search to search again, "
+        "drawn at random, or `all` (default: all); others are always searched again",
     )
     command.add_argument(
         "--seed", type=whole(0), metavar="N", help="of the sample (default: chance)"
@@ -46,7 +46,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         type=seconds,
         default=300.0,
         metavar="S",
-        help="for each program searched again, seconds (default: 300)",
+        help="for everything, in seconds (default: 300)",
     )
 
 
@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
     """Verify, and raise CheckError with one line for each claim that fails."""
     from hetopt.check.certificate import CertificateCheck
     from hetopt.problem.document import load_document
+    from hetopt.report.progress import ProgressBar
 
     planned = load_planned(options.problem, options.plan)
     problem = planned.problem
@@ -72,10 +73,12 @@ def run(options: argparse.Namespace) -> int:
         )
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
-    findings = list(check.findings())
-    if findings:
-        raise CheckError([_shown(document, options.certificate, f) for f in findings])
-    searched = _search(problem, table, check, document, options)
+    end = None
+    if options.time_limit is not None:
+        end = time.monotonic() + options.time_limit
+    with ProgressBar(sys.stderr) as bar:
+        verifier = _Verifier(problem, table, check, options, document, end, bar)
+        searched = verifier.run()
     programs = len(check.claims)
     emit(
         f"{options.certificate}: verified: digests, plan, value, and the bounds of "
@@ -84,82 +87,163 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _search(
-    problem: Problem,
-    table: CostTable,
-    check: CertificateCheck,
-    document: Document,
-    options: argparse.Namespace,
-) -> str:
-    """Search doubtful programs again; return what was done, in words."""
-    if not check.doubts:
-        return "no bound rests on a search"
-    if check.objective == "simulated":
-        return _search_simulated(problem, table, check, document, options)
-    from hetopt.solvers.resolving import resolve, second_engine
+class _Verifier:
+    """Derives bounds and searches programs; CheckError has one line for each lie."""
 
-    name, engine = second_engine(
-        check.solver, options.seed or 0, table.schedule, check.principles
-    )
-    chosen = _chosen(check.doubts, options.sample, options.seed)
-    searched = resolve(
-        problem,
-        table,
-        chosen,
-        engine,
-        time_limit_s=options.time_limit,
-        principles=check.principles,
-    )
-    _raise(searched, document, options.certificate)
-    return (
-        f"{len(chosen)} of {len(check.doubts)} that rest on a search were searched "
-        f"again with {name}"
-    )
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        check: CertificateCheck,
+        options: argparse.Namespace,
+        document: Document,
+        end: float | None,
+        bar: ProgressBar,
+    ) -> None:
+        self.problem = problem
+        self.table = table
+        self.check = check
+        self.options = options
+        self.document = document
+        self.end = check.end = end
+        self.bar = bar
+        check.on_progress = self._show
+
+    def run(self) -> str:
+        """Return what was searched, in words."""
+        from hetopt.check.bound import OutOfTime
+
+        try:
+            findings = list(self.check.findings())
+        except OutOfTime:
+            msg = (
+                "programs: the bounds could not be derived again within the time limit"
+            )
+            raise CheckError(
+                [f"{self.options.certificate}: {msg}: give it more with --time-limit"]
+            ) from None
+        self._raise(findings)
+        doubts = self.check.doubts
+        if not doubts:
+            return "no bound rests on a search"
+        chosen = _chosen(doubts, self.options.sample, self.options.seed)
+        if self.check.objective == "simulated":
+            return self._simulated(chosen)
+        with_ranges = [doubt for doubt in chosen if doubt.ranges is not None]
+        left = [doubt for doubt in chosen if doubt.ranges is None]
+        left += self._search(with_ranges)
+        words = (
+            f"{len(chosen)} of {len(doubts)} that rest on a search were searched again"
+        )
+        if not left:
+            return words
+        return f"{words}, {len(left)} of them with {self._resolve(left)}"
+
+    def _search(self, doubts: Sequence[Doubt]) -> list[Doubt]:
+        """Search programs by ``check.search``; return what it leaves open."""
+        from hetopt.check.bound import OutOfTime
+        from hetopt.check.certificate import TOO_LONG_PS
+        from hetopt.check.search import search
+        from hetopt.solvers.resolving import better, unsettled
+
+        by_count: dict[int, dict[int, Doubt]] = {}
+        for doubt in doubts:
+            by_count.setdefault(doubt.microbatches, {})[doubt.stages] = doubt
+        left = []
+        # Where more is in doubt, it is more likely to be false.
+        groups = sorted(by_count.items(), key=lambda item: -len(item[1]))
+        for done, (q, group) in enumerate(groups):
+            self._show(done, "searched again", len(groups))
+            bounds = {
+                p: TOO_LONG_PS if doubt.bound_ps is None else doubt.bound_ps
+                for p, doubt in group.items()
+            }
+            ranges = {p: doubt.ranges or () for p, doubt in group.items()}
+            try:
+                found = search(self.problem, self.table, q, bounds, ranges, self.end)
+            except OutOfTime:
+                late = [_finding(doubt, unsettled(doubt)) for doubt in group.values()]
+                self._raise(late)
+            self._raise(
+                [
+                    _finding(group[p], better(group[p]))
+                    for p, outcome in found.items()
+                    if outcome.plan is not None
+                ]
+            )
+            left += [group[p] for p, outcome in found.items() if outcome.open]
+        return left
+
+    def _resolve(self, doubts: Sequence[Doubt]) -> str:
+        """Search programs with another engine; return its name."""
+        from hetopt.solvers.resolving import resolve, second_engine
+
+        name, engine = second_engine(
+            self.check.solver,
+            self.options.seed or 0,
+            self.table.schedule,
+            self.check.principles,
+        )
+        self._confirm(
+            resolve(
+                self.problem,
+                self.table,
+                doubts,
+                engine,
+                end=self.end,
+                principles=self.check.principles,
+            ),
+            len(doubts),
+        )
+        return name
+
+    def _simulated(self, chosen: Sequence[Doubt]) -> str:
+        """Search again for simulated times, which only one search knows."""
+        from hetopt.solvers.resolving import resolve_simulated
+
+        self._confirm(
+            resolve_simulated(self.problem, self.table, chosen, end=self.end),
+            len(chosen),
+        )
+        doubts = self.check.doubts
+        listed = ", ".join(f"({d.stages}, {d.microbatches})" for d in doubts)
+        return (
+            f"{len(chosen)} of {len(doubts)} that rest on a search of simulated times "
+            f"were searched again, by that search itself: no other confirms {listed}"
+        )
+
+    def _confirm(
+        self, searched: Iterable[tuple[Doubt, str | None]], programs: int
+    ) -> None:
+        """Raise CheckError at the first program that is not confirmed."""
+        for done, (doubt, wrong) in enumerate(searched):
+            self._show(done + 1, "searched again", programs)
+            if wrong is not None:
+                self._raise([_finding(doubt, wrong)])
+
+    def _show(self, done: int, what: str, programs: int | None = None) -> None:
+        self.bar.count(done, programs or len(self.check.claims), what)
+
+    def _raise(self, findings: Sequence[Finding]) -> None:
+        file = self.options.certificate
+        if findings:
+            raise CheckError([_shown(self.document, file, f) for f in findings])
 
 
-def _search_simulated(
-    problem: Problem,
-    table: CostTable,
-    check: CertificateCheck,
-    document: Document,
-    options: argparse.Namespace,
-) -> str:
-    """Do the same for simulated times, which only one search knows."""
-    from hetopt.solvers.resolving import resolve_simulated
+def _finding(doubt: Doubt, message: str) -> Finding:
+    from hetopt.check.certificate import Finding
 
-    chosen = _chosen(check.doubts, options.sample, options.seed)
-    searched = resolve_simulated(
-        problem, table, chosen, time_limit_s=options.time_limit
-    )
-    _raise(searched, document, options.certificate)
-    listed = ", ".join(f"({d.stages}, {d.microbatches})" for d in check.doubts)
-    return (
-        f"{len(chosen)} of {len(check.doubts)} that rest on the search of simulated "
-        f"times were searched again, by that search itself: no other confirms {listed}"
-    )
-
-
-def _raise(
-    searched: Iterable[tuple[Doubt, str | None]], document: Document, file: str
-) -> None:
-    """Raise CheckError with one line for each program that was not confirmed."""
-    findings = []
-    for doubt, wrong in searched:
-        if wrong is not None:
-            place = _line(document, doubt.field)
-            findings.append(f"{file}{place}: {doubt.field}: {wrong}")
-    if findings:
-        raise CheckError(findings)
+    return Finding(field=doubt.field, message=message)
 
 
 def _chosen(
     doubts: Sequence[Doubt], sample: int | None, seed: int | None
 ) -> list[Doubt]:
-    """Return all that a relaxation was said to prove, and a sample of the rest."""
+    """Return what is always searched, and a sample of the rest."""
     from random import Random, SystemRandom
 
-    must = [doubt for doubt in doubts if doubt.by_bound]
-    may = [doubt for doubt in doubts if not doubt.by_bound]
+    must = [doubt for doubt in doubts if doubt.always]
+    may = [doubt for doubt in doubts if not doubt.always]
     if sample is None or sample >= len(may):
         return [*must, *may]
     chance = SystemRandom() if seed is None else Random(seed)

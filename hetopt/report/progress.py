@@ -60,6 +60,11 @@ class ProgressBar:
                 state=state(progress),
             )
 
+    def count(self, done: int, programs: int, what: str) -> None:
+        """Show how many programs are done, and what is done to them."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done, total=programs, state=what)
+
 
 def state(progress: Progress) -> str:
     """Return incumbent, bound and gap in a few words."""

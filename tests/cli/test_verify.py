@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
+from benchmarks.forging import KINDS, forged
 from hetopt.cli import main
 from hetopt.report.schemas import CERTIFICATE
 
@@ -440,3 +441,56 @@ def test_what_does_not_fit_is_refused_before_the_search(
     said = capsys.readouterr().err.splitlines()
     assert (code, len(said)) == (2, 1)
     assert said[0].startswith(f"{flag}: ")
+
+
+@pytest.fixture(scope="module")
+def with_second(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a plan, its certificate and the second-best plan."""
+    return _planned(certified, tmp_path_factory.mktemp("second"), "--top", "2")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_careful_forgeries_are_rejected_whatever_the_sample(
+    with_second: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    plan = read(with_second / "plan.json")
+    plan_file, certificate = forged(
+        kind, plan, read(with_second / "cert.json"), plan["alternatives"][0]
+    )
+    files = [str(with_second / "problem.yaml")]
+    for name, data in (("plan.json", plan_file), ("cert.json", certificate)):
+        (tmp_path / name).write_text(json.dumps(data))
+        files.append(str(tmp_path / name))
+    code, lines = verify(capsys, *files, "--sample", "0")
+    assert code in (1, 2), lines
+
+
+def test_no_bound_is_derived_where_a_count_is_wrong(
+    certified: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = read(certified / "cert.json")
+    data["programs"].pop()
+    path = tmp_path / "cert.json"
+    path.write_text(json.dumps(data))
+
+    def derive(*arguments: object, **more: object) -> None:
+        pytest.fail("a bound was derived")
+
+    monkeypatch.setattr("hetopt.check.bound._unproven", derive)
+    files = [str(certified / name) for name in FILES[:2]]
+    code, lines = verify(capsys, *files, str(path))
+    assert code == 1
+    assert any("is missing" in line for line in lines)
+
+
+def test_the_time_limit_is_for_everything(
+    certified: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(certified / name) for name in FILES]
+    code, lines = verify(capsys, *files, "--time-limit", "1e-6")
+    assert code == 1
+    assert len(lines) == 1
+    assert "--time-limit" in lines[0]

@@ -28,9 +28,7 @@ def test_certificates_hold(seed: int) -> None:
     check = CertificateCheck(problem, table, data, plan)
     assert list(check.findings()) == []
     _, engine = second_engine("cp-sat", 0, "virtual-1f1b")
-    for doubt, wrong in resolve(
-        problem, table, check.doubts, engine, time_limit_s=None
-    ):
+    for doubt, wrong in resolve(problem, table, check.doubts, engine, end=None):
         assert wrong is None, doubt
 
 
@@ -54,7 +52,7 @@ def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
         table,
         check.doubts,
         engine,
-        time_limit_s=None,
+        end=None,
         principles=principles,
     ):
         assert wrong is None, doubt
@@ -72,9 +70,7 @@ def test_certificates_of_simulated_times_hold(seed: int) -> None:
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, plan, ())
     assert list(check.findings()) == []
-    for doubt, wrong in resolve_simulated(
-        problem, table, check.doubts, time_limit_s=None
-    ):
+    for doubt, wrong in resolve_simulated(problem, table, check.doubts, end=None):
         assert wrong is None, doubt
 
 
