@@ -213,14 +213,17 @@ class InlinePool:
         self._task = (task, content)
 
     def collect(self, timeout_s: float) -> list[Event]:
-        """Run the task that waits, to its end; what it raises is raised here."""
+        """Run the task that waits, to its end; raises what stops it from outside."""
         if self._task is None:
             return []
         task, content = self._task
         self._task = None
         self._said.clear()
-        value = self._run(content)
-        return [*(Note(task, said) for said in self._said), Done(task, value)]
+        try:
+            last: Event = Done(task, self._run(content))
+        except Exception:
+            last = Failed(task, traceback.format_exc())
+        return [*(Note(task, said) for said in self._said), last]
 
     @property
     def unheard(self) -> list[Any]:

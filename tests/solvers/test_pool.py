@@ -103,5 +103,9 @@ def test_the_inline_pool_has_the_same_face() -> None:
     with pytest.raises(RuntimeError, match="no worker is idle"):
         pool.submit(2, ("double", 21))
     assert pool.collect(1.0) == [Note(1, "working"), Done(1, 42)]
+    pool.submit(3, ("nonsense", None))
+    (event,) = pool.collect(1.0)
+    assert isinstance(event, Failed)
+    assert "ValueError: nonsense" in event.trace
     assert pool.collect(1.0) == []
     pool.close()
