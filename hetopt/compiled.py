@@ -122,11 +122,16 @@ def are_kept(module: str) -> bool:
     return any(_folder(module).rglob("*.nbi"))
 
 
+def kept_folder() -> Path:
+    """Return the folder that all machine code is kept in; it need not exist."""
+    own = os.environ.get("NUMBA_CACHE_DIR")
+    return (Path(own) / "hetopt") if own else user_cache_path("hetopt") / "numba"
+
+
 @cache
 def _folder(module: str) -> Path:
     """Return where a module's machine code is kept."""
-    own = os.environ.get("NUMBA_CACHE_DIR")
-    kept = (Path(own) / "hetopt") if own else user_cache_path("hetopt") / "numba"
+    kept = kept_folder()
     folder = kept / f"{module}-{_digest(module)}"
     # What cannot be removed, or is being removed by another process, may stay.
     with suppress(OSError):

@@ -48,7 +48,7 @@ def solve(
         result = load(name)(
             problem, table, params, time_limit_s=time_limit_s, seed=seed, cutoff=cutoff
         )
-        return replace(result, choice=reason)
+        return _explained(result, name, reason)
     began = time.monotonic()
     result = load(name)(
         problem,
@@ -61,7 +61,7 @@ def solve(
     left_s = time_limit_s - (time.monotonic() - began)
     proven = "unsettled" not in result.settled
     if proven or result.interrupted or left_s <= 0:
-        return replace(result, choice=reason)
+        return _explained(result, name, reason)
     if result.best is not None and params.top == 1:
         # Nothing worse is of interest, and tree search prunes by it.
         known = result.best.closed_form_s
@@ -75,7 +75,18 @@ def solve(
         reason += f"; the proof stayed open, and {other} found nothing better"
     else:
         reason += f"; the proof stayed open, and the plan is of {other}"
-    return replace(merged, choice=reason, search_time_s=time.monotonic() - began)
+    merged = replace(merged, search_time_s=time.monotonic() - began)
+    return _explained(merged, name, reason)
+
+
+def _explained(result: Result, name: str, reason: str) -> Result:
+    """Return the result with the reason; dp is compiled later if it was not."""
+    if name != "dp" and not result.interrupted:
+        from hetopt.solvers.compiling import compile_later
+
+        if compile_later():
+            reason += "; that is being done in the background, for later runs"
+    return replace(result, choice=reason)
 
 
 def heuristic(table: CostTable) -> str:
