@@ -450,7 +450,7 @@ def with_second(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_careful_forgeries_are_rejected_whatever_the_sample(
+def test_careful_forgeries_are_rejected(
     with_second: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     plan = read(with_second / "plan.json")
@@ -461,7 +461,9 @@ def test_careful_forgeries_are_rejected_whatever_the_sample(
     for name, data in (("plan.json", plan_file), ("cert.json", certificate)):
         (tmp_path / name).write_text(json.dumps(data))
         files.append(str(tmp_path / name))
-    code, lines = verify(capsys, *files, "--sample", "0")
+    # Only what is said to be refuted by a search may be left out of a sample.
+    sample = () if kind == "bound raised" else ("--sample", "0")
+    code, lines = verify(capsys, *files, *sample)
     assert code in (1, 2), lines
 
 
