@@ -1,0 +1,31 @@
+"""Which drawn instances every run of the tests tries, and which only the slow one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: Seeds that each test is run with by default. Consecutive ones go through the five
+#: schedules, so each has its turn twice; ``make test-slow`` runs the others.
+QUICK_SEEDS = 10
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark as slow what a test is asked for beyond its first few seeds."""
+    seeds: defaultdict[str, list[object]] = defaultdict(list)
+    for item in items:
+        if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+            continue
+        seed = item.callspec.params.get("seed")
+        if seed is None:
+            continue
+        known = seeds[item.nodeid.partition("[")[0]]
+        if seed not in known:
+            known.append(seed)
+        if known.index(seed) >= QUICK_SEEDS:
+            item.add_marker(pytest.mark.slow)
