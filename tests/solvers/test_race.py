@@ -55,26 +55,35 @@ def run(
     )
 
 
+def pinned(problem: Problem, stages: set[int]) -> Problem:
+    """Leave few programs: every death costs the start of a worker."""
+    pins = replace(
+        problem.pins,
+        stages=Domain(allowed=frozenset(stages)),
+        microbatches=Domain(allowed=frozenset({2})),
+    )
+    return replace(problem, pins=pins)
+
+
 def test_a_worker_that_dies_is_replaced_and_its_task_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(MARKS, str(tmp_path))
     instance = make_instance(SEED)
-    result = run(instance.problem, instance.table, "DiesOnce")
+    problem = pinned(instance.problem, {1, 2})
+    table = replace(instance.table, problem_digest=problem_digest(problem))
+    result = run(problem, table, "DiesOnce")
     assert list(tmp_path.iterdir()), "no worker died"
-    best = brute_force.solve(instance.problem, instance.table).best
+    best = brute_force.solve(problem, table).best
     assert best is not None
     assert result.status == "optimal"
     assert result.best is not None
-    assert result.best.plan == brute_force.to_plan(
-        instance.problem, instance.table, best
-    )
+    assert result.best.plan == brute_force.to_plan(problem, table, best)
 
 
 def test_a_program_that_keeps_killing_is_unsettled_and_never_refuted() -> None:
     instance = make_instance(SEED)
-    pins = replace(instance.problem.pins, stages=Domain(allowed=frozenset({2})))
-    problem = replace(instance.problem, pins=pins)
+    problem = pinned(instance.problem, {2})
     result = run(problem, instance.table, "DiesOnTwoStages")
     assert result.best is None
     assert result.status == "unknown"
