@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.body_units import Units
 from hetopt.check.fills import NEVER, cheapest, spared
 from hetopt.check.free_room import FreeRoom
 
@@ -38,55 +39,6 @@ STEPS = {
 }
 #: Micro-batches in flight that are told apart, per stage, where warm-ups are free.
 _MOST_FLIGHTS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Units:
-    """The body of the model between its ends; counts by kind."""
-
-    lead: Ints
-    trail: Ints
-    prefix: Ints
-
-    @classmethod
-    def of(cls, table: CostTable) -> Units:
-        """Split a table's units."""
-        kinds = len(table.kinds)
-        inside = [i for i, kind in enumerate(table.units) if table.body[kind]]
-
-        def counts(units: tuple[int, ...]) -> Ints:
-            return np.bincount(units, minlength=kinds).astype(np.int64)
-
-        body = table.units[inside[0] : inside[-1] + 1]
-        prefix = np.array([counts(body[:n]) for n in range(len(body) + 1)])
-        return cls(
-            lead=counts(table.units[: inside[0]]),
-            trail=counts(table.units[inside[-1] + 1 :]),
-            prefix=prefix,
-        )
-
-    @property
-    def length(self) -> int:
-        """Number of body units."""
-        return len(self.prefix) - 1
-
-    @property
-    def kinds(self) -> Ints:
-        """Kinds of the body."""
-        return np.flatnonzero(self.prefix[-1])
-
-    def runs(self, cost: Ints) -> Ints:
-        """Return the least cost of l neighbouring body units; (K, length + 1).
-
-        Parameters
-        ----------
-        cost
-            Of one unit of each kind, per strategy; shape (K, N).
-        """
-        total = self.prefix @ cost.T
-        size = len(total)
-        runs = [(total[n:] - total[: size - n]).min(axis=0) for n in range(size)]
-        return np.stack(runs, axis=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ import pytest
 from hetopt.cost.table import TICK_S
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.solvers import course
 from hetopt.solvers.cp_sat import CpSatParams, solve
