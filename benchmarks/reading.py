@@ -61,9 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in asked:
         own = own_files(name)
         counts = lines(own), lines(imported_files(own))
-        print(
-            f"{name:12} {len(own):5} {counts[0]:7,} {counts[1]:8,} {sum(counts):7,}"
-        )
+        print(f"{name:12} {len(own):5} {counts[0]:7,} {counts[1]:8,} {sum(counts):7,}")
     print(f"{'product':12} {len(modules()):5} {lines(set(modules().values())):7,}")
     return 0
 
@@ -75,9 +73,7 @@ def own_files(family: str) -> set[Path]:
 
 def imported_files(own: set[Path]) -> set[Path]:
     """Return the product files that some files import from, themselves aside."""
-    found = {
-        target for path in own for target in map(defining, imported_names(path))
-    }
+    found = {target for path in own for target in map(defining, imported_names(path))}
     return {path for path in found if path is not None} - own
 
 

@@ -1,0 +1,198 @@
+"""Narrower spaces of plans that keep the search to what a launcher can run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.errors import InputError
+from hetopt.problem.digest import problem_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.export.launcher import Limits, Shared
+    from hetopt.plan import Plan, Strategy
+    from hetopt.problem.problem import Problem
+
+#: Orders of clusters are listed one by one up to this many clusters.
+_MOST_ORDERED = 5
+
+
+def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees, whatever the other stages have."""
+    return (
+        (limits.context_parallel or strategy.cp == 1)
+        and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
+        and (limits.fits is None or limits.fits(strategy, problem))
+    )
+
+
+def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTable]:
+    """Return tables of the strategies that a stage may have, whatever the others."""
+    tables = []
+    for together in limits.recompute:
+
+        def kept(
+            cluster: int, strategy: Strategy, together: tuple[str, ...] = together
+        ) -> bool:
+            return strategy.recompute in together and permits(limits, strategy, problem)
+
+        tables.append(narrow(table, kept))
+    return tables
+
+
+def branches(
+    limits: Limits, problem: Problem, table: CostTable, plan: Plan
+) -> list[tuple[Problem, CostTable]]:
+    """Split a space by the reason why a plan of it cannot be run.
+
+    Returns
+    -------
+    Narrower spaces that together hold every plan of this one that can be run, and not
+    ``plan``. Empty if ``plan`` can be run.
+
+    Raises
+    ------
+    InputError
+        The ends need the same tp, and there are too many clusters to list all orders.
+    """
+    stages = plan.pipeline.stages
+    for name in limits.shared:
+        if len({getattr(stage.strategy, name) for stage in stages}) > 1:
+            return [
+                (problem, _where(table, name, value)) for value in _values(table, name)
+            ]
+    first, last = stages[0].strategy, stages[-1].strategy
+    if limits.equal_ends and problem.model.tied:
+        if first.tp != last.tp:
+            return list(_with_equal_ends(problem, table))
+        if problem.training.zero and first.dp % last.dp and last.dp % first.dp:
+            return list(_with_dividing_ends(problem, table))
+    return []
+
+
+def _values(table: CostTable, name: Shared) -> list[Any]:
+    """Return what an attribute of strategies may be, ascending."""
+    return sorted(
+        {
+            getattr(strategy, name)
+            for part in table.slices
+            for cluster in part.clusters
+            for strategy in cluster.strategies
+        }
+    )
+
+
+def _where(table: CostTable, name: Shared, value: Any) -> CostTable:
+    return narrow(table, lambda _, strategy: getattr(strategy, name) == value)
+
+
+def _with_orders(
+    problem: Problem, table: CostTable
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by the order of its clusters."""
+    count = len(table.cluster_names)
+    orders: list[tuple[str, ...]] = []
+    if problem.pins.order is not None:
+        orders = [problem.pins.order]
+    elif count > _MOST_ORDERED:
+        msg = (
+            "tied embeddings need matching ends of the pipeline, and "
+            f"{count} clusters have too many orders: pin the order, or untie"
+        )
+        raise InputError(msg, field="model.tied")
+    else:
+        for used in range(1, count + 1):
+            orders += permutations(table.cluster_names, used)
+    for order in orders:
+        pinned = replace(problem, pins=replace(problem.pins, order=order))
+        yield pinned, replace(table, problem_digest=problem_digest(pinned))
+
+
+def _with_equal_ends(
+    problem: Problem, table: CostTable
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by the order of its clusters and the tp of both ends."""
+    for pinned, part in _with_orders(problem, table):
+        assert pinned.pins.order is not None
+        ends = {
+            table.cluster_names.index(pinned.pins.order[place]) for place in (0, -1)
+        }
+        for tp in _values(part, "tp"):
+
+            def kept(
+                cluster: int,
+                strategy: Strategy,
+                ends: set[int] = ends,
+                tp: int = tp,
+            ) -> bool:
+                return cluster not in ends or strategy.tp == tp
+
+            narrowed = narrow(part, kept)
+            if narrowed.slices:
+                yield pinned, narrowed
+
+
+def _with_dividing_ends(
+    problem: Problem, table: CostTable
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by the order of its clusters and the dp of the first one."""
+    for pinned, part in _with_orders(problem, table):
+        assert pinned.pins.order is not None
+        first, last = (
+            table.cluster_names.index(pinned.pins.order[place]) for place in (0, -1)
+        )
+        for dp in _values(part, "dp"):
+
+            def kept(
+                cluster: int,
+                strategy: Strategy,
+                first: int = first,
+                last: int = last,
+                dp: int = dp,
+            ) -> bool:
+                if cluster == first:
+                    return strategy.dp == dp
+                divides = strategy.dp % dp == 0 or dp % strategy.dp == 0
+                return cluster != last or divides
+
+            narrowed = narrow(part, kept)
+            if narrowed.slices:
+                yield pinned, narrowed
+
+
+def narrow(table: CostTable, keep: Callable[[int, Strategy], bool]) -> CostTable:
+    """Return a table with some of the strategies.
+
+    Parameters
+    ----------
+    keep
+        Whether a strategy stays, given the cluster's index and the strategy.
+    """
+    slices = []
+    for part in table.slices:
+        clusters = tuple(
+            _rows(cluster, [keep(j, strategy) for strategy in cluster.strategies])
+            for j, cluster in enumerate(part.clusters)
+        )
+        if any(cluster.strategies for cluster in clusters):
+            slices.append(replace(part, clusters=clusters))
+    return replace(table, slices=tuple(slices), per_unit=None)
+
+
+def _rows(cluster: ClusterTable, keep: list[bool]) -> ClusterTable:
+    """Return some of a cluster's strategies."""
+    rows = np.flatnonzero(keep)
+    arrays: Any = {
+        name: getattr(cluster, name)[rows]
+        for name in ClusterTable.__dataclass_fields__
+        if name != "strategies"
+    }
+    return replace(
+        cluster, strategies=tuple(cluster.strategies[row] for row in rows), **arrays
+    )
