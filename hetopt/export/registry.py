@@ -131,6 +131,11 @@ def reader(folder: Path, name: str | None) -> Reader:
     raise InputError(msg, file=str(folder))
 
 
+def forget_packages() -> None:
+    """Look for launchers of installed packages anew, as after an installation."""
+    _entry_points.cache_clear()
+
+
 @cache
 def _entry_points() -> Mapping[str, EntryPoint]:
     """Return the launchers of installed packages, not loaded yet."""
@@ -138,11 +143,10 @@ def _entry_points() -> Mapping[str, EntryPoint]:
 
     found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
     for name, point in found.items():
-        _ensure_free(name, f"{point.value} (entry point {ENTRY_POINTS})")
+        _ensure_free(name, point.value)
     return found
 
 
-@cache
 def _loaded(point: EntryPoint) -> Launcher:
     """Return the record of an installed package; InputError if it is none."""
     from hetopt.export.launcher import Launcher
@@ -150,7 +154,8 @@ def _loaded(point: EntryPoint) -> Launcher:
     where = f"{ENTRY_POINTS}.{point.name}"
     try:
         found = point.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
+        # Whatever goes wrong in the package is the package's fault.
         msg = f"{point.value} cannot be loaded: {error}"
         raise InputError(msg, field=where) from error
     if not isinstance(found, Launcher) or found.name != point.name:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
+from hetopt.export.shared.losses import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +45,7 @@ def name_clusters(pipeline: PipelineReadBack, problem: Problem) -> tuple[str, ..
     if not fits:
         msg = (
             f"the files do not say whose the {len(devices)} stages are, and their "
-            f"devices ({_listed(devices)}) use up no clusters one after the other: "
+            f"devices ({listed(devices)}) use up no clusters one after the other: "
             "list the `hosts` of the clusters in the problem file"
         )
     else:
@@ -133,7 +134,3 @@ def _fits(
 def _keeps_order(problem: Problem, clusters: Sequence[str]) -> bool:
     order = problem.pins.order
     return order is None or tuple(dict.fromkeys(clusters)) == order
-
-
-def _listed(devices: Sequence[int]) -> str:
-    return ", ".join(map(str, devices))

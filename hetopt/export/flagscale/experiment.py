@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.errors import InputError
-from hetopt.export.shared.settings import Settings, load_settings
+from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +69,7 @@ def find_experiment(folder: Path) -> Experiment:
         msg = (
             f"holds several experiments, {names}: put the one meant into its own folder"
         )
-        raise InputError(msg, file=str(folder))
+        raise wrong_folder(folder, msg)
     trains = [file for _, file in files if _is_train(file)]
     for home in homes:
         paths = sorted((home / "train").glob("*.yaml"))
@@ -78,7 +77,7 @@ def find_experiment(folder: Path) -> Experiment:
     if len(trains) != 1:
         what = "several training parts" if trains else "no experiment of FlagScale"
         msg = f"holds {what}, expected one YAML file with `experiment`"
-        raise InputError(msg, file=str(folder))
+        raise wrong_folder(folder, msg)
     return Experiment(folder=folder, settings=None, train=trains[0].joined(*_PARTS))
 
 

@@ -50,16 +50,17 @@ def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
         if times > 1:
             raise file.wrong(f"names host {name} twice")
     file.ensure_ranks(sum(host.slots for host in hosts))
+    hosts = hosts[: _count(found, len(hosts))]
     most = _visible(found)
     ranks: list[str] = []
     for kind, count in needed.items():
         own = [
             host.name
-            for host in hosts[: _count(found, len(hosts))]
+            for host in hosts
             if host.kind == kind
             for _ in range(min(host.slots, most or host.slots))
         ]
-        if len(own) != count:
+        if hosts and len(own) != count:
             msg = (
                 f"has {len(own)} devices of type {kind!r}, its meshes need {count}: "
                 "others would take their place"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.export.back.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
-from hetopt.export.flagscale.recompute import recompute_of
+from hetopt.export.flagscale.recompute import full_recompute
 from hetopt.export.shared.hosts import rank_hosts
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
     microbatches = _microbatches(train, meshes)
     _check_runnable(train, meshes)
     _check_ends(train, meshes[0], meshes[-1])
-    recompute = recompute_of(train, layers, microbatches)
+    full = full_recompute(train, layers, microbatches)
+    selective = train.text("recompute_granularity", "none") == "selective"
     rows = [mesh for mesh in meshes for _ in range(mesh.pp)]
     return PipelineReadBack(
         microbatches=microbatches,
@@ -75,7 +76,7 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
             _places(found, meshes, types),
             layers,
             [(mesh.dp, mesh.cp, mesh.tp) for mesh in rows],
-            recompute,
+            ["selective" if selective else "full" if on else "none" for on in full],
         ),
         says=_says(train, meshes),
     )

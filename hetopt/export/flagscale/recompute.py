@@ -9,22 +9,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.export.shared.settings import Settings
-    from hetopt.problem.training import Recompute
 
 GRANULARITY = "recompute_granularity"
 METHOD = "recompute_method"
 LAYERS = "recompute_num_layers"
 PER_STAGE = "_per_stage_micro_batch"
 
-_BLOCK = 1
 #: Characters of a row that is written as text.
 _LONGEST_ROW = 10_000
 
 
-def recompute_of(
+def full_recompute(
     train: Settings, layers: Sequence[int], microbatches: int
-) -> tuple[Recompute, ...]:
-    """Return the policy of each stage.
+) -> list[bool]:
+    """Return whether each stage recomputes all its layers in full.
 
     Parameters
     ----------
@@ -55,38 +53,28 @@ def recompute_of(
         msg = f"is {granularity}, expected full beside {GRANULARITY}{PER_STAGE}"
         raise train.wrong(GRANULARITY, msg)
     if granularity != "full":
-        policy: Recompute = "selective" if granularity == "selective" else "none"
-        return (policy,) * stages
+        return [False] * stages
     named = train.text(METHOD, "none")
     if named not in ("uniform", "block"):
         raise train.wrong(METHOD, f"is {named}, expected uniform or block")
+    # 0: uniform, all layers in groups of ``number``; 1: block, the first ``number``.
     blocks = method or [int(named == "block")] * stages
     counts = number or [train.number(LAYERS, 1)] * stages
-    return tuple(
-        _policy(train, held, bool(flag), block == _BLOCK, count)
-        for held, flag, block, count in zip(
-            layers, on or [1] * stages, blocks, counts, strict=True
-        )
-    )
-
-
-def _policy(
-    train: Settings, layers: int, on: bool, block: bool, count: int
-) -> Recompute:
-    """Return the policy of a stage of so many layers."""
-    if not on or count == 0:
-        return "none"
-    # Uniform recomputes all layers, in groups of ``count``; block the first ``count``.
-    if block and count < layers:
-        msg = f"recomputes {count} of a stage's {layers} layers, a plan all or none"
-        raise train.wrong(LAYERS, msg)
-    return "full"
+    full = [
+        bool(flag and count)
+        for flag, count in zip(on or [1] * stages, counts, strict=True)
+    ]
+    for held, block, count, used in zip(layers, blocks, counts, full, strict=True):
+        if used and block and count < held:
+            msg = f"recomputes {count} of a stage's {held} layers, a plan all or none"
+            raise train.wrong(LAYERS, msg)
+    return full
 
 
 def _per_stage(
     train: Settings, name: str, stages: int, microbatches: int
 ) -> list[int] | None:
-    """Return a setting's value on each stage; None where it is left out."""
+    """Return a setting's value on each stage; None if it is left out."""
     key = name + PER_STAGE
     rows = train.rows(key)
     if rows is None:

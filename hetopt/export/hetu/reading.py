@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from hetopt.errors import InputError
 from hetopt.export.back.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
-from hetopt.export.shared.settings import Settings, load_settings
+from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
 from hetopt.problem.fields import MAX_WHOLE
 from hetopt.words import describe
 
@@ -38,7 +37,7 @@ def read_hetu(folder: Path) -> PipelineReadBack:
     found = _found(folder)
     if len(found) != 1:
         msg = f"holds {len(found)} YAML files with {_PART}.hetero_layers, expected one"
-        raise InputError(msg, file=str(folder))
+        raise wrong_folder(folder, msg)
     settings = found[0]
     dp = settings.number("dp", 1)
     cp = _equal(settings, "cp_list", dp, settings.number("cp", 1))

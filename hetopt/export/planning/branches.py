@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -70,9 +71,9 @@ def branches(
     first, last = stages[0].strategy, stages[-1].strategy
     if limits.equal_ends and problem.model.tied:
         if first.tp != last.tp:
-            return list(_with_equal_ends(problem, table))
-        if problem.training.zero and first.dp % last.dp and last.dp % first.dp:
-            return list(_with_dividing_ends(problem, table))
+            return list(_with_ends(problem, table, "tp", operator.eq))
+        if problem.training.zero and not _divide(first.dp, last.dp):
+            return list(_with_ends(problem, table, "dp", _divide))
     return []
 
 
@@ -114,56 +115,42 @@ def _with_orders(
         yield pinned, replace(table, problem_digest=problem_digest(pinned))
 
 
-def _with_equal_ends(
-    problem: Problem, table: CostTable
+def _with_ends(
+    problem: Problem, table: CostTable, name: Shared, match: Callable[[Any, Any], bool]
 ) -> Iterator[tuple[Problem, CostTable]]:
-    """Split a space by the order of its clusters and the tp of both ends."""
-    for pinned, part in _with_orders(problem, table):
-        assert pinned.pins.order is not None
-        ends = {
-            table.cluster_names.index(pinned.pins.order[place]) for place in (0, -1)
-        }
-        for tp in _values(part, "tp"):
+    """Split a space by the order of its clusters and a degree of the first stage.
 
-            def kept(
-                cluster: int,
-                strategy: Strategy,
-                ends: set[int] = ends,
-                tp: int = tp,
-            ) -> bool:
-                return cluster not in ends or strategy.tp == tp
-
-            narrowed = narrow(part, kept)
-            if narrowed.slices:
-                yield pinned, narrowed
-
-
-def _with_dividing_ends(
-    problem: Problem, table: CostTable
-) -> Iterator[tuple[Problem, CostTable]]:
-    """Split a space by the order of its clusters and the dp of the first one."""
+    Parameters
+    ----------
+    match
+        Whether the last stage may have its degree with that of the first.
+    """
     for pinned, part in _with_orders(problem, table):
         assert pinned.pins.order is not None
         first, last = (
             table.cluster_names.index(pinned.pins.order[place]) for place in (0, -1)
         )
-        for dp in _values(part, "dp"):
+        for value in _values(part, name):
 
             def kept(
                 cluster: int,
                 strategy: Strategy,
                 first: int = first,
                 last: int = last,
-                dp: int = dp,
+                value: Any = value,
             ) -> bool:
-                if cluster == first:
-                    return strategy.dp == dp
-                divides = strategy.dp % dp == 0 or dp % strategy.dp == 0
-                return cluster != last or divides
+                degree = getattr(strategy, name)
+                return (cluster != first or degree == value) and (
+                    cluster != last or match(value, degree)
+                )
 
             narrowed = narrow(part, kept)
             if narrowed.slices:
                 yield pinned, narrowed
+
+
+def _divide(one: int, other: int) -> bool:
+    return one % other == 0 or other % one == 0
 
 
 def narrow(table: CostTable, keep: Callable[[int, Strategy], bool]) -> CostTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.errors import InputError
 from hetopt.problem.document import load_document
 from hetopt.problem.fields import MAX_WHOLE
 from hetopt.words import describe
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hetopt.errors import InputError
     from hetopt.problem.document import Document, FieldPath
 
 
@@ -138,6 +138,11 @@ class Settings:
 def load_settings(path: Path) -> Settings:
     """Read a YAML file; InputError if it cannot be read."""
     return Settings(load_document(path))
+
+
+def wrong_folder(folder: Path, what: str) -> InputError:
+    """Return the error that says ``what`` about a folder of files."""
+    return InputError(what, file=str(folder))
 
 
 def _leaves(path: FieldPath, data: dict[str, Any]) -> Iterator[tuple[FieldPath, Any]]:

@@ -164,7 +164,9 @@ def test_each_loss_is_named() -> None:
 def test_flags_follow_the_problem(recompute: Recompute) -> None:
     job = draw_job(5, alike=True, schedules=("1f1b",), recompute=(recompute,))
     for precision, zero in (("bf16", 1), ("fp16", 0), ("fp32", 1)):
-        other = changed(job, precision=precision, zero=zero, overlap_gradients=zero)
+        other = changed(
+            job, precision=precision, zero=zero, overlap_gradients=bool(zero)
+        )
         files = MEGATRON.files(other)
         first = told(next(t for n, t in files.items() if n.endswith(".sh")))
         assert [flag for flag in ("--bf16", "--fp16") if flag in first] == (

@@ -1,21 +1,21 @@
 """The training program that goes into a bundle as ``train.py``.
 
-It is one file in the bundle and needs PyTorch alone. Here it is in parts, so that none
-is too long to read, and each is checked by itself.
+It is one file in the bundle and needs PyTorch alone. Here it is two, ``model`` and then
+``training``, so that neither is too long to read.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-#: In each part but the first, what stands above is for this package alone.
-_CUT = "# The exported program goes on below.\n"
+#: What is above it in ``training`` is in ``model`` already.
+_CUT = "# The exported program goes on from here.\n"
 
 
 def program_text() -> str:
-    """Return the parts as one program."""
-    head, *parts = (
-        Path(__file__).with_name(f"{name}.py").read_text("utf-8")
-        for name in ("head", "model", "training")
+    """Return both parts as one program."""
+    model, training = (
+        Path(__file__).with_name(name).read_text("utf-8")
+        for name in ("model.py", "training.py")
     )
-    return head + "".join(part.partition(_CUT)[2] for part in parts)
+    return model + training.partition(_CUT)[2]

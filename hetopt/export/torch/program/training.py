@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-from hetopt.export.torch.program.head import HERE
-from hetopt.export.torch.program.model import Mesh, Stage
+from hetopt.export.torch.program.model import HERE, Mesh, Stage
 
-# The exported program goes on below.
+# The exported program goes on from here.
 
 
 class Optimizer:
