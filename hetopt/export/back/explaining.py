@@ -18,7 +18,7 @@ What a decision gains depends on the decisions before it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
@@ -36,8 +36,7 @@ from hetopt.export.back.differences import (
     own,
     stand_together,
 )
-from hetopt.export.back.importing import roomy_table
-from hetopt.formulations.decision import Decision
+from hetopt.export.back.importing import decision_of, roomy_table
 from hetopt.pricing import price
 from hetopt.solvers.assembly import plan_of
 
@@ -190,15 +189,8 @@ class _Mixer:
             if len(warmups) != len(rows):
                 return None
         table = replace(self._costs, schedule=scheduled.schedule)
-        runs = [(*key, len(list(run))) for key, run in groupby(rows)]
-        decision = Decision(
-            microbatches=of(MICROBATCHES).pipeline.microbatches,
-            order=tuple(table.cluster_names.index(name) for name, _, _ in runs),
-            strategies=tuple(strategy for _, strategy, _ in runs),
-            hosted=tuple(count for _, _, count in runs),
-            units=units,
-            warmups=warmups,
-        )
+        microbatches = of(MICROBATCHES).pipeline.microbatches
+        decision = decision_of(table, microbatches, rows, units, warmups)
         try:
             return plan_of(decision, table, self.mine.table_digest)
         except (KeyError, InputError):
@@ -278,7 +270,7 @@ def _next(
     return left, last
 
 
-def _units(source: Sequence[Stage], clusters: Sequence[str]) -> tuple[int, ...] | None:
+def _units(source: Sequence[Stage], clusters: Sequence[str]) -> list[int] | None:
     """Return units per stage if clusters are in another order.
 
     On another number of stages, a cluster's units are spread evenly. None if other
@@ -293,8 +285,4 @@ def _units(source: Sequence[Stage], clusters: Sequence[str]) -> tuple[int, ...] 
             low, more = divmod(sum(each), count)
             held[name] = [low + (number < more) for number in range(count)]
     units = [held[name].pop(0) for name in clusters]
-    if min(units) < 1:
-        return None
-    units[0] += 1
-    units[-1] += 1
-    return tuple(units)
+    return units if min(units) > 0 else None

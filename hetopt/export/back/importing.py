@@ -115,16 +115,17 @@ def import_plan(
     ------
     InputError
         The files belong to another job, do not tell which cluster runs each stage, or
-        ask for what no plan of hetopt can express or its table has no costs for.
+        ask for what no plan of hetopt can express, or what its table has no costs for.
     """
     _check_job(pipeline, problem)
     clusters = name_clusters(pipeline, problem)
     _check_meshes(pipeline, problem, clusters)
     problem, warmups = _scheduled(pipeline, problem, clusters)
     table = (read_table or build_table)(problem)
-    decision = _decision(pipeline, problem, clusters, warmups)
     strategies = [stage.strategy for stage in pipeline.stages]
     wanted = list(zip(clusters, strategies, strict=True))
+    units = [stage.layers * _units_per_layer(problem) for stage in pipeline.stages]
+    decision = decision_of(table, pipeline.microbatches, wanted, units, warmups)
     costs = table
     if missing := _missing(table, pipeline.microbatches, wanted):
         if read_table is not None:
@@ -332,29 +333,28 @@ def _under(problem: Problem, schedule: ScheduleName) -> Problem:
     return replace(problem, training=replace(problem.training, schedule=schedule))
 
 
-def _decision(
-    pipeline: PipelineReadBack,
-    problem: Problem,
-    clusters: Sequence[str],
+def decision_of(
+    table: CostTable,
+    microbatches: int,
+    rows: Iterable[tuple[str, Strategy]],
+    units: Sequence[int],
     warmups: tuple[int, ...] | None,
 ) -> Decision:
-    """Return the pipeline as a decision; equal neighbours are one run of stages."""
-    strategies = [stage.strategy for stage in pipeline.stages]
-    each = _units_per_layer(problem)
-    units = [stage.layers * each for stage in pipeline.stages]
-    # The embedding is the first stage's, the head the last one's.
-    units[0] += 1
-    units[-1] += 1
-    rows = [
-        (*key, len(list(run)))
-        for key, run in groupby(zip(clusters, strategies, strict=True))
-    ]
+    """Return a decision from the cluster and the strategy of each stage.
+
+    Parameters
+    ----------
+    units
+        Of each stage, without embedding and head.
+    """
+    runs = [(*key, len(list(run))) for key, run in groupby(rows)]
+    ends = (0, len(units) - 1)
     return Decision(
-        microbatches=pipeline.microbatches,
-        order=tuple(problem.cluster_index(name) for name, _, _ in rows),
-        strategies=tuple(strategy for _, strategy, _ in rows),
-        hosted=tuple(count for _, _, count in rows),
-        units=tuple(units),
+        microbatches=microbatches,
+        order=tuple(table.cluster_names.index(name) for name, _, _ in runs),
+        strategies=tuple(strategy for _, strategy, _ in runs),
+        hosted=tuple(count for _, _, count in runs),
+        units=tuple(count + ends.count(number) for number, count in enumerate(units)),
         warmups=warmups,
     )
 

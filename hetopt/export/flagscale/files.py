@@ -63,24 +63,21 @@ def uses_host(job: Job) -> bool:
     )
 
 
-def _mesh_labels(job: Job) -> tuple[str, ...]:
-    """Return the device type of each run of stages.
+def _stage_labels(job: Job) -> list[str]:
+    """Return the device type of each stage.
 
     FlagScale sorts ranks by where their type comes first. So neighbours of one cluster
     share a type, and a cluster that comes again later has another type.
     """
     spelled = job.cluster_labels
-    used: list[str] = []
     found: list[str] = []
-    clusters = [job.stages[first].cluster for first, _ in job.runs]
-    for name, run in groupby(clusters):
+    for name, run in groupby(stage.cluster for stage in job.stages):
         label, number = spelled[name], 1
-        while label in used or (number > 1 and label in spelled.values()):
+        while label in found or (number > 1 and label in spelled.values()):
             number += 1
             label = f"{spelled[name]}.{number}"
-        used.append(label)
         found += [label] * len(list(run))
-    return tuple(found)
+    return found
 
 
 def _experiment(job: Job) -> str:
@@ -130,7 +127,8 @@ def _experiment(job: Job) -> str:
 
 def _system(job: Job) -> Data:
     training, first = job.problem.training, job.stages[0].strategy
-    types = _mesh_labels(job)
+    labels = _stage_labels(job)
+    types = [labels[first] for first, _ in job.runs]
     meshes: list[int] = []
     for begin, end in job.runs:
         strategy = job.stages[begin].strategy
@@ -147,7 +145,7 @@ def _system(job: Job) -> Data:
             "enable_hetero": True,
             "hetero_process_meshes": meshes,
             "hetero_pipeline_layer_split": list(job.layers or ()),
-            "hetero_device_types": list(types),
+            "hetero_device_types": types,
             "hetero_current_device_type": types[0],
             "hetero_use_cpu_communication": uses_host(job),
             "standalone_embedding_stage": False,
@@ -218,14 +216,8 @@ def _data(job: Job) -> Data:
 
 def _node_labels(job: Job) -> list[str]:
     """Return the device type of each host."""
-    types = _mesh_labels(job)
-    of_stage = {
-        number: types[run]
-        for run, (first, end) in enumerate(job.runs)
-        for number in range(first, end)
-    }
-    ranks = job.placement.ranks
-    return [of_stage[ranks[node.first_rank].stage] for node in job.placement.nodes]
+    labels, ranks = _stage_labels(job), job.placement.ranks
+    return [labels[ranks[node.first_rank].stage] for node in job.placement.nodes]
 
 
 def _devices(count: int) -> str:

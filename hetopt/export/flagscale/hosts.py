@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hetopt.export.shared.hosts import HostFile
 
@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from hetopt.export.flagscale.experiment import Experiment
 
 _LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,6})(?:\s+type=(\S+))?(?:\s+#.*)?")
-
-
-class _Host(NamedTuple):
-    """A host, the processes started there, and their device type."""
-
-    name: str
-    slots: int
-    kind: str
 
 
 def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
@@ -46,19 +38,19 @@ def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
     hosts = [_host(file, number, line, [*needed]) for number, line in file.lines]
     if not hosts:
         raise file.wrong("names no host")
-    for name, times in Counter(host.name for host in hosts).items():
+    for name, times in Counter(name for name, _, _ in hosts).items():
         if times > 1:
             raise file.wrong(f"names host {name} twice")
-    file.ensure_ranks(sum(host.slots for host in hosts))
+    file.ensure_ranks(sum(slots for _, slots, _ in hosts))
     hosts = hosts[: _count(found, len(hosts))]
     most = _visible(found)
     ranks: list[str] = []
     for kind, count in needed.items():
         own = [
-            host.name
-            for host in hosts
-            if host.kind == kind
-            for _ in range(min(host.slots, most or host.slots))
+            name
+            for name, slots, its_kind in hosts
+            if its_kind == kind
+            for _ in range(min(slots, most or slots))
         ]
         if hosts and len(own) != count:
             msg = (
@@ -78,7 +70,10 @@ def _path(found: Experiment) -> Path | None:
     return None
 
 
-def _host(file: HostFile, number: int, line: str, kinds: list[str]) -> _Host:
+def _host(
+    file: HostFile, number: int, line: str, kinds: list[str]
+) -> tuple[str, int, str]:
+    """Return a host, the processes started there, and their device type."""
     match = _LINE.fullmatch(line)
     if match is None or int(match[2]) < 1:
         raise file.unreadable(line, number, "a host, slots=N and type=NAME")
@@ -86,7 +81,7 @@ def _host(file: HostFile, number: int, line: str, kinds: list[str]) -> _Host:
     if kind is None or kind not in kinds:
         what = f"type {kind}" if kind else "no type"
         raise file.wrong(f"has {what}, expected one of {', '.join(kinds)}", number)
-    return _Host(match[1], int(match[2]), kind)
+    return match[1], int(match[2]), kind
 
 
 def _count(found: Experiment, most: int) -> int:

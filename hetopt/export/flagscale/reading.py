@@ -1,7 +1,7 @@
 """Reads FlagScale's files, hetopt's and hand-made ones.
 
-Checks what FlagScale checks, and what it does not check and would start as another job
-than was meant.
+Checks what FlagScale checks, and mistakes that FlagScale does not notice and that start
+another job than the user meant.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ METHOD = "recompute_method"
 LAYERS = "recompute_num_layers"
 PER_STAGE = "_per_stage_micro_batch"
 
-#: Characters of a row that is written as text.
+#: A row that is written as text has fewer characters.
 _LONGEST_ROW = 10_000
 
 

@@ -91,7 +91,7 @@ def _calls(script: ShellArguments) -> bool:
 
 
 def _pipelines(content: Any, field: str, file: str) -> list[list[int]]:
-    """Return one list per pipeline, all the same."""
+    """Return the list of each pipeline; all have to be the same."""
     value = content.get(field) if isinstance(content, dict) else None
     if not isinstance(value, list) or not all(
         isinstance(row, list)

@@ -95,7 +95,7 @@ pretrain(config=config, forward_step_func=forward_step)
 
 
 def losses(job: Job) -> Iterator[Loss]:
-    """Yield what of the plan Megatron-Bridge cannot do."""
+    """Yield what Megatron-Bridge cannot do of a plan."""
     yield from megatron_losses(job)
     yield from _position_losses(job.problem)
 
@@ -196,7 +196,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "global_batch_size": training.global_batch,
         },
         "dataset": {"sequence_length": training.seq_len},
-        # Of the tokenizer for made-up data, which adds one token to them.
+        # The tokenizer for made-up data adds one token.
         "tokenizer": {"vocab_size": model.vocab - 1},
         "optimizer": {
             "optimizer": training.optimizer,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.racing import Solve
 
-    #: The plans of a problem with a narrowed table.
+    #: A problem with a table of some of its strategies.
     _Space = tuple[Problem, CostTable]
 
 #: How a program was settled, from the weakest statement to the strongest.
@@ -119,91 +118,82 @@ def solve_launchable(
     InputError
         As ``branches`` and the solver.
     """
-    search = _Search(table, params, limits, solve, time_limit_s, seed)
+    digest = table_digest(table)
+    search = _Search(table, digest, params, limits, solve, time_limit_s, seed)
     for part in permitted(limits, problem, table):
         search.visit((problem, part))
     if time_limit_s is not None:
         # Branches are many and small: starting workers for each takes longer.
-        search.workers = replace(params, jobs=0)
+        search.params = replace(params, jobs=0)
     while search.waiting:
         bound, _, result, space = heapq.heappop(search.waiting)
-        if search.is_over() or search.is_beaten_by_best(bound):
+        if search.is_over() or (
+            len(search.best) == params.top and bound > search.best[-1].closed_form_s
+        ):
             search.closed.append(result)
             continue
         for branch in _split(limits, space, result):
             search.visit(branch)
-    return _merged(search.closed, search.best, table, search.elapsed_s)
+    return _merged(search.closed, search.best, table, time.monotonic() - search.began)
 
 
+@dataclass(slots=True)
 class _Search:
     """The best plans so far, spaces that are settled, and spaces to split.
 
     Attributes
     ----------
     waiting
-        A heap of (bound in seconds, number of the space, its result, the space).
+        A heap of (bound in seconds, number in order of time, result, space).
     """
 
-    def __init__(
-        self,
-        table: CostTable,
-        params: RaceParams,
-        limits: Limits,
-        solve: Solve,
-        time_limit_s: float | None,
-        seed: int,
-    ) -> None:
-        self._table = table
-        self._digest = table_digest(table)
-        self._top = params.top
-        self._limits = limits
-        self._solve = partial(solve, seed=seed)
-        self._time_limit_s = time_limit_s
-        self._began = time.monotonic()
-        self._pushed = 0
-        self.workers = params
-        self.best: list[PricedPlan] = []
-        self.closed: list[Result] = []
-        self.waiting: list[tuple[float, int, Result, _Space]] = []
-
-    @property
-    def elapsed_s(self) -> float:
-        """Seconds since the search began."""
-        return time.monotonic() - self._began
+    table: CostTable
+    digest: str
+    params: RaceParams
+    limits: Limits
+    solve: Solve
+    time_limit_s: float | None
+    seed: int
+    began: float = field(default_factory=time.monotonic)
+    best: list[PricedPlan] = field(default_factory=list)
+    closed: list[Result] = field(default_factory=list)
+    waiting: list[tuple[float, int, Result, _Space]] = field(default_factory=list)
+    pushed: int = 0
 
     def is_over(self) -> bool:
         """Whether time is up or the user interrupted."""
-        late = self._time_limit_s is not None and self.elapsed_s > self._time_limit_s
+        late = (
+            self.time_limit_s is not None
+            and time.monotonic() - self.began > self.time_limit_s
+        )
         return late or any(one.interrupted for one in self.closed)
-
-    def is_beaten_by_best(self, bound_s: float) -> bool:
-        """Whether no plan of a space can be among the best."""
-        return len(self.best) == self._top and bound_s > self.best[-1].closed_form_s
 
     def visit(self, space: _Space) -> None:
         """Search a space; close it, or let it wait to be split."""
         left_s = None
-        if self._time_limit_s is not None:
+        if self.time_limit_s is not None:
             # A space that gets no time stays unsettled.
-            left_s = max(self._time_limit_s - self.elapsed_s, 0.01)
-        cutoff = None
-        if len(self.best) == self._top:
+            left_s = max(self.time_limit_s - (time.monotonic() - self.began), 0.01)
+        top, cutoff = self.params.top, None
+        if len(self.best) == top:
             # Equally good plans are wanted too: the tie rule chooses among them.
             cutoff = self.best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2
-        result = self._solve(*space, self.workers, time_limit_s=left_s, cutoff=cutoff)
+        result = self.solve(
+            *space, self.params, time_limit_s=left_s, seed=self.seed, cutoff=cutoff
+        )
         found = [] if result.best is None else [result.best, *result.alternatives]
         runnable = [
-            _signed(one, self._table, self._digest)
+            _signed(one, self.table, self.digest)
             for one in found
-            if not branches(self._limits, *space, one.plan)
+            if not branches(self.limits, *space, one.plan)
         ]
-        self.best = best_first([*self.best, *runnable], self._table)[: self._top]
+        self.best = best_first([*self.best, *runnable], self.table)[:top]
         if len(runnable) == len(found):
             self.closed.append(result)
         else:
-            self._pushed += 1
+            self.pushed += 1
             bound = result.lower_bound_s or 0.0
-            heapq.heappush(self.waiting, (bound, self._pushed, result, space))
+            heapq.heappush(self.waiting, (bound, self.pushed, result, space))
 
 
 def _split(limits: Limits, space: _Space, result: Result) -> list[_Space]:

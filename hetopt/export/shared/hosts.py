@@ -113,7 +113,7 @@ def even_places(
     Raises
     ------
     InputError
-        There are not as many ranks as the stages need, or as ``stage_places``.
+        There are not as many ranks as the stages need; and as ``stage_places``.
     """
     if places is not None and len(places) != stages * each:
         msg = f"names {len(places)} ranks, expected {stages} stages of {each} each"

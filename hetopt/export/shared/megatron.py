@@ -36,7 +36,7 @@ LIMITS = Limits(
 
 
 def megatron_losses(job: Job) -> Iterator[Loss]:
-    """Yield what of a plan Megatron-LM cannot do."""
+    """Yield what Megatron-LM cannot do of a plan."""
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)

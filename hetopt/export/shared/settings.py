@@ -126,7 +126,7 @@ class Settings:
         return tuple(str(item) for item in value)
 
     def text(self, key: str, default: str) -> str:
-        """Return a text."""
+        """Return a value as text."""
         return str(self.get(key, default))
 
     def wrong(self, key: str, message: str) -> InputError:

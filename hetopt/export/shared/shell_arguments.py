@@ -81,9 +81,9 @@ class ShellArguments:
     def counts(self, name: str) -> tuple[int, ...]:
         """Return one or more whole numbers of at least 1; InputError as ``count``."""
         self.count(name)
-        return tuple(self._counted(name, text) for text in self.told(name))
+        return tuple(self._counted(name, text) for text in self.all_values(name))
 
-    def told(self, name: str) -> tuple[str, ...]:
+    def all_values(self, name: str) -> tuple[str, ...]:
         """Return an argument's value and the whole numbers that follow it."""
         if name not in self.values:
             return ()
@@ -129,7 +129,7 @@ def ensure_agree(scripts: Sequence[ShellArguments]) -> None:
     first = scripts[0]
     for script in scripts[1:]:
         for name in sorted((first.names | script.names) - _OWN):
-            if first.told(name) != script.told(name):
+            if first.all_values(name) != script.all_values(name):
                 msg = f"differs from that of {first.file}, expected the same in both"
                 raise InputError(msg, file=script.file, field=name)
 

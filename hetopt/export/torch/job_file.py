@@ -83,7 +83,7 @@ def stage_layers(modules: Any, layers: int, file: str) -> tuple[int, ...]:
     if not isinstance(modules, list) or not all(isinstance(m, list) for m in modules):
         raise InputError("is no list of lists of names", file=file, field=field)
     names = [name for part in modules for name in part]
-    # However many layers there should be, no more than these can be there.
+    # There are at most as many layers as names, whatever the file says.
     expected = module_names([min(layers, len(names))])[0]
     for place, name in enumerate(expected):
         if names[place : place + 1] != [name]:

@@ -1,8 +1,7 @@
 """torch.distributed.pipelining: runs hetopt's own schedules, also on CPUs.
 
-It is a library, so the bundle holds a program that uses it (``hetopt/export/torch``,
-``program_*.py``). All stages have the same (dp, cp, tp); each recomputes what the plan
-says.
+It is a library, so the bundle holds a program that uses it (``program``). All stages
+have the same (dp, cp, tp); each recomputes what the plan says.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def commands(job: Job) -> str:
 
 
 def losses(job: Job) -> Iterator[Loss]:
-    """Yield what of the plan the program cannot do."""
+    """Yield what the program cannot do of a plan."""
     yield from one_mesh_losses(job)
     zero = max(job.zero_stages)
     if zero > 1:

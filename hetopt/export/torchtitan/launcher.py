@@ -58,7 +58,7 @@ def files(job: Job) -> Mapping[str, str]:
         kv_heads=model.kv_heads,
         vocab=model.vocab,
         ffn=model.ffn,
-        # Of the 8/3 of the hidden size that Llama starts from: about ffn / 3.
+        # Llama multiplies 8/3 of the hidden size by it, to about ffn / 3.
         multiplier=model.ffn / (8 * model.hidden),
         seq_len=training.seq_len,
     )
@@ -152,7 +152,7 @@ def _value(value: object) -> str:
 
 
 def losses(job: Job) -> Iterator[Loss]:
-    """Yield what of the plan TorchTitan cannot do."""
+    """Yield what TorchTitan cannot do of a plan."""
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
@@ -215,12 +215,12 @@ def _zero_losses(job: Job) -> Iterator[Loss]:
 
 
 def _is_sharded(job: Job) -> bool:
-    """Whether FSDP shards: always, but for data parallelism alone without ZeRO."""
+    """Whether FSDP shards: always, except data parallelism alone under ZeRO 0."""
     return max(job.zero_stages) > 0 or job.world_size > job.stages[0].strategy.dp
 
 
 def _model_losses(job: Job) -> Iterator[Loss]:
-    """Yield what is no Llama: that cannot be had in its place."""
+    """Yield how the model differs from a Llama, which has no substitute."""
     model = job.problem.model
     if not model.gated or model.norm != "rms":
         yield Loss(
