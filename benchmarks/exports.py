@@ -27,7 +27,7 @@ from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
-from hetopt.export.planning.fitting import fitted
+from hetopt.export.planning.limits import fitted
 from hetopt.export.planning.search import solve_for
 from hetopt.export.registry import SHIPPED as LAUNCHERS
 from hetopt.export.registry import launcher, limits_of, readers

@@ -184,7 +184,7 @@ def run(options: argparse.Namespace) -> int:
     asked = load_problem(options.problem, options.schedule)
     problem = asked
     if options.launcher is not None:
-        from hetopt.export.planning.fitting import fitted
+        from hetopt.export.planning.limits import fitted
 
         problem = fitted(limits_of(options.launcher), asked, options.schedule)
     ensure_plans(options.solver, problem.training.schedule)

@@ -98,7 +98,7 @@ def load_made(
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
     """Return what a result that was searched for a launcher is about."""
     from hetopt.check.reading import choice, mapping
-    from hetopt.export.planning.fitting import fitted
+    from hetopt.export.planning.limits import fitted
     from hetopt.export.registry import limited_names, limits_of
 
     if "launch" not in data:

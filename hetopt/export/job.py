@@ -72,7 +72,6 @@ class Job:
         """
         kept = (stage.strategy for stage in self.stages)
         degrees = degrees or ((each.dp, each.cp, each.tp) for each in kept)
-        rows = zip(self.stages, self._whole_units(), degrees, recompute, strict=True)
         stages = [
             replace(
                 stage,
@@ -84,7 +83,9 @@ class Job:
                 resharding="p2p",
                 unit_strategies=None,
             )
-            for stage, (first, end), (dp, cp, tp), policy in rows
+            for stage, (first, end), (dp, cp, tp), policy in zip(
+                self.stages, self._whole_units(), degrees, recompute, strict=True
+            )
         ]
         stages[-1] = replace(stages[-1], resharding=None)
         pipeline = replace(self.plan.pipeline, stages=tuple(stages))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.errors import InputError
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
@@ -40,9 +38,6 @@ class Loss:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The plans that a runtime runs without a loss.
-
-    ``losses`` of a launcher judge a plan; its limits keep a search to plans without
-    losses.
 
     Attributes
     ----------
@@ -90,13 +85,6 @@ class Reader:
 
     looks_like: Callable[[Path], bool]
     read: Callable[[Path], PipelineReadBack]
-
-    def recognises(self, folder: Path) -> bool:
-        """Whether a folder has this runtime's files; raises nothing."""
-        try:
-            return self.looks_like(folder)
-        except InputError:
-            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.export.launcher import Launcher
 from hetopt.words import suggest
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
-    from hetopt.export.launcher import Launcher, Limits, Reader
+    from hetopt.export.launcher import Limits, Reader
 
 #: hetopt's launchers, and whether ``hetopt plan --for`` plans for them: help texts say
 #: so without loading any. Each is a folder here whose module ``launcher`` holds the
@@ -88,11 +89,9 @@ def launcher(name: str) -> Launcher:
 
 def limits_of(name: str) -> Limits:
     """Return the limits of a launcher; InputError if it has none."""
-    found: Limits | str = ""
-    if name in launcher_names():
-        found = launcher(name).limits
-        if not isinstance(found, str):
-            return found
+    found = launcher(name).limits if name in launcher_names() else ""
+    if not isinstance(found, str):
+        return found
     known = limited_names()
     hint = f" ({found})" if found else suggest(name, known)
     msg = f"there is no launcher {name!r} with limits of its own{hint}"
@@ -123,7 +122,7 @@ def reader(folder: Path, name: str | None) -> Reader:
             msg = f"nothing reads {name!r}{hint}, expected one of {', '.join(known)}"
             raise InputError(msg, field="--from")
         return known[name]
-    found = [each for each, reads in known.items() if reads.recognises(folder)]
+    found = [each for each, reads in known.items() if recognises(reads, folder)]
     if len(found) == 1:
         return known[found[0]]
     could = f"could be of {' or '.join(found)}" if found else "is of no known launcher"
@@ -131,9 +130,12 @@ def reader(folder: Path, name: str | None) -> Reader:
     raise InputError(msg, file=str(folder))
 
 
-def forget_packages() -> None:
-    """Look for launchers of installed packages anew, as after an installation."""
-    _entry_points.cache_clear()
+def recognises(reads: Reader, folder: Path) -> bool:
+    """Whether a folder looks like a reader's; raises nothing."""
+    try:
+        return reads.looks_like(folder)
+    except InputError:
+        return False
 
 
 @cache
@@ -149,8 +151,6 @@ def _entry_points() -> Mapping[str, EntryPoint]:
 
 def _loaded(point: EntryPoint) -> Launcher:
     """Return the record of an installed package; InputError if it is none."""
-    from hetopt.export.launcher import Launcher
-
     where = f"{ENTRY_POINTS}.{point.name}"
     try:
         found = point.load()

@@ -30,9 +30,9 @@ OWN = Launcher(
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leave no launcher of a test behind."""
     monkeypatch.setattr(registry, "_registered", {})
-    registry.forget_packages()
+    registry._entry_points.cache_clear()
     yield
-    registry.forget_packages()
+    registry._entry_points.cache_clear()
 
 
 def blocks(language: str) -> list[str]:
@@ -70,7 +70,7 @@ def test_the_page_works_as_it_is_written(
     assert "mpirun" in capsys.readouterr().out
     # The same record, registered by hand, where no package names it.
     (tmp_path / "hetopt_mpirun-1.0.dist-info/entry_points.txt").write_text("")
-    registry.forget_packages()
+    registry._entry_points.cache_clear()
     assert "mpirun" not in registry.launcher_names()
     exec(f"{module}\n{register}", {})
     assert "mpirun" in registry.limited_names()

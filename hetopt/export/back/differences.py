@@ -8,6 +8,7 @@ otherwise the two are one decision.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,8 @@ def changes(mine: Plan, ours: Plan) -> tuple[Change, ...]:
         _change(SPLIT, _split(first, order), _split(second, order)),
     ]
     kinds: list[tuple[str, Callable[[Sequence[Stage]], str]]] = [
-        (DEGREES, _degrees),
-        (RECOMPUTATION, _recomputation),
+        (DEGREES, partial(_several, words=lambda s: f"({s.dp},{s.cp},{s.tp})")),
+        (RECOMPUTATION, partial(_several, words=lambda s: s.recompute)),
     ]
     apart = stand_together(first) and stand_together(second)
     if apart:
@@ -116,14 +117,6 @@ def _runs(values: Iterable[int]) -> str:
     """Return numbers in order, equal neighbours as "3 x 8"."""
     runs = [(value, len(list(run))) for value, run in groupby(values)]
     return ", ".join(str(v) if n == 1 else f"{n} x {v}" for v, n in runs)
-
-
-def _degrees(stages: Sequence[Stage]) -> str:
-    return _several(stages, lambda each: f"({each.dp},{each.cp},{each.tp})")
-
-
-def _recomputation(stages: Sequence[Stage]) -> str:
-    return _several(stages, lambda each: each.recompute)
 
 
 def _several(stages: Sequence[Stage], words: Callable[[Strategy], str]) -> str:

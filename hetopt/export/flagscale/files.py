@@ -8,7 +8,7 @@ so what does not apply is left out.
 from __future__ import annotations
 
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.export.job import Job
-
-Data = dict[str, Any]
+    from hetopt.export.shared.megatron_model import Arguments
 
 _LAUNCH = """\
 #!/usr/bin/env bash
@@ -83,12 +82,12 @@ def _stage_labels(job: Job) -> list[str]:
 def _experiment(job: Job) -> str:
     """Return the YAML of the experiment."""
     largest = max(node.slots for node in job.placement.nodes)
-    envs: Data = {
+    envs: Arguments = {
         "CUDA_VISIBLE_DEVICES": _devices(largest),
         "CUDA_DEVICE_MAX_CONNECTIONS": 1,
     }
     # FlagScale starts no more processes on a host than the first list has devices.
-    others: Data = {}
+    others: Arguments = {}
     for node, label in zip(job.placement.nodes, _node_labels(job), strict=True):
         variable = job.visible_devices(node)
         each = job.cluster_of(node).devices_per_node
@@ -125,7 +124,7 @@ def _experiment(job: Job) -> str:
     )
 
 
-def _system(job: Job) -> Data:
+def _system(job: Job) -> Arguments:
     training, first = job.problem.training, job.stages[0].strategy
     labels = _stage_labels(job)
     types = [labels[first] for first, _ in job.runs]
@@ -133,7 +132,7 @@ def _system(job: Job) -> Data:
     for begin, end in job.runs:
         strategy = job.stages[begin].strategy
         meshes += [strategy.tp, strategy.cp, 1, strategy.dp, end - begin]
-    data: Data = {
+    data: Arguments = {
         "tensor_model_parallel_size": first.tp,
         "pipeline_model_parallel_size": len(job.stages),
         "context_parallel_size": 1,
@@ -168,7 +167,7 @@ def _system(job: Job) -> Data:
     return data
 
 
-def _recompute(job: Job) -> Data:
+def _recompute(job: Job) -> Arguments:
     used = [stage.strategy.recompute for stage in job.stages]
     if len(set(used)) == 1:
         return recompute_settings(used[0])
@@ -184,7 +183,7 @@ def _recompute(job: Job) -> Data:
     }
 
 
-def _model(job: Job) -> Data:
+def _model(job: Job) -> Arguments:
     training = job.problem.training
     return {
         **model_settings(job.problem),
@@ -199,7 +198,7 @@ def _model(job: Job) -> Data:
     }
 
 
-def _data(job: Job) -> Data:
+def _data(job: Job) -> Arguments:
     dp = [stage.strategy.dp for stage in (job.stages[0], job.stages[-1])]
     tied = job.problem.model.tied and shards_optimizer(job)
     return {
@@ -224,7 +223,7 @@ def _devices(count: int) -> str:
     return ",".join(map(str, range(count)))
 
 
-def _text(head: str, data: Data) -> str:
+def _text(head: str, data: Arguments) -> str:
     body = yaml.safe_dump(
         data, sort_keys=False, default_flow_style=None, width=88, allow_unicode=True
     )

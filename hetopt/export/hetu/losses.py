@@ -48,17 +48,14 @@ def shards_optimizer(job: Job) -> bool:
     return max(job.zero_stages) > 0 and job.stages[0].strategy.dp > 1
 
 
-def _shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage's states are sharded as the problem asks."""
-    zero = problem.training.zero
-    if zero == 0 or strategy.dp * strategy.cp == 1:
-        return True
-    return zero == 1 and strategy.dp > 1
-
-
 def fits(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage may have such degrees, other stages aside."""
-    return heads_divide(strategy, problem) and _shards_as_asked(strategy, problem)
+    """Whether a stage may have such degrees, other stages aside.
+
+    Its states have to be sharded as the problem asks.
+    """
+    zero, dp = problem.training.zero, strategy.dp
+    as_asked = zero == 0 or dp * strategy.cp == 1 or (zero == 1 and dp > 1)
+    return heads_divide(strategy, problem) and as_asked
 
 
 def problem_losses(problem: Problem) -> Iterator[Loss]:
@@ -81,9 +78,9 @@ def hetu_losses(job: Job) -> Iterator[Loss]:
     yield from _strategy_losses(job)
     yield from _state_losses(job)
     if not job.warms_up_as_1f1b:
-        counts = tuple(stage.warmup for stage in job.stages)
+        counts = listed(stage.warmup for stage in job.stages)
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-ups {listed(counts)}: it is "
+            what=f"schedule {job.plan.schedule} with warm-ups {counts}: it is "
             "1F1B, one more on each stage than on the next",
             instead="1F1B",
         )
@@ -120,8 +117,8 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
 
 
 def _state_losses(job: Job) -> Iterator[Loss]:
-    zeros, strategy = job.zero_stages, job.stages[0].strategy
-    does = int(shards_optimizer(job))
+    zeros, does = job.zero_stages, int(shards_optimizer(job))
+    strategy = job.stages[0].strategy
     if strategy.dp * strategy.cp > 1 and set(zeros) != {does}:
         yield Loss(
             what=f"ZeRO stage {by_stage(zeros)} with dp {strategy.dp} and cp "

@@ -63,14 +63,13 @@ def hexiscale_losses(job: Job) -> Iterator[Loss]:
     yield from boundary_losses(job, attrgetter("tp"), sender)
 
 
-def _shards_as_asked(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage's states are sharded as the problem asks."""
-    return strategy.dp == 1 or problem.training.zero in SHARDING
-
-
 def fits(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage may have such degrees, other stages aside."""
-    return heads_divide(strategy, problem) and _shards_as_asked(strategy, problem)
+    """Whether a stage may have such degrees, other stages aside.
+
+    Its states have to be sharded as the problem asks.
+    """
+    as_asked = strategy.dp == 1 or problem.training.zero in SHARDING
+    return heads_divide(strategy, problem) and as_asked
 
 
 def problem_losses(problem: Problem) -> Iterator[Loss]:

@@ -10,7 +10,7 @@ from hetopt.export.back.pipeline import PipelineReadBack, stages_of
 from hetopt.export.hexiscale.losses import SHARDING
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
 from hetopt.export.shared.hosts import rank_hosts, stage_places
-from hetopt.export.shared.shell_arguments import calling_scripts, ensure_agree
+from hetopt.export.shared.shell_arguments import calling_scripts, has_script
 from hetopt.reading import read_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ZERO = {name: zero for zero, name in SHARDING.items()}
 
 def is_hexiscale(folder: Path) -> bool:
     """Whether a script of a folder names a file of pipelines."""
-    return bool(calling_scripts(folder, _calls, strict=False))
+    return has_script(folder, _calls)
 
 
 def read_hexiscale(folder: Path) -> PipelineReadBack:
@@ -39,7 +39,7 @@ def read_hexiscale(folder: Path) -> PipelineReadBack:
         No script calls HexiScale, two call it differently, the pipelines differ, or
         HexiScale would refuse them; see ``hetopt.export.launcher.Reader``.
     """
-    arguments = _arguments(folder)
+    arguments = calling_scripts(folder, _calls, f"HexiScale's {PATH}")[0]
     _check_schedule(arguments)
     file = str(folder / Path(arguments.values[PATH]).name)
     content = read_json(file, "HexiScale's pipelines")
@@ -75,15 +75,6 @@ def read_hexiscale(folder: Path) -> PipelineReadBack:
         ),
         says=_says(arguments, batch * dp, dp),
     )
-
-
-def _arguments(folder: Path) -> ShellArguments:
-    scripts = calling_scripts(folder, _calls)
-    if not scripts:
-        msg = f"holds no script (*.sh, nodes/*.sh) with HexiScale's {PATH}"
-        raise InputError(msg, file=str(folder))
-    ensure_agree(scripts)
-    return scripts[0]
 
 
 def _calls(script: ShellArguments) -> bool:
@@ -171,19 +162,13 @@ def _places(folder: Path, degrees: list[list[int]], file: str) -> list[Place]:
     """Return cluster and hosts of every stage, replica by replica."""
     path = folder / "ranks.csv"
     places = rank_hosts(folder) if path.exists() else None
-    tps = degrees[0]
-    world = sum(map(sum, degrees))
+    tps, world = degrees[0], sum(map(sum, degrees))
     if places is not None and len(places) != world:
         msg = f"has {world} ranks, ranks.csv has {len(places)}"
         raise InputError(msg, file=file, field=DEGREES)
+    each = range(sum(tps))
     ranks = [
-        [
-            begin + sum(tps[:stage]) + number
-            for begin in range(0, world, sum(tps))
-            for number in range(tp)
-        ]
-        for stage, tp in enumerate(tps if places is not None else ())
+        [begin + rank for begin in range(0, world, sum(tps)) for rank in held]
+        for held in (each[sum(tps[:stage]) :][:tp] for stage, tp in enumerate(tps))
     ]
-    if places is None:
-        return [(None, ())] * len(tps)
     return stage_places(places, ranks, str(path))

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Launcher, Reader
-from hetopt.export.megatron.arguments import megatron_arguments
 from hetopt.export.megatron.reading import is_megatron, read_megatron
-from hetopt.export.shared.megatron import ENVIRONMENT, LIMITS, megatron_losses
+from hetopt.export.shared.megatron import (
+    ENVIRONMENT,
+    LIMITS,
+    megatron_losses,
+    shards_optimizer,
+)
+from hetopt.export.shared.megatron_layout import layout_text
+from hetopt.export.shared.megatron_model import model_settings, recompute_settings
 from hetopt.export.shared.one_mesh import launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 
@@ -15,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.export.job import Job
+    from hetopt.export.shared.megatron_model import Arguments
 
 
 def files(job: Job) -> Mapping[str, str]:
     """Return one script per node."""
-    program = ["../pretrain_gpt.py", *megatron_arguments(job)]
+    program = ["../pretrain_gpt.py", *_arguments(job)]
     return torchrun_scripts(job, program, ENVIRONMENT)
 
 
@@ -39,6 +46,49 @@ def commands(job: Job) -> str:
         f"    ./{first} {trial}",
     ]
     return "\n\n".join(parts + mixed_note(job))
+
+
+def _arguments(job: Job) -> list[str]:
+    """Return the words of the command line; the user's own arguments follow."""
+    settings = {
+        **model_settings(job.problem),
+        **_parallelism(job),
+        **_training(job),
+        **recompute_settings(job.stages[0].strategy.recompute),
+    }
+    words: list[str] = []
+    for name, value in settings.items():
+        if value is not False:
+            words.append(f"--{name.replace('_', '-')}")
+            words += [] if value is True else [str(value)]
+    return words
+
+
+def _parallelism(job: Job) -> Arguments:
+    strategy, layers = job.stages[0].strategy, job.layers
+    assert layers is not None
+    settings: Arguments = {
+        "tensor_model_parallel_size": strategy.tp,
+        "pipeline_model_parallel_size": len(job.stages),
+        "context_parallel_size": strategy.cp,
+        "pipeline_model_parallel_layout": layout_text(layers),
+        "sequence_parallel": strategy.tp > 1,
+    }
+    if strategy.cp > 1:
+        settings["cp_comm_type"] = "p2p"
+    return settings
+
+
+def _training(job: Job) -> Arguments:
+    training = job.problem.training
+    return {
+        "micro_batch_size": job.microbatch_size(job.stages[0]),
+        "global_batch_size": training.global_batch,
+        "optimizer": training.optimizer,
+        training.precision: training.precision != "fp32",
+        "use_distributed_optimizer": shards_optimizer(job),
+        "overlap_grad_reduce": training.overlap_gradients,
+    }
 
 
 LAUNCHER = Launcher(

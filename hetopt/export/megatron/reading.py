@@ -8,7 +8,7 @@ from hetopt.errors import InputError
 from hetopt.export.back.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
 from hetopt.export.shared.megatron_layout import layout_layers
-from hetopt.export.shared.shell_arguments import calling_scripts, ensure_agree
+from hetopt.export.shared.shell_arguments import calling_scripts, has_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,8 @@ def read_megatron(folder: Path) -> PipelineReadBack:
         No script calls Megatron-LM, two scripts call it differently, or it would
         refuse the arguments; see ``hetopt.export.launcher.Reader``.
     """
-    scripts = _scripts(folder)
+    what = "Megatron-LM's --num-layers and --micro-batch-size"
+    scripts = calling_scripts(folder, _calls, what)
     arguments = scripts[0]
     tp = arguments.count("--tensor-model-parallel-size", 1)
     cp = arguments.count("--context-parallel-size", 1)
@@ -103,24 +104,11 @@ def _says(arguments: ShellArguments) -> dict[str, int | bool]:
 
 def is_megatron(folder: Path) -> bool:
     """Whether a script of a folder has Megatron-LM's arguments."""
-    return bool(calling_scripts(folder, _calls, strict=False))
+    return has_script(folder, _calls)
 
 
 def _calls(script: ShellArguments) -> bool:
     return LAYOUT in script or {"--num-layers", "--micro-batch-size"} <= script.names
-
-
-def _scripts(folder: Path) -> list[ShellArguments]:
-    """Read the scripts that call Megatron-LM, in the order of their names."""
-    scripts = calling_scripts(folder, _calls)
-    if not scripts:
-        msg = (
-            "holds no script (*.sh, nodes/*.sh) with Megatron-LM's --num-layers and "
-            "--micro-batch-size"
-        )
-        raise InputError(msg, file=str(folder))
-    ensure_agree(scripts)
-    return scripts
 
 
 def _world_size(scripts: list[ShellArguments]) -> int:

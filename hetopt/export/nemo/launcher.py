@@ -149,13 +149,7 @@ def commands(job: Job) -> str:
 
 
 def recipe(job: Job) -> dict[str, Any]:
-    """Return the fields of Megatron-Bridge's configuration that a plan decides.
-
-    Parameters
-    ----------
-    job
-        One whose stages have the same strategy.
-    """
+    """Return the fields of Megatron-Bridge's configuration that a plan decides."""
     model, training = job.problem.model, job.problem.training
     strategy, layers = job.stages[0].strategy, job.layers
     assert layers is not None

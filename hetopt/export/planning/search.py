@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt.cost.build import build_table
 from hetopt.cost.table import TICK_S
 from hetopt.cost.table_file import table_digest
-from hetopt.export.planning.branches import branches, permitted
+from hetopt.export.planning.limits import branches, permitted
 from hetopt.export.registry import limits_of
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.result import OPTIMALITY_GAP, How, Launch, PricedPlan, Result, Settlement
@@ -223,7 +223,9 @@ def _merged(
             key = (settlement.stages, settlement.microbatches)
             merged[key] = _both(merged.get(key, settlement), settlement)
     bounds = [one.bound_s for one in merged.values() if one.bound_s is not None]
-    first = results[0]
+    first = replace(
+        results[0], settlements=tuple(merged.values()), search_time_s=search_time_s
+    )
     if not best:
         open_ = any(result.status == "unknown" for result in results)
         return replace(
@@ -232,8 +234,6 @@ def _merged(
             best=None,
             lower_bound_s=min(bounds, default=None),
             gap=None,
-            settlements=tuple(merged.values()),
-            search_time_s=search_time_s,
             reason="stopped before a plan was found"
             if open_
             else f"nothing the launcher can run fits: {first.reason}",
@@ -248,8 +248,6 @@ def _merged(
         alternatives=tuple(best[1:]),
         lower_bound_s=bound,
         gap=gap,
-        settlements=tuple(merged.values()),
-        search_time_s=search_time_s,
         reason=None,
         tokens_per_s=table.tokens / best[0].iteration_time_s,
         mfu=mfu(table, best[0], table.cluster_devices),

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 #: Name with underscores -> value; on a command line true is the name alone.
-Settings = dict[str, Any]
+Arguments = dict[str, Any]
 
 
-def model_settings(problem: Problem) -> Settings:
+def model_settings(problem: Problem) -> Arguments:
     """Return the model and its sequences."""
     model, training = problem.model, problem.training
-    settings: Settings = {
+    settings: Arguments = {
         "num_layers": model.layers,
         "hidden_size": model.hidden,
         "ffn_hidden_size": model.ffn,
@@ -39,11 +39,11 @@ def model_settings(problem: Problem) -> Settings:
     }
 
 
-def recompute_settings(policy: str) -> Settings:
+def recompute_settings(policy: str) -> Arguments:
     """Return the settings of one recomputation policy for all stages."""
     if policy == "none":
         return {}
-    settings: Settings = {"recompute_granularity": policy}
+    settings: Arguments = {"recompute_granularity": policy}
     if policy == "full":
         # Every layer by itself.
         settings |= {"recompute_method": "uniform", "recompute_num_layers": 1}

@@ -52,18 +52,15 @@ def shared_recompute(job: Job) -> Recompute:
     return max((stage.strategy.recompute for stage in job.stages), key=RECOMPUTE.index)
 
 
-def launched(job: Job) -> Job:
-    """Return the job with one mesh and one recomputation for all stages."""
-    return launched_with(job, [shared_recompute(job)] * len(job.stages))
-
-
-def launched_with(job: Job, recompute: list[Recompute]) -> Job:
-    """Return the job with one mesh for all stages and the recomputation of each."""
+def launched(job: Job, *, one_recompute: bool = True) -> Job:
+    """Return the job with one mesh, and if asked one recomputation, for all stages."""
     degrees = shared_degrees(job)
     assert degrees is not None
+    shared = shared_recompute(job)
+    used = (stage.strategy.recompute for stage in job.stages)
     return job.launched_as(
         degrees=[degrees] * len(job.stages),
-        recompute=recompute,
+        recompute=[shared if one_recompute else each for each in used],
         zero=max(job.zero_stages),
     )
 

@@ -18,7 +18,7 @@ from hetopt.reading import read_text
 from hetopt.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
@@ -99,39 +99,47 @@ class ShellArguments:
         return int(text)
 
 
+def has_script(folder: Path, calls: Callable[[ShellArguments], bool]) -> bool:
+    """Whether a script of a folder that can be read calls a runtime."""
+    for path in _script_paths(folder):
+        try:
+            if calls(read_script(path)):
+                return True
+        except InputError:
+            continue
+    return False
+
+
 def calling_scripts(
-    folder: Path, calls: Callable[[ShellArguments], bool], *, strict: bool = True
+    folder: Path, calls: Callable[[ShellArguments], bool], what: str
 ) -> list[ShellArguments]:
     """Return the scripts of a folder and its ``nodes`` folder that call a runtime.
 
     Parameters
     ----------
     calls
-        Whether a script's arguments are the runtime's.
-    strict
-        Whether a script that cannot be read is an error rather than none of these.
+        Whether a script's arguments are the runtime's, which are ``what``.
+
+    Raises
+    ------
+    InputError
+        There are none, or they differ in more than the arguments of a node.
     """
-    found = []
-    for path in (*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))):
-        try:
-            script = read_script(path)
-        except InputError:
-            if strict:
-                raise
-            continue
-        if calls(script):
-            found.append(script)
-    return found
-
-
-def ensure_agree(scripts: Sequence[ShellArguments]) -> None:
-    """Raise InputError if scripts differ in more than the arguments of a node."""
+    scripts = [one for one in map(read_script, _script_paths(folder)) if calls(one)]
+    if not scripts:
+        msg = f"holds no script (*.sh, nodes/*.sh) with {what}"
+        raise InputError(msg, file=str(folder))
     first = scripts[0]
     for script in scripts[1:]:
         for name in sorted((first.names | script.names) - _OWN):
             if first.all_values(name) != script.all_values(name):
                 msg = f"differs from that of {first.file}, expected the same in both"
                 raise InputError(msg, file=script.file, field=name)
+    return scripts
+
+
+def _script_paths(folder: Path) -> list[Path]:
+    return [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
 
 
 def read_script(path: Path) -> ShellArguments:

@@ -80,12 +80,13 @@ def commands(job: Job) -> str:
 
 
 def _batch_script(job: Job) -> str:
-    components = [
-        list(nodes) for _, nodes in groupby(job.placement.nodes, key=_component_of)
-    ]
+    # The hosts of a component are of one cluster and run equally many ranks.
+    rows = groupby(job.placement.nodes, key=lambda node: (node.cluster, node.slots))
+    components = [list(nodes) for _, nodes in rows]
     heads = [_resources(job, number, nodes) for number, nodes in enumerate(components)]
     many = len(components) > 1
     groups = ",".join(map(str, range(len(components))))
+    nodelist = "SLURM_JOB_NODELIST" + ("_HET_GROUP_{}" if many else "")
     lines = [
         "#!/usr/bin/env bash",
         f"#SBATCH --job-name={job.label}",
@@ -108,7 +109,7 @@ def _batch_script(job: Job) -> str:
         "  done",
         "}",
         *(
-            f'add "${_nodelist(number, many)}" {len(nodes)} {nodes[0].slots}'
+            f'add "${nodelist.format(number)}" {len(nodes)} {nodes[0].slots}'
             for number, nodes in enumerate(components)
         ),
         "export HOSTS_FIRST_RANKS_SLOTS",
@@ -118,11 +119,6 @@ def _batch_script(job: Job) -> str:
         f'exec srun {f"--het-group={groups} " if many else ""}./rank.sh "$@"',
     ]
     return "\n".join(lines) + "\n"
-
-
-def _component_of(node: Node) -> tuple[str, int]:
-    """Return what all hosts of a component have in common."""
-    return node.cluster, node.slots
 
 
 def _resources(job: Job, number: int, nodes: Sequence[Node]) -> list[str]:
@@ -143,11 +139,6 @@ def _resources(job: Job, number: int, nodes: Sequence[Node]) -> list[str]:
         f"# A placeholder: what gets nodes of {label}.",
         f"#SBATCH --constraint={label}",
     ]
-
-
-def _nodelist(number: int, many: bool) -> str:
-    """Return the variable with the nodes of a component."""
-    return f"SLURM_JOB_NODELIST_HET_GROUP_{number}" if many else "SLURM_JOB_NODELIST"
 
 
 LAUNCHER = Launcher(name="slurm", title="Slurm", files=files, commands=commands)

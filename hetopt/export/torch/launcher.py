@@ -6,13 +6,15 @@ have the same (dp, cp, tp); each recomputes what the plan says.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
-from hetopt.export.shared.one_mesh import launched_with, one_mesh_losses
+from hetopt.export.shared.one_mesh import launched, one_mesh_losses
 from hetopt.export.shared.schedule_csv import schedule_text
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.export.torch.job_file import job_text
+from hetopt.export.shared.torch_modules import module_names
 from hetopt.export.torch.program import program_text
 from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.problem.training import SCHEDULE_CHOICES
@@ -24,15 +26,26 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 
-def launched(job: Job) -> Job:
-    """Return the job with one mesh for all stages."""
-    return launched_with(job, [stage.strategy.recompute for stage in job.stages])
+#: Fields of the model that ``job.json`` has.
+_SIZES = (
+    "layers",
+    "hidden",
+    "heads",
+    "kv_heads",
+    "head_dim",
+    "ffn",
+    "vocab",
+    "gated",
+    "tied",
+    "norm",
+    "positions",
+)
 
 
 def files(job: Job) -> Mapping[str, str]:
     """Return the program, the cut, the schedule, and one script per node."""
     return {
-        "job.json": job_text(job),
+        "job.json": _job_json(job),
         "schedule.csv": schedule_text(
             [stage.warmup for stage in job.stages], job.microbatches
         ),
@@ -90,11 +103,48 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
         )
 
 
+def _content(job: Job) -> dict[str, Any]:
+    """Return the content of ``job.json``."""
+    model, training, layers = job.problem.model, job.problem.training, job.layers
+    strategy = job.stages[0].strategy
+    assert layers is not None
+    sizes = {name: getattr(model, name) for name in _SIZES}
+    if model.positions:
+        sizes["positions"] = max(model.positions, training.seq_len)
+    return {
+        "model": sizes,
+        "training": {
+            "global_batch": training.global_batch,
+            "seq_len": training.seq_len,
+            "microbatches": job.microbatches,
+            "precision": "fp32" if training.precision == "fp32" else "bf16",
+            "optimizer": training.optimizer,
+            "zero": min(max(job.zero_stages), 1),
+        },
+        "mesh": {
+            "pp": len(job.stages),
+            "dp": strategy.dp,
+            "cp": strategy.cp,
+            "tp": strategy.tp,
+        },
+        "recompute": [stage.strategy.recompute for stage in job.stages],
+        "modules": module_names(layers),
+    }
+
+
+def _job_json(job: Job) -> str:
+    """Return ``job.json``, with one line of modules for each stage."""
+    content = _content(job)
+    modules = ",\n".join(f"    {json.dumps(part)}" for part in content.pop("modules"))
+    head = json.dumps(content, indent=2).removesuffix("\n}")
+    return f'{head},\n  "modules": [\n{modules}\n  ]\n}}\n'
+
+
 LAUNCHER = Launcher(
     name="torch",
     title="torch.distributed.pipelining",
     losses=losses,
-    launched=launched,
+    launched=partial(launched, one_recompute=False),
     files=files,
     commands=commands,
     limits=Limits(

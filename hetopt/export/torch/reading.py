@@ -9,7 +9,7 @@ from hetopt.errors import InputError
 from hetopt.export.back.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
 from hetopt.export.shared.schedule_csv import read_schedule
-from hetopt.export.torch.job_file import stage_layers
+from hetopt.export.shared.torch_modules import module_names
 from hetopt.problem.training import RECOMPUTE
 from hetopt.reading import read_json
 from hetopt.words import describe
@@ -42,7 +42,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
     microbatches, warmups = read_schedule(folder / "schedule.csv")
     path = folder / "job.json"
     content = read_json(path, "a job of hetopt's program")
-    layers = stage_layers(
+    layers = _stage_layers(
         _at(content, "modules", path=path),
         _count(content, "model", "layers", path=path),
         str(path),
@@ -74,6 +74,38 @@ def read_torch(folder: Path) -> PipelineReadBack:
             for name in names
         },
     )
+
+
+def _stage_layers(modules: Any, layers: int, file: str) -> tuple[int, ...]:
+    """Return the layers of every stage from the names of its modules.
+
+    Raises
+    ------
+    InputError
+        The stages do not hold all of ``tok_embeddings``, ``layers.0`` and so on,
+        ``norm``, ``output`` in this order, at least one layer each.
+    """
+    field = "modules"
+    if not isinstance(modules, list) or not all(isinstance(m, list) for m in modules):
+        raise InputError("is no list of lists of names", file=file, field=field)
+    names = [name for part in modules for name in part]
+    # There are at most as many layers as names, whatever the file says.
+    expected = module_names([min(layers, len(names))])[0]
+    for place, name in enumerate(expected):
+        if names[place : place + 1] != [name]:
+            found = describe(names[place]) if place < len(names) else "nothing"
+            msg = f"has {found} where {name!r} is expected"
+            raise InputError(msg, file=file, field=field)
+    if len(names) > len(expected):
+        msg = f"has {describe(names[len(expected)])} after all modules of the model"
+        raise InputError(msg, file=file, field=field)
+    counts = tuple(
+        sum(1 for name in part if name.startswith("layers.")) for part in modules
+    )
+    if not all(counts):
+        msg = f"stage {counts.index(0)} has no layer, expected at least one"
+        raise InputError(msg, file=file, field=field)
+    return counts
 
 
 def _recompute(content: Any, stages: int, path: Path) -> list[Recompute]:

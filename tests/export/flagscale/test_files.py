@@ -16,7 +16,7 @@ from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.flagscale.launcher import LAUNCHER
 from hetopt.export.flagscale.reading import read_flagscale
 from hetopt.export.job import Job
-from hetopt.export.registry import readers
+from hetopt.export.registry import readers, recognises
 from hetopt.plan import Plan, Stage, Strategy
 from hetopt.problem.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.problem import Problem
@@ -54,7 +54,7 @@ def test_what_loses_nothing_comes_back_as_it_was(seed: int, tmp_path: Path) -> N
         return
     assert not lost
     write_folder(str(tmp_path / "out"), bundle(job, LAUNCHER, allow_lossy=False))
-    assert readers()["flagscale"].recognises(tmp_path / "out")
+    assert recognises(readers()["flagscale"], tmp_path / "out")
     read_back = read_flagscale(tmp_path / "out")
     imported = import_plan(read_back, job.problem)
     assert imported.plan.schedule == job.plan.schedule

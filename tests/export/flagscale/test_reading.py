@@ -13,7 +13,7 @@ import yaml
 from hetopt.errors import InputError
 from hetopt.export.back.pipeline import PipelineReadBack
 from hetopt.export.flagscale.reading import read_flagscale
-from hetopt.export.registry import readers
+from hetopt.export.registry import readers, recognises
 from hetopt.plan import Strategy
 
 Data = dict[str, Any]
@@ -86,7 +86,7 @@ def write(
 
 
 def read(folder: Path) -> PipelineReadBack:
-    assert readers()["flagscale"].recognises(folder)
+    assert recognises(readers()["flagscale"], folder)
     return read_flagscale(folder)
 
 
@@ -362,6 +362,6 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         for file, text in files.items():
             (tmp_path / name / file).write_text(text)
-        assert not readers()["flagscale"].recognises(tmp_path / name)
+        assert not recognises(readers()["flagscale"], tmp_path / name)
         with pytest.raises(InputError, match=message):
             read_flagscale(tmp_path / name)

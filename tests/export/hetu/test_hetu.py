@@ -13,11 +13,10 @@ import yaml
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.hetu.files import STRATEGY
-from hetopt.export.hetu.launcher import LAUNCHER
+from hetopt.export.hetu.launcher import LAUNCHER, STRATEGY
 from hetopt.export.hetu.reading import read_hetu
 from hetopt.export.job import Job
-from hetopt.export.registry import reader, readers
+from hetopt.export.registry import reader, readers, recognises
 from tests.export.jobs import draw_job, restaged
 
 
@@ -258,7 +257,7 @@ def hand_made(folder: Path, *, nested: bool = False, **fields: object) -> Path:
 @pytest.mark.parametrize("nested", [False, True])
 def test_hand_made_files_are_read(nested: bool, tmp_path: Path) -> None:
     folder = hand_made(tmp_path, nested=nested)
-    assert readers()["hetu"].recognises(folder)
+    assert recognises(readers()["hetu"], folder)
     read_back = read_hetu(folder)
     assert read_back.microbatches == 4
     assert read_back.says == {"tied": False, "zero": 1}

@@ -12,8 +12,7 @@ import pytest
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.hexiscale.files import CONFIGS
-from hetopt.export.hexiscale.launcher import LAUNCHER
+from hetopt.export.hexiscale.launcher import CONFIGS, LAUNCHER
 from hetopt.export.hexiscale.reading import read_hexiscale
 from hetopt.export.job import Job
 from hetopt.export.registry import reader

@@ -15,7 +15,7 @@ from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.megatron.reading import read_megatron
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
-from hetopt.export.planning.fitting import fitted
+from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of
 from hetopt.export.shared.megatron_layout import layout_layers, layout_text
 from hetopt.problem.training import Recompute

@@ -15,8 +15,7 @@ from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.export.job import Job
 from hetopt.export.launcher import Limits
-from hetopt.export.planning.branches import branches, permits
-from hetopt.export.planning.fitting import fitted
+from hetopt.export.planning.limits import branches, fitted, permits
 from hetopt.export.planning.search import solve_launchable
 from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
 from hetopt.problem.digest import problem_digest

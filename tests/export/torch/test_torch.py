@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
-from hetopt.export.planning.fitting import fitted
-from hetopt.export.registry import limits_of, readers
+from hetopt.export.planning.limits import fitted
+from hetopt.export.registry import limits_of, readers, recognises
 from hetopt.export.shared.schedule_csv import read_schedule, schedule_text
 from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.export.torch.reading import read_torch
@@ -46,7 +46,7 @@ def test_exact_plans_are_read_back_as_they_were(seed: int, tmp_path: Path) -> No
     job = exact(seed)
     assert not list(TORCH.losses(job))
     folder = write(job, tmp_path / "out")
-    assert readers()["torch"].recognises(folder)
+    assert recognises(readers()["torch"], folder)
     read_back = read_torch(folder)
     assert read_back.microbatches == job.microbatches
     assert tuple(stage.layers for stage in read_back.stages) == job.layers
