@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hetopt.errors import InputError
+from hetopt.export import registry
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.registry import SHIPPED, launcher, reader, readers
 from tests.export.jobs import as_llama, draw_job
@@ -50,3 +52,24 @@ def test_whose_a_bundle_is_can_be_told(name: str, tmp_path: Path) -> None:
         return
     with pytest.raises(InputError, match="is of no known launcher"):
         reader(folder, None)
+
+
+def test_every_launcher_has_a_folder_and_a_line() -> None:
+    home = Path(registry.__file__).parent
+    assert sorted(SHIPPED) == sorted(
+        path.parent.name for path in home.glob("*/launcher.py")
+    )
+    for name in SHIPPED:
+        assert launcher(name).name == name
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_launcher_needs_none_of_the_others(name: str) -> None:
+    home = Path(registry.__file__).parent
+    found = {
+        part
+        for path in (home / name).rglob("*.py")
+        for part in re.findall(r"^ *from hetopt\.export\.(\w+)", path.read_text(), re.M)
+    }
+    assert not found & (set(SHIPPED) - {name})
+    assert "registry" not in found

@@ -1,25 +1,22 @@
 """What Megatron-LM is told is the plan, and can be read back."""
 
-import re
-import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.megatron.reading import read_megatron
-from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of
-from hetopt.export.shared.megatron_layout import layout_layers, layout_text
+from hetopt.export.shared.megatron_layout import layout_layers
 from hetopt.problem.training import Recompute
 from tests.export.jobs import draw_job, restaged
+from tests.export.scripts import told
 
 
 def changed(job: Job, **training: object) -> Job:
@@ -36,14 +33,6 @@ def long_job() -> Job:
         if len(job.stages) > 2 and job.microbatches > 3:
             return job
         seed += 1
-
-
-def told(text: str) -> dict[str, str]:
-    """Return the arguments of a script that hetopt wrote."""
-    (command,) = re.findall(r"^exec .*", text.replace("\\\n", " "), re.MULTILINE)
-    words = shlex.split(command.replace("=", " "))
-    pairs = zip(words, [*words[1:], "--"], strict=True)
-    return {a: "" if b.startswith("--") else b for a, b in pairs if a[:2] == "--"}
 
 
 def write(job: Job, folder: Path) -> Path:
@@ -180,30 +169,6 @@ def test_flags_follow_the_problem(recompute: Recompute) -> None:
         )
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_nemo_has_the_same_layout_and_degrees(seed: int) -> None:
-    job = draw_job(seed, alike=True, schedules=("1f1b",))
-    files = bundle(job, NEMO, allow_lossy=False)
-    recipe = yaml.safe_load(files["recipe.yaml"])
-    script = next(t for n, t in MEGATRON.files(job).items() if n.endswith(".sh"))
-    first = told(script)
-    model = recipe["model"]
-    for name, argument in (
-        ("pipeline_model_parallel_layout", "--pipeline-model-parallel-layout"),
-        ("tensor_model_parallel_size", "--tensor-model-parallel-size"),
-        ("pipeline_model_parallel_size", "--pipeline-model-parallel-size"),
-        ("context_parallel_size", "--context-parallel-size"),
-        ("num_layers", "--num-layers"),
-        ("ffn_hidden_size", "--ffn-hidden-size"),
-    ):
-        assert str(model[name]) == first[argument]
-    assert str(recipe["train"]["micro_batch_size"]) == first["--micro-batch-size"]
-    assert recipe["ddp"]["use_distributed_optimizer"] == (
-        "--use-distributed-optimizer" in first
-    )
-    compile(files["pretrain.py"], "pretrain.py", "exec")
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_scripts_are_ones_that_bash_reads(seed: int, tmp_path: Path) -> None:
     folder = write(draw_job(seed, alike=True, schedules=("1f1b",)), tmp_path / "out")
@@ -211,34 +176,6 @@ def test_scripts_are_ones_that_bash_reads(seed: int, tmp_path: Path) -> None:
     for path in paths:
         subprocess.run(["bash", "-n", path], check=True)
     assert paths
-
-
-@pytest.mark.parametrize(
-    ("text", "layers"),
-    [
-        ("EtL", (1,)),
-        ("Et*10|t*9|t*7|t*6L", (10, 9, 7, 6)),
-        ("Et*3|(tt|)*3,tL", (3, 2, 2, 2, 1)),
-        ("Ettt|(t*2|t|)*2t*4L", (3, 2, 1, 2, 1, 4)),
-        ("E||t|L", (0, 0, 1, 0)),
-        ("E(t)*12|tL", (12, 1)),
-    ],
-)
-def test_layouts_are_read_as_megatron_reads_them(
-    text: str, layers: tuple[int, ...]
-) -> None:
-    assert layout_layers(text) == layers
-
-
-@pytest.mark.parametrize("text", ["", "tE|tL", "Et|t", "EEt|tL", "Et|tmL", "Et x|tL"])
-def test_layouts_against_the_rules_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not|has"):
-        layout_layers(text)
-
-
-def test_layout_text_is_short() -> None:
-    assert layout_text((3, 1, 12)) == "Et*3|t|t*12L"
-    assert layout_text((1,)) == "EtL"
 
 
 HAND = """\

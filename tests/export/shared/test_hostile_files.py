@@ -9,7 +9,6 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.export.registry import reader
-from hetopt.export.shared.megatron_layout import layout_layers
 from hetopt.export.shared.schedule_csv import stage_row
 from hetopt.export.shared.shell_arguments import read_script
 
@@ -86,7 +85,3 @@ def test_later_arguments_count_and_words_stay_together(tmp_path: Path) -> None:
     found = read_script(path)
     assert found.values == {"--a": "4", "--b": "3", "--c": "5"}
     assert found.lists == {"--c": ("5", "6")}
-
-
-def test_layouts_are_written_out() -> None:
-    assert layout_layers("E(t*2|)*3tL") == (2, 2, 2, 1)
