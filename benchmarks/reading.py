@@ -33,16 +33,14 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "simulated": ("solvers/simulated*.py", "solvers/simulated/**/*.py"),
     "dp": ("solvers/dp*.py", "solvers/dp/**/*.py"),
     "heuristics": (
+        "solvers/alike.py",
         "solvers/dfs.py",
         "solvers/heuristic*.py",
         "solvers/metis.py",
+        "solvers/one_strategy.py",
         "solvers/heuristics/**/*.py",
     ),
-    "cp_sat": (
-        "formulations/cp_sat*.py",
-        "formulations/cp_sat/**/*.py",
-        "solvers/cp_sat*.py",
-    ),
+    "cp_sat": ("formulations/cp_sat*.py", "formulations/cp_sat/**/*.py"),
     "FlagScale": ("hetopt/export/flagscale*.py", "hetopt/export/flagscale/**/*.py"),
 }
 
