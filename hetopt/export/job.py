@@ -15,7 +15,7 @@ from hetopt.problem.model import ATTENTION, END_KINDS, MLP_DOWN, MLP_UP
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.export.placing import Node
+    from hetopt.export.placing import PlacedNode
     from hetopt.plan import Plan, Stage
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
@@ -41,7 +41,7 @@ class Job:
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Job:
-        """Place a plan that has been checked; InputError as ``place``."""
+        """StagePlace a plan that has been checked; InputError as ``place``."""
         if len(plan.pipelines) != 1:
             msg = f"the plan has {len(plan.pipelines)} pipelines, expected one"
             raise InputError(msg, field="pipelines")
@@ -116,7 +116,7 @@ class Job:
         """Names of clusters as files without quoting can hold them, by name."""
         return labels(cluster.name for cluster in self.problem.clusters)
 
-    def cluster_of(self, part: Stage | Node) -> Cluster:
+    def cluster_of(self, part: Stage | PlacedNode) -> Cluster:
         """Return the cluster of a stage or a node."""
         return self.problem.clusters[self.problem.cluster_index(part.cluster)]
 
@@ -124,7 +124,7 @@ class Job:
         """Whether model and node permit a tensor-parallel degree of a stage."""
         return tp in tensor_degrees(self.problem.model, self.cluster_of(stage))
 
-    def visible_devices(self, node: Node) -> str:
+    def visible_devices(self, node: PlacedNode) -> str:
         """Return the variable that limits a process to some devices of a node."""
         name = self.cluster_of(node).accelerator.name
         found = (

@@ -43,7 +43,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class PlacedNode:
     """A host with its ranks ``first_rank <= r < first_rank + slots``.
 
     Rank ``first_rank + i`` runs on device i of the host.
@@ -71,12 +71,12 @@ class Placement:
     """
 
     ranks: tuple[Rank, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[PlacedNode, ...]
     invented: tuple[str, ...]
 
 
 def place(problem: Problem, plan: Plan) -> Placement:
-    """Place the stages of a plan on hosts, each host with consecutive ranks.
+    """StagePlace the stages of a plan on hosts, each host with consecutive ranks.
 
     A stage smaller than a node may share the node with its neighbours and never
     spans two nodes; a larger one starts on a node of its own. The latency table
@@ -92,7 +92,7 @@ def place(problem: Problem, plan: Plan) -> Placement:
     spelled = labels(clusters)
     used = dict.fromkeys(clusters, 0)
     ranks: list[Rank] = []
-    nodes: list[Node] = []
+    nodes: list[PlacedNode] = []
     for number, stage in enumerate(plan.pipeline.stages):
         cluster = clusters[stage.cluster]
         coordinates = _coordinates(stage)
@@ -108,7 +108,7 @@ def place(problem: Problem, plan: Plan) -> Placement:
                     raise InputError(msg, field=f"pipelines.0.stages.{number}")
                 host = _host(cluster, used[cluster.name], spelled[cluster.name])
                 nodes.append(
-                    Node(
+                    PlacedNode(
                         host=host, cluster=cluster.name, first_rank=len(ranks), slots=0
                     )
                 )
@@ -129,7 +129,10 @@ def place(problem: Problem, plan: Plan) -> Placement:
 
 
 def _ranks(
-    node: Node, stage: int, taken: int, coordinates: Iterator[tuple[int, int, int]]
+    node: PlacedNode,
+    stage: int,
+    taken: int,
+    coordinates: Iterator[tuple[int, int, int]],
 ) -> Iterator[Rank]:
     """Yield the ranks on a node's next ``taken`` devices."""
     for device in range(node.slots, node.slots + taken):
@@ -146,7 +149,7 @@ def _ranks(
         )
 
 
-def _has_room(node: Node, cluster: Cluster, devices: int) -> bool:
+def _has_room(node: PlacedNode, cluster: Cluster, devices: int) -> bool:
     """Whether a node of this cluster has so many devices left."""
     return (
         node.cluster == cluster.name

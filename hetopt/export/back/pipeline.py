@@ -17,7 +17,7 @@ MOST_STAGES = 10_000
 
 #: Cluster of a stage, or what the files call it or its accelerator, if they name
 #: either; and the hosts of its ranks in rank order, as far as the files name them.
-Place = tuple[str | None, tuple[str, ...]]
+StagePlace = tuple[str | None, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class StageReadBack:
     Attributes
     ----------
     cluster, hosts
-        As in ``Place``.
+        As in ``StagePlace``.
     layers
         Transformer layers.
     warmup
@@ -65,7 +65,7 @@ class PipelineReadBack:
 
 
 def stages_of(
-    places: Iterable[Place],
+    places: Iterable[StagePlace],
     layers: Iterable[int],
     degrees: Iterable[tuple[int, int, int]],
     recompute: Iterable[Recompute],

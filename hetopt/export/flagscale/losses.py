@@ -45,13 +45,7 @@ def losses(job: Job) -> Iterator[Loss]:
 
 
 def launched(job: Job) -> Job:
-    """Return the job with what ``losses`` has ``instead``.
-
-    Raises
-    ------
-    ValueError
-        A loss has nothing instead.
-    """
+    """Return the job with what ``losses`` has ``instead``; ValueError without one."""
     mixed = _mixes_selective(job)
     return job.launched_as(
         degrees=filter(None, _all_degrees(job)),

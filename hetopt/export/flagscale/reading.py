@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hetopt.export.back.pipeline import Place
+    from hetopt.export.back.pipeline import StagePlace
     from hetopt.export.flagscale.experiment import Experiment
     from hetopt.export.shared.settings import Settings
 
@@ -28,7 +28,7 @@ SPLIT = "hetero_pipeline_layer_split"
 TYPES = "hetero_device_types"
 
 
-class Mesh(NamedTuple):
+class ProcessMesh(NamedTuple):
     """Stages of one (dp, cp, tp) on devices of one type."""
 
     tp: int
@@ -82,7 +82,7 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
     )
 
 
-def _types(train: Settings, meshes: Sequence[Mesh]) -> tuple[str, ...]:
+def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:
     """Return the device type of each mesh."""
     types = train.names(TYPES)
     if len(types) != len(meshes):
@@ -105,12 +105,12 @@ def _types(train: Settings, meshes: Sequence[Mesh]) -> tuple[str, ...]:
     return types
 
 
-def _meshes(train: Settings) -> list[Mesh]:
+def _meshes(train: Settings) -> list[ProcessMesh]:
     numbers = train.numbers(MESHES)
     if not numbers or len(numbers) % 5:
         msg = f"has {len(numbers)} numbers, expected tp, cp, ep, dp, pp of each mesh"
         raise train.wrong(MESHES, msg)
-    meshes = [Mesh(*numbers[i : i + 5]) for i in range(0, len(numbers), 5)]
+    meshes = [ProcessMesh(*numbers[i : i + 5]) for i in range(0, len(numbers), 5)]
     for number, mesh in enumerate(meshes):
         for name, value in mesh._asdict().items():
             if value < 1:
@@ -151,7 +151,7 @@ def _layers(train: Settings, stages: int) -> tuple[int, ...]:
     return layers
 
 
-def _microbatches(train: Settings, meshes: Sequence[Mesh]) -> int:
+def _microbatches(train: Settings, meshes: Sequence[ProcessMesh]) -> int:
     micro = train.number("micro_batch_size")
     sequences = micro * meshes[0].dp
     for number, mesh in enumerate(meshes):
@@ -168,7 +168,7 @@ def _microbatches(train: Settings, meshes: Sequence[Mesh]) -> int:
     return batch // sequences
 
 
-def _check_runnable(train: Settings, meshes: Sequence[Mesh]) -> None:
+def _check_runnable(train: Settings, meshes: Sequence[ProcessMesh]) -> None:
     """Raise InputError for what keeps FlagScale's meshes from working together."""
     for key in (
         "num_layers_per_virtual_pipeline_stage",
@@ -191,7 +191,7 @@ def _check_runnable(train: Settings, meshes: Sequence[Mesh]) -> None:
         raise train.wrong("sequence_parallel", msg)
 
 
-def _check_ends(train: Settings, first: Mesh, last: Mesh) -> None:
+def _check_ends(train: Settings, first: ProcessMesh, last: ProcessMesh) -> None:
     """Raise InputError if the ends cannot share a tied table."""
     if train.flag("untie_embeddings_and_output_weights"):
         return
@@ -218,8 +218,8 @@ def _check_ends(train: Settings, first: Mesh, last: Mesh) -> None:
 
 
 def _places(
-    found: Experiment, meshes: Sequence[Mesh], types: Sequence[str]
-) -> list[Place]:
+    found: Experiment, meshes: Sequence[ProcessMesh], types: Sequence[str]
+) -> list[StagePlace]:
     """Return cluster and hosts of every stage, as far as the files name them.
 
     The cluster is the device type unless a bundle's ``ranks.csv`` names it.
@@ -233,7 +233,7 @@ def _places(
     if [host for host, _ in named] != ranks:
         # The hostfile has changed since ``ranks.csv`` was written.
         named = tuple((host, None) for host in ranks)
-    places: list[Place] = []
+    places: list[StagePlace] = []
     start = 0
     for mesh, kind in zip(meshes, types, strict=True):
         for _ in range(mesh.pp):
@@ -245,7 +245,9 @@ def _places(
     return places
 
 
-def _says(train: Settings, meshes: Sequence[Mesh]) -> dict[str, int | bool | str]:
+def _says(
+    train: Settings, meshes: Sequence[ProcessMesh]
+) -> dict[str, int | bool | str]:
     says: dict[str, int | bool | str] = {
         "seq_len": train.number("seq_length"),
         "global_batch": train.number("global_batch_size"),

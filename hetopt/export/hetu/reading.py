@@ -14,7 +14,7 @@ from hetopt.words import describe
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hetopt.export.back.pipeline import Place
+    from hetopt.export.back.pipeline import StagePlace
     from hetopt.problem.training import Recompute
 
 _PART = "ds_parallel"
@@ -221,7 +221,7 @@ def _recompute(
 
 def _places(
     settings: Settings, folder: Path, devices: list[list[list[int]]]
-) -> list[Place]:
+) -> list[StagePlace]:
     """Return cluster and hosts of every stage, replica by replica."""
     name = "rank_to_device_mapping"
     hosts = rank_hosts(folder)

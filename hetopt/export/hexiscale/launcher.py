@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.export.job import Job
-    from hetopt.export.placing import Node
+    from hetopt.export.placing import PlacedNode
 
 #: Degrees and layers of every pipeline.
 CONFIGS = "hetero_configs.json"
@@ -96,7 +96,7 @@ def _arguments(job: Job) -> list[str]:
     return arguments
 
 
-def _script(job: Job, node: Node) -> str:
+def _script(job: Job, node: PlacedNode) -> str:
     own = [rank for rank in job.placement.ranks if rank.host == node.host]
     own.sort(key=lambda rank: rank.local_device)
     numbers = " ".join(str(rank.rank) for rank in own)

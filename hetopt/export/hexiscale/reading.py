@@ -14,7 +14,7 @@ from hetopt.export.shared.shell_arguments import calling_scripts, has_script
 from hetopt.reading import read_json
 
 if TYPE_CHECKING:
-    from hetopt.export.back.pipeline import Place
+    from hetopt.export.back.pipeline import StagePlace
     from hetopt.export.shared.shell_arguments import ShellArguments
     from hetopt.problem.training import Recompute
 
@@ -158,7 +158,7 @@ def _says(
     return says
 
 
-def _places(folder: Path, degrees: list[list[int]], file: str) -> list[Place]:
+def _places(folder: Path, degrees: list[list[int]], file: str) -> list[StagePlace]:
     """Return cluster and hosts of every stage, replica by replica."""
     path = folder / "ranks.csv"
     places = rank_hosts(folder) if path.exists() else None

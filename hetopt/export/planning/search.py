@@ -119,7 +119,7 @@ def solve_launchable(
         As ``branches`` and the solver.
     """
     digest = table_digest(table)
-    search = _Search(table, digest, params, limits, solve, time_limit_s, seed)
+    search = _BranchAndBound(table, digest, params, limits, solve, time_limit_s, seed)
     for part in permitted(limits, problem, table):
         search.visit((problem, part))
     if time_limit_s is not None:
@@ -138,7 +138,7 @@ def solve_launchable(
 
 
 @dataclass(slots=True)
-class _Search:
+class _BranchAndBound:
     """The best plans so far, spaces that are settled, and spaces to split.
 
     Attributes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from hetopt.export.back.pipeline import Place
+    from hetopt.export.back.pipeline import StagePlace
 
 #: Host and cluster of every rank, in rank order; the cluster if the files name one.
 RankHosts = tuple[tuple[str, str | None], ...]
@@ -77,7 +77,7 @@ def stage_places(
     ranks: Sequence[Iterable[int]],
     file: str,
     field: str | None = None,
-) -> list[Place]:
+) -> list[StagePlace]:
     """Return cluster and hosts of every stage.
 
     Parameters
@@ -94,7 +94,7 @@ def stage_places(
     """
     if places is None:
         return [(None, ())] * len(ranks)
-    found: list[Place] = []
+    found: list[StagePlace] = []
     for stage, own in enumerate(ranks):
         held = [places[rank] for rank in own]
         clusters = {cluster for _, cluster in held}
@@ -107,7 +107,7 @@ def stage_places(
 
 def even_places(
     places: RankHosts | None, stages: int, each: int, file: str
-) -> list[Place]:
+) -> list[StagePlace]:
     """Return cluster and hosts of stages with ``each`` ranks, in pipeline order.
 
     Raises

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hetopt.export.job import Job
-    from hetopt.export.placing import Node
+    from hetopt.export.placing import PlacedNode
 
 
-def script_name(job: Job, node: Node) -> str:
+def script_name(job: Job, node: PlacedNode) -> str:
     """Return the path of a node's script, numbered in rank order."""
     number = job.placement.nodes.index(node)
     width = len(str(len(job.placement.nodes) - 1))
@@ -65,7 +65,7 @@ def plan_json(job: Job) -> str:
 def _script(
     job: Job,
     number: int,
-    node: Node,
+    node: PlacedNode,
     program: Sequence[str],
     environment: Mapping[str, str],
 ) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hetopt.export.job import Job
-    from hetopt.export.placing import Node
+    from hetopt.export.placing import PlacedNode
 
 _RANK = """\
 #!/usr/bin/env bash
@@ -121,7 +121,7 @@ def _batch_script(job: Job) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _resources(job: Job, number: int, nodes: Sequence[Node]) -> list[str]:
+def _resources(job: Job, number: int, nodes: Sequence[PlacedNode]) -> list[str]:
     cluster = job.cluster_of(nodes[0])
     label = job.cluster_labels[cluster.name]
     last = nodes[-1].first_rank + nodes[-1].slots - 1
