@@ -156,7 +156,8 @@ def _loaded(point: EntryPoint) -> Launcher:
         found = point.load()
     except Exception as error:
         # Whatever goes wrong in the package is the package's fault.
-        msg = f"{point.value} cannot be loaded: {error}"
+        reason = str(error).partition("\n")[0]
+        msg = f"{point.value} cannot be loaded: {reason}"
         raise InputError(msg, field=where) from error
     if not isinstance(found, Launcher) or found.name != point.name:
         msg = f"{point.value} is not a Launcher named {point.name!r}"
