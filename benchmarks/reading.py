@@ -115,6 +115,7 @@ def defining(wanted: tuple[str, str | None]) -> Path | None:
     return (passed_on and defining(passed_on)) or path
 
 
+@cache
 def _passed_on(path: Path) -> dict[str, tuple[str, str]]:
     """Return what a module imports from elsewhere, by the name it has there."""
     return {
