@@ -24,16 +24,17 @@ from hetopt.cli.inputs import load_problem
 from hetopt.comparing import machine
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
+from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.importing import import_plan
 from hetopt.export.job import Job
-from hetopt.export.launchable import solve_for
-from hetopt.export.launchers import LAUNCHERS, LIMITED, launcher, readers
-from hetopt.export.limits import LIMITS
+from hetopt.export.planning.limits import fitted
+from hetopt.export.planning.search import solve_for
+from hetopt.export.registry import SHIPPED as LAUNCHERS
+from hetopt.export.registry import launcher, limits_of, readers
 from hetopt.files import write_text
 from hetopt.solvers.dp import solve
 from hetopt.solvers.params import RaceParams
-from tests.export.flagscale_checker import broken_rules
+from tests.export.flagscale.checker import broken_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +92,7 @@ def _rows(problem: Problem, wrong: list[str]) -> Iterator[str]:
         ]
         cells = ["exact" if not lost else f"loses {len(lost)}: {'; '.join(lost)}"]
         back = "" if lost else _read_back(name, problem, result.best.plan, wrong)
-        if name in LIMITED:
+        if LAUNCHERS[name]:
             cells += _planned_for(name, problem, wrong)
             back = cells.pop()
         else:
@@ -102,12 +103,12 @@ def _rows(problem: Problem, wrong: list[str]) -> Iterator[str]:
 def _planned_for(name: str, problem: Problem, wrong: list[str]) -> list[str]:
     """Return what `hetopt plan --for` says, and what comes of its plan."""
     try:
-        fitted = LIMITS[name].fitted(problem, None)
+        asked = fitted(limits_of(name), problem, None)
     except InputError as error:
         return [f"refused: {error}", "", "", ""]
     result = solve_for(
-        fitted,
-        build_table(fitted),
+        asked,
+        build_table(asked),
         RaceParams(),
         launcher=name,
         asked=problem,
@@ -121,14 +122,14 @@ def _planned_for(name: str, problem: Problem, wrong: list[str]) -> list[str]:
     assert launch is not None
     assert launch.closed_form_s is not None
     assert launch.iteration_time_s is not None
-    lost = [loss.what for loss in launcher(name).losses(Job.of(fitted, best.plan))]
+    lost = [loss.what for loss in launcher(name).losses(Job.of(asked, best.plan))]
     if lost or result.status != "optimal":
         wrong.append(f"{problem.name}, {name}: {result.status}, loses {lost}")
     return [
         f"{best.closed_form_s:.4f} s, {result.status}",
         f"{best.closed_form_s / launch.closed_form_s - 1:+.2%}",
         f"{best.iteration_time_s / launch.iteration_time_s - 1:+.2%}",
-        _read_back(name, fitted, best.plan, wrong),
+        _read_back(name, asked, best.plan, wrong),
     ]
 
 

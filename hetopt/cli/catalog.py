@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cli.output import emit
-from hetopt.export.launchers import LAUNCHERS
+from hetopt.export.registry import launcher_names
 
 if TYPE_CHECKING:
     import argparse
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
         ("Problems", _problems()),
         ("Latency profiles", _profiles()),
         ("Solvers", _solvers()),
-        ("Launchers", ", ".join(LAUNCHERS)),
+        ("Launchers", ", ".join(launcher_names())),
     ]
     parts: list[RenderableType] = []
     for title, body in sections:

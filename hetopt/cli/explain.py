@@ -65,7 +65,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import, find or read our plan, take the difference apart, and report it."""
-    from hetopt.export.explaining import explain
+    from hetopt.export.back.explaining import explain
     from hetopt.report.console import WIDE, draw, width_of
     from hetopt.report.explanation import explanation_report, explanation_to_json
 

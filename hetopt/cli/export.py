@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.cli.inputs import whole
 from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import add_planned, load_ranked
-from hetopt.export.launchers import LAUNCHERS, launcher
+from hetopt.export.registry import SHIPPED, launcher
 
 if TYPE_CHECKING:
     import argparse
@@ -21,7 +21,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--to",
         metavar="LAUNCHER",
         required=True,
-        help=f"one of {', '.join(LAUNCHERS)}",
+        help=f"one of {', '.join(SHIPPED)}, or one of your own",
     )
     command.add_argument(
         "--out", metavar="DIR", required=True, help="a new or empty folder"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.cost.table import CostTable
-    from hetopt.export.importing import Imported
+    from hetopt.export.back.importing import Imported
     from hetopt.problem.problem import Problem
 
 
@@ -41,7 +41,7 @@ def add_from(command: argparse.ArgumentParser) -> None:
         "--from",
         dest="form",
         metavar="LAUNCHER",
-        help="whose files these are; may be left out where they tell",
+        help="whose files these are; may be left out if the files tell",
     )
 
 
@@ -104,12 +104,12 @@ def read_folder(
         As ``import_plan``'s ``read_table``.
     """
     from hetopt.errors import InputError
-    from hetopt.export.importing import import_plan
-    from hetopt.export.launchers import reader
+    from hetopt.export.back.importing import import_plan
+    from hetopt.export.registry import reader
 
-    sketch = reader(Path(folder), form).read(Path(folder))
+    pipeline = reader(Path(folder), form).read(Path(folder))
     try:
-        return import_plan(sketch, problem, read)
+        return import_plan(pipeline, problem, read)
     except InputError as error:
         if error.file is not None:
             raise

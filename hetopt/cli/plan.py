@@ -22,7 +22,7 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.errors import CheckError, InputError
-from hetopt.export.launchers import LIMITED, UNLIMITED
+from hetopt.export.registry import SHIPPED, limits_of
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.params import (
@@ -133,7 +133,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         dest="launcher",
         metavar="LAUNCHER",
         help="only plans that this launcher can run as they are, and what that costs: "
-        f"{', '.join(LIMITED)}",
+        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
     )
     command.add_argument(
         "--cost",
@@ -184,9 +184,9 @@ def run(options: argparse.Namespace) -> int:
     asked = load_problem(options.problem, options.schedule)
     problem = asked
     if options.launcher is not None:
-        from hetopt.export.limits import LIMITS
+        from hetopt.export.planning.limits import fitted
 
-        problem = LIMITS[options.launcher].fitted(asked, options.schedule)
+        problem = fitted(limits_of(options.launcher), asked, options.schedule)
     ensure_plans(options.solver, problem.training.schedule)
     table = load_table(problem, options.table)
     result = _search(problem, table, asked, options, principles)
@@ -281,11 +281,7 @@ def _fit(options: argparse.Namespace, principles: Principles) -> None:
 
 def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
     """Raise InputError if other options do not go with ``--for``."""
-    name = options.launcher
-    if name not in LIMITED:
-        msg = f"there is no launcher {name!r} with limits of its own"
-        msg += UNLIMITED.get(name) or suggest(name, LIMITED)
-        raise InputError(f"{msg}, expected one of {', '.join(LIMITED)}", field="--for")
+    limits_of(options.launcher)
     if options.solver in HEURISTICS or options.solver == "uniap":
         msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
         raise InputError(msg, field="--solver")
@@ -317,7 +313,7 @@ def _search(
 
         solve = partial(solve_simulated, solver=options.solver)
     if options.launcher is not None:
-        from hetopt.export.launchable import solve_for
+        from hetopt.export.planning.search import solve_for
 
         solve = partial(solve_for, launcher=options.launcher, asked=asked, solve=solve)
     # From here on a signal ends the search, and what follows is done in full.

@@ -98,14 +98,15 @@ def load_made(
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
     """Return what a result that was searched for a launcher is about."""
     from hetopt.check.reading import choice, mapping
-    from hetopt.export.limits import LIMITS
+    from hetopt.export.planning.limits import fitted
+    from hetopt.export.registry import limited_names, limits_of
 
     if "launch" not in data:
         return problem
     name = choice(
-        mapping(data["launch"], "launch"), "launcher", tuple(LIMITS), "launch"
+        mapping(data["launch"], "launch"), "launcher", limited_names(), "launch"
     )
-    return LIMITS[name].fitted(problem, None)
+    return fitted(limits_of(name), problem, None)
 
 
 class Planned(NamedTuple):

@@ -1,4 +1,4 @@
-"""A folder that a person can launch from as it is."""
+"""The folder of files that a job is launched from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import CheckError, InputError
 from hetopt.export.placing import Rank
-from hetopt.export.prose import lossy, readme
+from hetopt.export.readme import lossy, readme
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,19 +28,20 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
     Raises
     ------
     CheckError
-        The runtime cannot do what the plan says; one finding for each thing lost. Those
-        without a substitute are refused even if losses are allowed.
+        The runtime cannot do what the plan says; one finding for each loss. A loss
+        without a substitute is refused even if losses are allowed.
     """
     losses = tuple(launcher.losses(job))
     fatal = [loss for loss in losses if loss.instead is None]
     if fatal or (losses and not allow_lossy):
         told = fatal if allow_lossy else losses
         raise CheckError([f"{launcher.title} cannot do: {loss.what}" for loss in told])
+    launched = launcher.launched(job)
     files = {
-        "README.md": readme(job, launcher, losses),
-        "ranks.csv": ranks_csv(job.placement),
-        "hostfile": hostfile(job.placement),
-        **launcher.files(job),
+        "README.md": readme(job, launcher, losses, launcher.commands(launched)),
+        "ranks.csv": ranks_csv(launched.placement),
+        "hostfile": hostfile(launched.placement),
+        **launcher.files(launched),
     }
     if losses:
         files["LOSSY.md"] = lossy(launcher, losses)
@@ -48,7 +49,7 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
 
 
 def ranks_csv(placement: Placement) -> str:
-    """Return one line per rank: where it runs and its coordinates, from 0."""
+    """Return one line per rank: where it runs, and its coordinates from 0."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [field.name for field in fields(Rank)]
@@ -82,7 +83,7 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
     Raises
     ------
     InputError
-        It cannot be written; then there is nothing of it.
+        It cannot be written; then nothing is left behind.
     """
     ensure_free(folder)
     target = Path(folder).absolute()

@@ -1,23 +1,39 @@
-"""What a launcher is asked to run: a problem, its plan, and where its ranks go."""
+"""What a launcher is asked to run: a problem, its plan, and where its ranks run."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.export.labels import labels
 from hetopt.export.placing import Placement, place
+from hetopt.problem.meshes import tensor_degrees
 from hetopt.problem.model import ATTENTION, END_KINDS, MLP_DOWN, MLP_UP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hetopt.export.placing import PlacedNode
     from hetopt.plan import Plan, Stage
+    from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Recompute
+
+#: Where the ranks meet unless the user's environment says otherwise.
+MASTER_PORT = 29500
+
+#: Accelerators whose drivers do not read CUDA's variable, by how their names begin.
+_VISIBLE = {"Ascend": "ASCEND_RT_VISIBLE_DEVICES", "MI": "HIP_VISIBLE_DEVICES"}
+
+#: (dp, cp, tp).
+Degrees = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A plan of one pipeline, ready to be written down for a launcher."""
+    """A plan of one pipeline with the place of each rank."""
 
     problem: Problem
     plan: Plan
@@ -25,11 +41,55 @@ class Job:
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Job:
-        """Place a plan that has been checked; InputError as ``place``."""
+        """StagePlace a plan that has been checked; InputError as ``place``."""
         if len(plan.pipelines) != 1:
             msg = f"the plan has {len(plan.pipelines)} pipelines, expected one"
             raise InputError(msg, field="pipelines")
         return cls(problem=problem, plan=plan, placement=place(problem, plan))
+
+    def launched_as(
+        self,
+        *,
+        recompute: Iterable[Recompute],
+        zero: int,
+        degrees: Iterable[Degrees] | None = None,
+    ) -> Job:
+        """Return the job with whole layers, p2p everywhere, and these strategies.
+
+        Parameters
+        ----------
+        recompute
+            Of each stage; length p.
+        zero
+            ZeRO stage of all pipeline stages.
+        degrees
+            Of each stage, with as many devices as before; None to keep them.
+
+        Raises
+        ------
+        ValueError
+            A stage holds no attention of its own.
+        """
+        kept = (stage.strategy for stage in self.stages)
+        degrees = degrees or ((each.dp, each.cp, each.tp) for each in kept)
+        stages = [
+            replace(
+                stage,
+                first_unit=first,
+                end_unit=end,
+                strategy=replace(
+                    stage.strategy, dp=dp, cp=cp, tp=tp, recompute=policy, zero=zero
+                ),
+                resharding="p2p",
+                unit_strategies=None,
+            )
+            for stage, (first, end), (dp, cp, tp), policy in zip(
+                self.stages, self._whole_units(), degrees, recompute, strict=True
+            )
+        ]
+        stages[-1] = replace(stages[-1], resharding=None)
+        pipeline = replace(self.plan.pipeline, stages=tuple(stages))
+        return Job.of(self.problem, replace(self.plan, pipelines=(pipeline,)))
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -43,8 +103,34 @@ class Job:
 
     @property
     def world_size(self) -> int:
-        """Ranks in all."""
+        """Number of ranks."""
         return len(self.placement.ranks)
+
+    @property
+    def label(self) -> str:
+        """The problem's name as a file without quoting can hold it."""
+        return labels([self.problem.name])[self.problem.name]
+
+    @property
+    def cluster_labels(self) -> dict[str, str]:
+        """Names of clusters as files without quoting can hold them, by name."""
+        return labels(cluster.name for cluster in self.problem.clusters)
+
+    def cluster_of(self, part: Stage | PlacedNode) -> Cluster:
+        """Return the cluster of a stage or a node."""
+        return self.problem.clusters[self.problem.cluster_index(part.cluster)]
+
+    def permits_tp(self, stage: Stage, tp: int) -> bool:
+        """Whether model and node permit a tensor-parallel degree of a stage."""
+        return tp in tensor_degrees(self.problem.model, self.cluster_of(stage))
+
+    def visible_devices(self, node: PlacedNode) -> str:
+        """Return the variable that limits a process to some devices of a node."""
+        name = self.cluster_of(node).accelerator.name
+        found = (
+            variable for head, variable in _VISIBLE.items() if name.startswith(head)
+        )
+        return next(found, "CUDA_VISIBLE_DEVICES")
 
     def microbatch_size(self, stage: Stage) -> int:
         """Sequences of one micro-batch on each replica of a stage."""
@@ -57,7 +143,7 @@ class Job:
         units = self.problem.model.units
         counts = []
         for stage in self.stages:
-            held = [u for u in units[stage.first_unit : stage.end_unit]]
+            held = units[stage.first_unit : stage.end_unit]
             body = [kind for kind in held if kind not in END_KINDS]
             if self.problem.model.granularity == "layer":
                 counts.append(len(body))
@@ -69,9 +155,10 @@ class Job:
 
     @property
     def whole_layers(self) -> tuple[int, ...] | None:
-        """Layers per stage, a cut one with its attention; None if a stage has none.
+        """Layers per stage; None if a stage has none.
 
-        Exactly ``layers`` where no layer is cut.
+        The same as ``layers`` if no layer is cut; a cut layer belongs to the stage
+        that has its attention.
         """
         if self.layers is not None:
             return self.layers
@@ -82,14 +169,8 @@ class Job:
         )
         return counts if all(counts) else None
 
-    def whole_units(self) -> list[tuple[int, int]]:
-        """Return first and end unit of each stage with ``whole_layers``.
-
-        Raises
-        ------
-        ValueError
-            A stage holds no attention of its own.
-        """
+    def _whole_units(self) -> list[tuple[int, int]]:
+        """Return first and end unit of each stage with ``whole_layers``."""
         layers = self.whole_layers
         if layers is None:
             msg = "a stage holds no attention of its own"
@@ -110,7 +191,7 @@ class Job:
 
     @property
     def warms_up_as_1f1b(self) -> bool:
-        """Whether every stage does; counts beyond q do not matter."""
+        """Whether every stage warms up as in 1F1B; counts beyond q do not matter."""
         stages, most = len(self.stages), self.microbatches
         return all(
             min(stage.warmup, most) == min(stages - number, most)

@@ -1,4 +1,4 @@
-"""Names of clusters as files without quoting can hold them."""
+"""Names that a file can hold without quoting."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """Return for every name a label of letters, digits and ``. _ -``, no sign first.
+    """Return a label for each name: letters, digits and ``. _ -``, the first no sign.
 
-    Names that are such labels are their own. The others get one that no name and no
-    other label has, by their order: the same names always give the same labels.
+    A name that is such a label is its own. The others get labels that differ from all
+    names and labels before; the same names in the same order give the same labels.
     """
     names = list(names)
     spelled = {name: name for name in names if _LABEL.fullmatch(name)}

@@ -1,35 +1,95 @@
-"""What hetopt asks of a launcher, and what a launcher may say it cannot do."""
+"""A launcher as one record: what it can run, what it loses, its files, its reader."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
+    from hetopt.export.back.pipeline import PipelineReadBack
     from hetopt.export.job import Job
+    from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Recompute, ScheduleName
+
+Shared = Literal["dp", "cp", "tp", "recompute"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Something a plan says and a runtime cannot do.
+    """Something that a plan asks for and a runtime cannot do.
 
     Attributes
     ----------
     what
         What the plan asks for, with the values, and what the runtime allows.
     instead
-        What the files say in its place where the user allows losses; None: without
-        it there is nothing to launch, and the plan is refused whatever is allowed.
+        What the files say in its place if the user allows losses; None if the plan
+        cannot be launched without it: it is refused whatever is allowed.
     """
 
     what: str
     instead: str | None
 
 
-class Launcher(Protocol):
-    """Writes plans for one runtime.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The plans that a runtime runs without a loss.
+
+    Attributes
+    ----------
+    schedules
+        The first replaces a schedule of the problem that is not among them.
+    shared
+        What is the same on all stages.
+    context_parallel
+        Whether cp may exceed 1.
+    recompute
+        Sets of policies that stages of one plan may mix.
+    zero
+        ZeRO stages that the runtime has.
+    equal_ends
+        Whether tied embeddings need the same tp on the first and the last stage and,
+        with sharded optimizer states, a dp that divides the other's.
+    losses
+        Yields what the runtime cannot do of a problem, whatever the plan.
+    fits
+        Whether a stage may have such degrees, as far as the other fields do not say.
+    """
+
+    schedules: tuple[ScheduleName, ...]
+    shared: tuple[Shared, ...] = ()
+    context_parallel: bool = True
+    recompute: tuple[tuple[Recompute, ...], ...] = (("none", "selective", "full"),)
+    zero: tuple[int, ...] = (0, 1, 2, 3)
+    equal_ends: bool = False
+    losses: Callable[[Problem], Iterable[Loss]] | None = None
+    fits: Callable[[Strategy, Problem], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Reads a runtime's files, hetopt's bundle or files made by hand.
+
+    Attributes
+    ----------
+    looks_like
+        Whether a folder has this runtime's files; may raise InputError for no.
+    read
+        Reads a folder. Raises InputError that names the file and the field if a file
+        is missing, malformed, or against the runtime's rules.
+    """
+
+    looks_like: Callable[[Path], bool]
+    read: Callable[[Path], PipelineReadBack]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launcher:
+    """A runtime that plans are exported to.
 
     Attributes
     ----------
@@ -37,26 +97,31 @@ class Launcher(Protocol):
         As in ``--to``.
     title
         The runtime's own name.
+    losses
+        Returns everything of a job that would be lost; nothing if it is exact.
+    launched
+        Returns the job with what its losses have ``instead``. Called only if every
+        loss has an ``instead``.
+    files
+        Returns the bundle's files by relative path, of a job as ``launched`` returns
+        it. Files whose name ends in ``.sh`` become executable. ``README.md``,
+        ``ranks.csv``, ``hostfile`` and ``LOSSY.md`` are added for every launcher; a
+        launcher's own file of one of these names replaces the added one.
+    commands
+        Returns in Markdown what to edit, where to copy the folder and what to run, of
+        the same job as ``files``.
+    limits
+        The plans that ``hetopt plan --for`` searches, or what to do instead of
+        ``--for``.
+    reader
+        Reads the launcher's files back; None if hetopt cannot.
     """
 
     name: str
     title: str
-
-    def losses(self, job: Job) -> Iterable[Loss]:
-        """Yield everything of a job that would be lost; nothing if it is exact."""
-        ...
-
-    def files(self, job: Job) -> Mapping[str, str]:
-        """Return the bundle's files by relative path.
-
-        Called only where no loss is without an ``instead``. Paths ending in ``.sh``
-        become executable. ``README.md``'s section on how to launch is
-        ``commands``; the rest of the README, ``ranks.csv``, ``hostfile`` and
-        ``LOSSY.md`` are added for every launcher (a launcher's own file of one of
-        these names takes its place).
-        """
-        ...
-
-    def commands(self, job: Job) -> str:
-        """Return in Markdown what to edit, where to copy the folder, what to run."""
-        ...
+    files: Callable[[Job], Mapping[str, str]]
+    commands: Callable[[Job], str]
+    losses: Callable[[Job], Iterable[Loss]] = lambda job: ()
+    launched: Callable[[Job], Job] = lambda job: job
+    limits: Limits | str = "it starts any plan: leave --for out"
+    reader: Reader | None = None

@@ -1,8 +1,8 @@
-"""Which rank of a plan runs on which device of which host."""
+"""The host and device of every rank of a plan."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rank:
-    """One process and its place in the mesh of its stage.
+    """One process and its coordinates in the mesh of its stage.
 
     Attributes
     ----------
@@ -43,8 +43,8 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A host and the ranks ``first_rank <= r < first_rank + slots`` it runs.
+class PlacedNode:
+    """A host with its ranks ``first_rank <= r < first_rank + slots``.
 
     Rank ``first_rank + i`` runs on device i of the host.
     """
@@ -62,79 +62,60 @@ class Placement:
     Attributes
     ----------
     ranks
-        By global rank. Ranks count stages in pipeline order; within a stage ``tp``
-        runs fastest, then ``cp``, then ``dp``, as in Megatron-LM.
+        In the launcher's order. A plan's ranks are numbered by stage; within a stage
+        ``tp`` varies fastest, then ``cp``, then ``dp``, as in Megatron-LM.
     nodes
         Hosts in rank order.
     invented
-        Clusters whose problem file names no hosts: theirs are placeholders.
+        Clusters whose hosts are placeholders, because the problem file names none.
     """
 
     ranks: tuple[Rank, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[PlacedNode, ...]
     invented: tuple[str, ...]
 
 
 def place(problem: Problem, plan: Plan) -> Placement:
-    """Place the stages of a plan on hosts, each host with consecutive ranks.
+    """StagePlace the stages of a plan on hosts, each host with consecutive ranks.
 
-    A stage smaller than a node shares it with its neighbours and never straddles two;
-    a larger one starts on a node of its own, as the table's costs assume.
+    A stage smaller than a node may share the node with its neighbours and never
+    spans two nodes; a larger one starts on a node of its own. The latency table
+    assumes the same.
 
     Raises
     ------
     InputError
-        The plan has several pipelines, or its stages do not fit in this way (possible
-        only where the stages of a cluster have several strategies).
+        The stages do not fit on the nodes in this way, which can happen only if the
+        stages of a cluster have several strategies.
     """
     clusters = {cluster.name: cluster for cluster in problem.clusters}
     spelled = labels(clusters)
-    fresh = {name: 0 for name in clusters}
+    used = dict.fromkeys(clusters, 0)
     ranks: list[Rank] = []
-    nodes: list[Node] = []
+    nodes: list[PlacedNode] = []
     for number, stage in enumerate(plan.pipeline.stages):
         cluster = clusters[stage.cluster]
         coordinates = _coordinates(stage)
         left = stage.strategy.devices
         while left:
-            last = nodes[-1] if nodes else None
-            each = cluster.devices_per_node
-            if last is None or not _has_room(last, cluster, min(left, each)):
-                if fresh[cluster.name] == cluster.nodes:
+            taken = min(left, cluster.devices_per_node)
+            if not nodes or not _has_room(nodes[-1], cluster, taken):
+                if used[cluster.name] == cluster.nodes:
                     msg = (
                         f"stage {number} needs {left} more devices on nodes of its "
                         f"own, but cluster {cluster.name} has none left"
                     )
                     raise InputError(msg, field=f"pipelines.0.stages.{number}")
-                last = Node(
-                    host=_host(cluster, fresh[cluster.name], spelled[cluster.name]),
-                    cluster=cluster.name,
-                    first_rank=len(ranks),
-                    slots=0,
-                )
-                fresh[cluster.name] += 1
-                nodes.append(last)
-            taken = min(left, each)
-            for device in range(last.slots, last.slots + taken):
-                dp, cp, tp = next(coordinates)
-                ranks.append(
-                    Rank(
-                        rank=len(ranks),
-                        host=last.host,
-                        local_device=device,
-                        cluster=cluster.name,
-                        stage=number,
-                        dp=dp,
-                        cp=cp,
-                        tp=tp,
+                host = _host(cluster, used[cluster.name], spelled[cluster.name])
+                nodes.append(
+                    PlacedNode(
+                        host=host, cluster=cluster.name, first_rank=len(ranks), slots=0
                     )
                 )
-            nodes[-1] = Node(
-                host=last.host,
-                cluster=last.cluster,
-                first_rank=last.first_rank,
-                slots=last.slots + taken,
-            )
+                used[cluster.name] += 1
+            node = nodes[-1]
+            ranks += _ranks(node, number, taken, coordinates)
+            nodes[-1] = replace(node, slots=node.slots + taken)
             left -= taken
     return Placement(
         ranks=tuple(ranks),
@@ -147,8 +128,29 @@ def place(problem: Problem, plan: Plan) -> Placement:
     )
 
 
-def _has_room(node: Node, cluster: Cluster, devices: int) -> bool:
-    """Whether so many more devices of a cluster fit on a node."""
+def _ranks(
+    node: PlacedNode,
+    stage: int,
+    taken: int,
+    coordinates: Iterator[tuple[int, int, int]],
+) -> Iterator[Rank]:
+    """Yield the ranks on a node's next ``taken`` devices."""
+    for device in range(node.slots, node.slots + taken):
+        dp, cp, tp = next(coordinates)
+        yield Rank(
+            rank=node.first_rank + device,
+            host=node.host,
+            local_device=device,
+            cluster=node.cluster,
+            stage=stage,
+            dp=dp,
+            cp=cp,
+            tp=tp,
+        )
+
+
+def _has_room(node: PlacedNode, cluster: Cluster, devices: int) -> bool:
+    """Whether a node of this cluster has so many devices left."""
     return (
         node.cluster == cluster.name
         and node.slots + devices <= cluster.devices_per_node
@@ -165,7 +167,7 @@ def _coordinates(stage: Stage) -> Iterator[tuple[int, int, int]]:
 
 
 def _host(cluster: Cluster, number: int, label: str) -> str:
-    """Name a cluster's node: from the inventory, or a placeholder."""
+    """Return the name of a cluster's node, a placeholder if the inventory has none."""
     if cluster.hosts:
         return cluster.hosts[number]
     return f"{label}-node-{number + 1}"

@@ -12,8 +12,8 @@ from hetopt.report.summary import shape
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from hetopt.export.differences import Change
-    from hetopt.export.explaining import Explanation, Step
+    from hetopt.export.back.differences import Change
+    from hetopt.export.back.explaining import Explanation, Step
     from hetopt.plan import Plan
     from hetopt.pricing import Price
     from hetopt.problem.model import Model

@@ -163,6 +163,13 @@ def as_llama(job: Job, **training: object) -> Job:
     return replace(job, problem=replace(job.problem, model=model, training=other))
 
 
+def untied(job: Job, zero: int = 1) -> Job:
+    """Return the job with a model that TorchTitan has."""
+    model = replace(job.problem.model, tied=False)
+    training = replace(job.problem.training, zero=zero)
+    return replace(job, problem=replace(job.problem, model=model, training=training))
+
+
 def restaged(job: Job, number: int, **fields: object) -> Job:
     """Return the job with one stage changed."""
     stages = list(job.stages)

@@ -1,34 +1,24 @@
 """What every bundle has, and when there is none."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.job import Job
-from hetopt.export.launcher import Loss
+from hetopt.export.launcher import Launcher, Loss
 from tests.export.jobs import draw_job
 
 
-@dataclass
-class Fake:
-    """A launcher that loses what it is told to."""
-
-    lost: tuple[Loss, ...] = ()
-    name: str = "fake"
-    title: str = "Fake"
-
-    def losses(self, job: Job) -> Iterable[Loss]:
-        return self.lost
-
-    def files(self, job: Job) -> Mapping[str, str]:
-        return {"deep/run.sh": "#!/bin/sh\n", "plan.txt": "plan"}
-
-    def commands(self, job: Job) -> str:
-        return "run it"
+def fake(*lost: Loss) -> Launcher:
+    """Return a launcher that loses what it is told to."""
+    return Launcher(
+        name="fake",
+        title="Fake",
+        losses=lambda job: lost,
+        files=lambda job: {"deep/run.sh": "#!/bin/sh\n", "plan.txt": "plan"},
+        commands=lambda job: "run it",
+    )
 
 
 SMALL = Loss(what="cp 2 on stage 1", instead="cp 1")
@@ -36,7 +26,7 @@ FATAL = Loss(what="two pipelines", instead=None)
 
 
 def test_exact_bundle_says_nothing_of_losses() -> None:
-    files = bundle(draw_job(1), Fake(), allow_lossy=True)
+    files = bundle(draw_job(1), fake(), allow_lossy=True)
     assert "LOSSY.md" not in files
     assert "not quite the plan" not in files["README.md"]
     assert "run it" in files["README.md"]
@@ -44,26 +34,26 @@ def test_exact_bundle_says_nothing_of_losses() -> None:
 
 def test_losses_are_refused_with_their_list() -> None:
     with pytest.raises(CheckError) as caught:
-        bundle(draw_job(1), Fake((SMALL, FATAL)), allow_lossy=False)
+        bundle(draw_job(1), fake(SMALL, FATAL), allow_lossy=False)
     assert len(caught.value.findings) == 2
     assert "cp 2 on stage 1" in caught.value.findings[0]
 
 
 def test_allowed_losses_are_written_down() -> None:
-    files = bundle(draw_job(1), Fake((SMALL,)), allow_lossy=True)
+    files = bundle(draw_job(1), fake(SMALL), allow_lossy=True)
     assert "cp 2 on stage 1. Instead: cp 1." in files["LOSSY.md"]
     assert "not quite the plan" in files["README.md"]
 
 
 def test_what_has_no_substitute_is_refused_even_so() -> None:
     with pytest.raises(CheckError) as caught:
-        bundle(draw_job(1), Fake((SMALL, FATAL)), allow_lossy=True)
+        bundle(draw_job(1), fake(SMALL, FATAL), allow_lossy=True)
     assert [f for f in caught.value.findings if "two pipelines" in f]
     assert len(caught.value.findings) == 1
 
 
 def test_folder_is_whole_and_scripts_can_be_run(tmp_path: Path) -> None:
-    write_folder(str(tmp_path / "out"), bundle(draw_job(1), Fake(), allow_lossy=False))
+    write_folder(str(tmp_path / "out"), bundle(draw_job(1), fake(), allow_lossy=False))
     assert (tmp_path / "out/deep/run.sh").stat().st_mode & 0o111
     assert not (tmp_path / "out/plan.txt").stat().st_mode & 0o111
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from hetopt.export.launchers import LAUNCHERS
+from hetopt.export.registry import SHIPPED
 from hetopt.problem.training import RECOMPUTE, SCHEDULE_CHOICES
 
 #: Rates and latencies from dead to beyond anything there is.
@@ -64,7 +64,7 @@ def make_case(seed: int) -> Case:
         seed=seed,
         problem=problem,
         options=_options(rng),
-        launcher=rng.choice(sorted(LAUNCHERS)),
+        launcher=rng.choice(sorted(SHIPPED)),
     )
 
 

@@ -239,7 +239,7 @@ def _preload() -> None:
     """Import what the commands after ``plan`` need."""
     import hetopt.check.certificate
     import hetopt.cost.build
-    import hetopt.export.limits
+    import hetopt.export.planning.search
     import hetopt.solvers.resolving  # noqa: F401
     from hetopt.cli import main
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from hetopt.export.alike import launched
 from hetopt.export.bundle import bundle
-from hetopt.export.nemo import LAUNCHER, recipe
+from hetopt.export.nemo.launcher import LAUNCHER, recipe
+from hetopt.export.shared.one_mesh import launched
 from tests.export.jobs import draw_job
 
 

@@ -20,9 +20,9 @@ with warnings.catch_warnings():
 
 from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
-from hetopt.export.megatron import LAUNCHER as MEGATRON
-from hetopt.export.megatron_layout import layout_layers
-from hetopt.export.nemo import LAUNCHER as NEMO
+from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
+from hetopt.export.nemo.launcher import LAUNCHER as NEMO
+from hetopt.export.shared.megatron_layout import layout_layers
 from tests.export.jobs import draw_job
 
 pytestmark = pytest.mark.runtimes

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.launchers import LAUNCHERS, launcher
+from hetopt.export.registry import SHIPPED, launcher
 from tests.export.jobs import as_llama, draw_job
 
 SHELLCHECK = shutil.which("shellcheck", path=str(Path(sys.executable).parent))
@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_nothing_is_found(name: str, tmp_path: Path) -> None:
     written = 0
     for seed in range(12):

@@ -10,8 +10,8 @@ import pytest
 schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
 from hetopt.export.bundle import bundle
-from hetopt.export.launchers import launcher
-from hetopt.export.schedule_csv import read_schedule, schedule_text
+from hetopt.export.registry import launcher
+from hetopt.export.shared.schedule_csv import read_schedule, schedule_text
 from tests.export.jobs import draw_job
 
 pytestmark = pytest.mark.runtimes

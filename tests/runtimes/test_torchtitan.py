@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     specs = pytest.importorskip("torchtitan.protocols.train_spec")
 
 from hetopt.export.bundle import bundle
-from hetopt.export.torchtitan import LAUNCHER
+from hetopt.export.torchtitan.launcher import LAUNCHER
 from tests.export.jobs import draw_job
 
 pytestmark = [

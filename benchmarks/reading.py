@@ -1,0 +1,135 @@
+"""How much of hetopt one must read to change one family of files.
+
+    python -m benchmarks.reading [FAMILY...]
+
+Prints for every family the lines of its own files, the lines of the files they import
+directly, and the sum; then the lines of all product code. A name that a module only
+passes on counts as the file that defines it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOT = Path(__file__).parent.parent
+#: Folders with product code -> the package they are imported as.
+PACKAGES = {
+    "hetopt": "hetopt",
+    "formulations": "hetopt.formulations",
+    "solvers": "hetopt.solvers",
+    "data": "hetopt.data",
+}
+#: Family -> glob patterns of its own files, in flat folders or in ones of its own.
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "mcts": ("solvers/mcts*.py", "solvers/mcts/**/*.py"),
+    "simulated": ("solvers/simulated*.py", "solvers/simulated/**/*.py"),
+    "dp": ("solvers/dp*.py", "solvers/dp/**/*.py"),
+    "heuristics": (
+        "solvers/alike.py",
+        "solvers/dfs.py",
+        "solvers/heuristic*.py",
+        "solvers/metis.py",
+        "solvers/one_strategy.py",
+        "solvers/heuristics/**/*.py",
+    ),
+    "cp_sat": ("formulations/cp_sat*.py", "formulations/cp_sat/**/*.py"),
+    "FlagScale": ("hetopt/export/flagscale*.py", "hetopt/export/flagscale/**/*.py"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the lines of each family and of all product code; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}"
+    )
+    asked = parser.parse_args(arguments).families or list(FAMILIES)
+    for name in asked:
+        if name not in FAMILIES:
+            parser.error(f"no family {name!r}, expected one of {', '.join(FAMILIES)}")
+    print(f"{'family':12} {'files':>5} {'own':>7} {'imports':>8} {'sum':>7}")
+    for name in asked:
+        own = own_files(name)
+        counts = lines(own), lines(imported_files(own))
+        print(f"{name:12} {len(own):5} {counts[0]:7,} {counts[1]:8,} {sum(counts):7,}")
+    print(f"{'product':12} {len(modules()):5} {lines(set(modules().values())):7,}")
+    return 0
+
+
+def own_files(family: str) -> set[Path]:
+    """Return the files of a family."""
+    return {path for pattern in FAMILIES[family] for path in ROOT.glob(pattern)}
+
+
+def imported_files(own: set[Path]) -> set[Path]:
+    """Return the product files that some files import from, themselves aside."""
+    found = {target for path in own for target in map(defining, imported_names(path))}
+    return {path for path in found if path is not None} - own
+
+
+def lines(paths: set[Path]) -> int:
+    """Return the lines of some files."""
+    return sum(len(path.read_text("utf-8").splitlines()) for path in paths)
+
+
+@cache
+def modules() -> Mapping[str, Path]:
+    """Return the product's modules by dotted name."""
+    found = {}
+    for folder, package in PACKAGES.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(ROOT / folder).with_suffix("").parts
+            name = ".".join((package, *parts))
+            found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def imported_names(path: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield module and name of every import; the name is None of ``import MODULE``."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                yield node.module, alias.name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, None
+
+
+def defining(wanted: tuple[str, str | None]) -> Path | None:
+    """Return the product file that defines a name; None if it is not the product's."""
+    module, name = wanted
+    if name is not None and f"{module}.{name}" in modules():
+        return modules()[f"{module}.{name}"]
+    path = modules().get(module)
+    if path is None or name is None:
+        return path
+    passed_on = _passed_on(path).get(name)
+    return (passed_on and defining(passed_on)) or path
+
+
+@cache
+def _passed_on(path: Path) -> dict[str, tuple[str, str]]:
+    """Return what a module imports from elsewhere, by the name it has there."""
+    return {
+        alias.asname or alias.name: (node.module, alias.name)
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }
+
+
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

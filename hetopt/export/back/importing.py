@@ -1,0 +1,372 @@
+"""Makes a plan with its price of what a runtime's files say.
+
+What the files leave open is decided as hetopt decides it elsewhere: warm-up counts by
+the schedule, at every boundary the cheapest resharding of the latency table. The plan
+is under the problem's own schedule if that does the same as the runtime's, else under
+the runtime's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.check import check_plan
+from hetopt.check.rules import mesh_findings
+from hetopt.cost.build import build_table
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import CheckError, InputError
+from hetopt.export.back.name_clusters import name_clusters
+from hetopt.formulations.decision import Decision
+from hetopt.pricing import price
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.principles import Principles
+from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.result import PricedPlan, Result, Settlement
+from hetopt.schedule.warmup import warmup_counts
+from hetopt.solvers.assembly import plan_of
+from hetopt.solvers.outcome import devices_used, mfu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.export.back.pipeline import PipelineReadBack
+    from hetopt.plan import Plan, Strategy
+    from hetopt.pricing import Price
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Recompute, ScheduleName
+
+#: Memory of a device that is large enough for every strategy.
+_ROOMY_BYTES = 2**50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """A plan from a runtime's files.
+
+    Attributes
+    ----------
+    problem
+        The problem, under the schedule of the plan.
+    table
+        Of ``problem``.
+    price
+        What the plan costs; ``usable_bytes`` are the problem's.
+    principles
+        Those that the plan keeps.
+    findings
+        Why the plan is not feasible, as ``hetopt check`` says it; empty if it is.
+    """
+
+    problem: Problem
+    table: CostTable
+    plan: Plan
+    price: Price
+    principles: Principles
+    findings: tuple[str, ...]
+
+    def result(self) -> Result:
+        """Return the plan as a result that claims no bound."""
+        best = PricedPlan(
+            plan=self.plan,
+            closed_form_s=self.price.closed_form_s,
+            iteration_time_s=self.price.iteration_time_s,
+        )
+        table, pipeline = self.table, self.plan.pipeline
+        return Result(
+            status="feasible",
+            solver="import",
+            best=best,
+            lower_bound_s=None,
+            gap=None,
+            search_time_s=0.0,
+            settlements=(
+                Settlement(
+                    stages=len(pipeline.stages),
+                    microbatches=pipeline.microbatches,
+                    how="unsettled",
+                    bound_s=None,
+                ),
+            ),
+            tokens_per_s=table.tokens / best.iteration_time_s,
+            mfu=mfu(table, best, table.cluster_devices),
+            mfu_used=mfu(table, best, devices_used(table, best)),
+            table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
+            relaxed=self.principles.relaxed,
+        )
+
+
+def import_plan(
+    pipeline: PipelineReadBack,
+    problem: Problem,
+    read_table: Callable[[Problem], CostTable] | None = None,
+) -> Imported:
+    """Turn what files say into a plan of ``problem``, feasible or not, and price it.
+
+    Parameters
+    ----------
+    read_table
+        Reads the user's own table, given the problem under the plan's schedule. None
+        to build the table.
+
+    Raises
+    ------
+    InputError
+        The files belong to another job, do not tell which cluster runs each stage, or
+        ask for what no plan of hetopt can express, or what its table has no costs for.
+    """
+    _check_job(pipeline, problem)
+    clusters = name_clusters(pipeline, problem)
+    _check_meshes(pipeline, problem, clusters)
+    problem, warmups = _scheduled(pipeline, problem, clusters)
+    table = (read_table or build_table)(problem)
+    strategies = [stage.strategy for stage in pipeline.stages]
+    wanted = list(zip(clusters, strategies, strict=True))
+    units = [stage.layers * _units_per_layer(problem) for stage in pipeline.stages]
+    decision = decision_of(table, pipeline.microbatches, wanted, units, warmups)
+    costs = table
+    if missing := _missing(table, pipeline.microbatches, wanted):
+        if read_table is not None:
+            name, strategy = missing[0]
+            msg = (
+                f"has no {strategy} on {name!r} with {pipeline.microbatches} "
+                "micro-batches, which the files ask for"
+            )
+            raise InputError(msg, field="--table")
+        costs = roomy_table(problem, [pipeline.microbatches], wanted)
+    plan = replace(
+        plan_of(decision, costs, table_digest(table)),
+        problem_digest=problem_digest(problem),
+    )
+    usable = tuple(table.usable_bytes[table.cluster_names.index(c)] for c in clusters)
+    principles = principles_of(plan)
+    findings: tuple[str, ...] = ()
+    try:
+        check_plan(problem, table, plan, principles)
+    except CheckError as error:
+        findings = tuple(error.findings)
+    return Imported(
+        problem=problem,
+        table=table,
+        plan=plan,
+        price=replace(price(plan, costs), usable_bytes=usable),
+        principles=principles,
+        findings=findings,
+    )
+
+
+def principles_of(plan: Plan) -> Principles:
+    """Return all principles that a plan keeps."""
+    order = [name for name, _ in groupby(s.cluster for s in plan.pipeline.stages)]
+    own: dict[str, list[Strategy]] = {}
+    for stage in plan.pipeline.stages:
+        own.setdefault(stage.cluster, []).append(stage.strategy)
+    if all(len(set(used)) == 1 for used in own.values()):
+        return Principles(consecutive=len(set(order)) == len(order))
+    falling = all(a.tp >= b.tp for used in own.values() for a, b in pairwise(used))
+    return Principles(
+        consecutive=len(set(order)) == len(order),
+        sharing="falling-tp" if falling else "any",
+    )
+
+
+def roomy_table(
+    problem: Problem,
+    microbatches: Iterable[int],
+    wanted: Iterable[tuple[str, Strategy]],
+) -> CostTable:
+    """Return costs of certain strategies, even if they do not fit or are pinned away.
+
+    Times and bytes needed are those of the problem's table: they depend neither on the
+    memory of the devices nor on the other strategies.
+
+    Parameters
+    ----------
+    wanted
+        Names of clusters, and strategies. The table has every combination of a
+        cluster's degrees and recomputations.
+    """
+    own: dict[str, list[Strategy]] = {}
+    for name, strategy in wanted:
+        own.setdefault(name, []).append(strategy)
+    recompute: dict[str, tuple[Recompute, ...]] = {
+        name: tuple(dict.fromkeys(s.recompute for s in used))
+        for name, used in own.items()
+    }
+    nothing = ClusterPins(dp=Domain(allowed=frozenset()))
+    pins = {cluster.name: nothing for cluster in problem.clusters} | {
+        name: ClusterPins(
+            dp=Domain(allowed=frozenset(s.dp for s in used)),
+            cp=Domain(allowed=frozenset(s.cp for s in used)),
+            tp=Domain(allowed=frozenset(s.tp for s in used)),
+        )
+        for name, used in own.items()
+    }
+    return build_table(
+        replace(
+            problem,
+            clusters=tuple(
+                replace(cluster, memory_bytes=_ROOMY_BYTES)
+                for cluster in problem.clusters
+            ),
+            training=replace(problem.training, recompute=recompute),
+            pins=Pins(
+                microbatches=Domain(allowed=frozenset(microbatches)),
+                clusters=pins,
+                resharding=problem.pins.resharding,
+            ),
+        )
+    )
+
+
+def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
+    """Raise InputError if the files belong to another model or training."""
+    for name, value in pipeline.says.items():
+        of = problem.training if hasattr(problem.training, name) else problem.model
+        if getattr(of, name) != value:
+            msg = (
+                f"the files say {_spelled(value)}, the problem "
+                f"{_spelled(getattr(of, name))}: correct whichever is wrong"
+            )
+            raise InputError(msg, field=name)
+    layers = sum(stage.layers for stage in pipeline.stages)
+    expected = (len(problem.model.units) - 2) // _units_per_layer(problem)
+    if layers != expected:
+        msg = f"the files have {layers} in all, the model has {expected}"
+        raise InputError(msg, field="layers")
+    for number, stage in enumerate(pipeline.stages):
+        if stage.layers < 1:
+            msg = f"stage {number} has {stage.layers}, expected at least 1"
+            raise InputError(msg, field="layers")
+    batch = problem.training.global_batch
+    if batch % pipeline.microbatches:
+        msg = (
+            f"is {pipeline.microbatches}, expected a divisor of global_batch ({batch})"
+        )
+        raise InputError(msg, field="microbatches")
+
+
+def _spelled(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _units_per_layer(problem: Problem) -> int:
+    return 3 if problem.model.granularity == "block" else 1
+
+
+def _check_meshes(
+    pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
+) -> None:
+    """Raise InputError for a mesh that no plan can have, whatever is pinned."""
+    free = replace(
+        problem, pins=Pins(), training=replace(problem.training, recompute={})
+    )
+    for number, (name, stage) in enumerate(zip(clusters, pipeline.stages, strict=True)):
+        cluster = free.clusters[free.cluster_index(name)]
+        for finding in mesh_findings(
+            free, cluster, stage.strategy, pipeline.microbatches
+        ):
+            raise InputError(
+                f"no plan can say this: {finding}", field=f"stage {number}"
+            )
+        if stage.strategy.devices > cluster.devices:
+            msg = (
+                f"needs {stage.strategy.devices} devices, cluster {name!r} has "
+                f"{cluster.devices}"
+            )
+            raise InputError(msg, field=f"stage {number}")
+
+
+def _scheduled(
+    pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
+) -> tuple[Problem, tuple[int, ...] | None]:
+    """Return the problem under the plan's schedule, and warm-ups if that is ``auto``.
+
+    The problem's own schedule stays if every stage runs under it as the files say;
+    under ``auto`` it always does. The schedule is ``auto`` as well if no schedule
+    prescribes the files' warm-ups.
+    """
+    given = tuple(stage.warmup for stage in pipeline.stages)
+    q = pipeline.microbatches
+    found = _prescribed(pipeline.schedule, q, clusters)
+    own = tuple(w for w in given if w is not None)
+    if own:
+        if len(own) < len(given):
+            msg = "the files give warm-ups of some stages only, expected all or none"
+            raise InputError(msg, field="warmup")
+        found = own
+    if found is None:
+        # The schedule needs times, which plan_of knows.
+        return _under(problem, pipeline.schedule), None
+    if problem.training.schedule == "auto":
+        return problem, found
+    for schedule in (problem.training.schedule, pipeline.schedule):
+        named = _prescribed(schedule, q, clusters)
+        if named is not None and _clipped(named, q) == _clipped(found, q):
+            return _under(problem, schedule), None
+    return _under(problem, "auto"), found
+
+
+def _prescribed(
+    schedule: ScheduleName, microbatches: int, clusters: Sequence[str]
+) -> tuple[int, ...] | None:
+    """Return warm-ups of a schedule; None if they depend on times."""
+    if schedule in ("auto", "h-1f1b"):
+        return None
+    return warmup_counts(
+        schedule,
+        microbatches=microbatches,
+        crosses=[before != after for before, after in pairwise(clusters)],
+        round_trip_ns=[1] * len(clusters),
+        transfer_ns=[0] * (len(clusters) - 1),
+    )
+
+
+def _clipped(warmups: Iterable[int], microbatches: int) -> list[int]:
+    """Return warm-ups of at most as many micro-batches as there are."""
+    return [min(count, microbatches) for count in warmups]
+
+
+def _under(problem: Problem, schedule: ScheduleName) -> Problem:
+    return replace(problem, training=replace(problem.training, schedule=schedule))
+
+
+def decision_of(
+    table: CostTable,
+    microbatches: int,
+    rows: Iterable[tuple[str, Strategy]],
+    units: Sequence[int],
+    warmups: tuple[int, ...] | None,
+) -> Decision:
+    """Return a decision from the cluster and the strategy of each stage.
+
+    Parameters
+    ----------
+    units
+        Of each stage, without embedding and head.
+    """
+    runs = [(*key, len(list(run))) for key, run in groupby(rows)]
+    ends = (0, len(units) - 1)
+    return Decision(
+        microbatches=microbatches,
+        order=tuple(table.cluster_names.index(name) for name, _, _ in runs),
+        strategies=tuple(strategy for _, strategy, _ in runs),
+        hosted=tuple(count for _, _, count in runs),
+        units=tuple(count + ends.count(number) for number, count in enumerate(units)),
+        warmups=warmups,
+    )
+
+
+def _missing(
+    table: CostTable, microbatches: int, wanted: Iterable[tuple[str, Strategy]]
+) -> list[tuple[str, Strategy]]:
+    """Return clusters and strategies that a table has no costs for."""
+    parts = [part for part in table.slices if part.microbatches == microbatches]
+    return [
+        (name, strategy)
+        for name, strategy in wanted
+        if not parts
+        or strategy not in parts[0].clusters[table.cluster_names.index(name)].strategies
+    ]

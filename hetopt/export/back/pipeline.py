@@ -1,0 +1,83 @@
+"""A pipeline as it is read back from a runtime's files, before it is a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hetopt.plan import Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hetopt.problem.training import Recompute, ScheduleName
+
+#: No pipeline has more stages.
+MOST_STAGES = 10_000
+
+#: Cluster of a stage, or what the files call it or its accelerator, if they name
+#: either; and the hosts of its ranks in rank order, as far as the files name them.
+StagePlace = tuple[str | None, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageReadBack:
+    """One pipeline stage as a runtime's files describe it.
+
+    Attributes
+    ----------
+    cluster, hosts
+        As in ``StagePlace``.
+    layers
+        Transformer layers.
+    warmup
+        Forward passes before the first backward pass; None if the schedule prescribes
+        them.
+    """
+
+    cluster: str | None
+    hosts: tuple[str, ...]
+    layers: int
+    strategy: Strategy
+    warmup: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineReadBack:
+    """A pipeline as a runtime's files describe it.
+
+    Attributes
+    ----------
+    schedule
+        The runtime's; if stages have ``warmup`` of their own, the schedule that these
+        make.
+    says
+        What the files say of model and training, by the field names of ``Model`` and
+        ``Training``: ``hidden``, ``heads``, ``kv_heads``, ``ffn``, ``vocab``,
+        ``tied``, ``gated``, ``seq_len``, ``global_batch``, ``zero``, ``precision``. If
+        the problem says otherwise, the files belong to another job.
+    """
+
+    microbatches: int
+    schedule: ScheduleName
+    stages: tuple[StageReadBack, ...]
+    says: Mapping[str, int | bool | str] = field(default_factory=dict)
+
+
+def stages_of(
+    places: Iterable[StagePlace],
+    layers: Iterable[int],
+    degrees: Iterable[tuple[int, int, int]],
+    recompute: Iterable[Recompute],
+) -> tuple[StageReadBack, ...]:
+    """Return stages from what is known of each, ``degrees`` as (dp, cp, tp)."""
+    rows = zip(places, layers, degrees, recompute, strict=True)
+    return tuple(
+        StageReadBack(
+            cluster=cluster,
+            hosts=hosts,
+            layers=count,
+            strategy=Strategy(dp=dp, cp=cp, tp=tp, recompute=policy),
+        )
+        for (cluster, hosts), count, (dp, cp, tp), policy in rows
+    )

@@ -1,0 +1,1 @@
+"""FlagScale: a dp and a tp of its own for each cluster."""

@@ -1,0 +1,230 @@
+"""The files FlagScale starts from: an experiment, its training settings, the hosts.
+
+FlagScale makes arguments of Megatron-LM of ``system``, ``model`` and ``data`` of the
+training settings, in whatever mappings they stand. A null would become the text None,
+so what does not apply is left out.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+import yaml
+
+from hetopt.export.flagscale.losses import shards_optimizer
+from hetopt.export.job import MASTER_PORT
+from hetopt.export.shared.megatron_model import model_settings, recompute_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.export.job import Job
+    from hetopt.export.shared.megatron_model import Arguments
+
+_LAUNCH = """\
+#!/usr/bin/env bash
+# Run FlagScale on this folder: ./launch.sh dryrun|run|stop
+set -euo pipefail
+here="$(cd "$(dirname "$0")" && pwd)"
+# As Hydra reads it between its own quotes.
+quoted="$(sed "s/'/\\\\\\\\'/g" <<< "$here")"
+cd "${FLAGSCALE:?is the folder of run.py of FlagScale}"
+exec python run.py --config-path="$here/conf" --config-name=experiment \\
+  "experiment.runner.hostfile='$quoted/hostfile'" \\
+  "experiment.exp_dir='$quoted/outputs'" action="${1:-dryrun}"
+"""
+
+
+def files(job: Job) -> Mapping[str, str]:
+    """Return both YAML files, hosts with device types, and a script."""
+    return {
+        "conf/experiment.yaml": _experiment(job),
+        "conf/train/plan.yaml": _text(
+            "What to train and how. Yours to change: data, optimizer.lr and its "
+            "schedule, train_iters.",
+            {"system": _system(job), "model": _model(job), "data": _data(job)},
+        ),
+        "hostfile": "".join(
+            f"{node.host} slots={node.slots} type={label}\n"
+            for node, label in zip(job.placement.nodes, _node_labels(job), strict=True)
+        ),
+        "launch.sh": _LAUNCH,
+    }
+
+
+def uses_host(job: Job) -> bool:
+    """Whether some neighbours reach each other through their hosts' memory."""
+    return any(
+        job.problem.links.between(before.cluster, after.cluster).staged == "host"
+        for before, after in pairwise(job.stages)
+        if before.cluster != after.cluster
+    )
+
+
+def _stage_labels(job: Job) -> list[str]:
+    """Return the device type of each stage.
+
+    FlagScale sorts ranks by where their type comes first. So neighbours of one cluster
+    share a type, and a cluster that comes again later has another type.
+    """
+    spelled = job.cluster_labels
+    found: list[str] = []
+    for name, run in groupby(stage.cluster for stage in job.stages):
+        label, number = spelled[name], 1
+        while label in found or (number > 1 and label in spelled.values()):
+            number += 1
+            label = f"{spelled[name]}.{number}"
+        found += [label] * len(list(run))
+    return found
+
+
+def _experiment(job: Job) -> str:
+    """Return the YAML of the experiment."""
+    largest = max(node.slots for node in job.placement.nodes)
+    envs: Arguments = {
+        "CUDA_VISIBLE_DEVICES": _devices(largest),
+        "CUDA_DEVICE_MAX_CONNECTIONS": 1,
+    }
+    # FlagScale starts no more processes on a host than the first list has devices.
+    others: Arguments = {}
+    for node, label in zip(job.placement.nodes, _node_labels(job), strict=True):
+        variable = job.visible_devices(node)
+        each = job.cluster_of(node).devices_per_node
+        if variable not in envs or each < largest:
+            others[label] = {variable: _devices(each)}
+    if others:
+        envs["device_type_specific"] = others
+    return _text(
+        "FlagScale experiment; see README.md for how to start it.",
+        {
+            "defaults": ["_self_", {"train": "plan"}],
+            "experiment": {
+                "exp_name": job.label,
+                "exp_dir": "outputs",
+                "task": {
+                    "type": "train",
+                    "backend": "megatron",
+                    "entrypoint": "./flagscale/train/train_gpt.py",
+                },
+                "runner": {
+                    "backend": "torchrun",
+                    "nnodes": len(job.placement.nodes),
+                    "hostfile": "hostfile",
+                    "rdzv_backend": "static",
+                    "master_addr": job.placement.nodes[0].host,
+                    "master_port": MASTER_PORT,
+                    "ssh_port": 22,
+                },
+                "envs": envs,
+            },
+            "action": "run",
+            "hydra": {"run": {"dir": "${experiment.exp_dir}/hydra"}},
+        },
+    )
+
+
+def _system(job: Job) -> Arguments:
+    training, first = job.problem.training, job.stages[0].strategy
+    labels = _stage_labels(job)
+    types = [labels[first] for first, _ in job.runs]
+    meshes: list[int] = []
+    for begin, end in job.runs:
+        strategy = job.stages[begin].strategy
+        meshes += [strategy.tp, strategy.cp, 1, strategy.dp, end - begin]
+    data: Arguments = {
+        "tensor_model_parallel_size": first.tp,
+        "pipeline_model_parallel_size": len(job.stages),
+        "context_parallel_size": 1,
+        "sequence_parallel": any(stage.strategy.tp > 1 for stage in job.stages),
+        "use_distributed_optimizer": shards_optimizer(job),
+        "overlap_grad_reduce": training.overlap_gradients,
+        "use_flash_attn": True,
+        "hetero": {
+            "enable_hetero": True,
+            "hetero_process_meshes": meshes,
+            "hetero_pipeline_layer_split": list(job.layers or ()),
+            "hetero_device_types": types,
+            "hetero_current_device_type": types[0],
+            "hetero_use_cpu_communication": uses_host(job),
+            "standalone_embedding_stage": False,
+        },
+    }
+    if job.problem.model.tied and shards_optimizer(job):
+        data["hetero"]["use_partial_reduce_for_shared_embedding"] = (
+            first.dp != job.stages[-1].strategy.dp
+        )
+    if training.precision != "fp32":
+        data["precision"] = {
+            training.precision: True,
+            "attention_softmax_in_fp32": True,
+            "accumulate_allreduce_grads_in_fp32": True,
+        }
+    if recompute := _recompute(job):
+        data["recompute"] = recompute
+    data["logging"] = {"log_interval": 1, "log_throughput": True}
+    data["checkpoint"] = {"save_interval": 1000}
+    return data
+
+
+def _recompute(job: Job) -> Arguments:
+    used = [stage.strategy.recompute for stage in job.stages]
+    if len(set(used)) == 1:
+        return recompute_settings(used[0])
+    rows = [(policy, len(list(run))) for policy, run in groupby(used)]
+    q = job.microbatches
+    return recompute_settings("full") | {
+        "recompute_granularity_per_stage_micro_batch": [
+            [stages, q, int(policy == "full")] for policy, stages in rows
+        ],
+        # 0: uniform, each layer by itself.
+        "recompute_method_per_stage_micro_batch": [[n, q, 0] for _, n in rows],
+        "recompute_num_layers_per_stage_micro_batch": [[n, q, 1] for _, n in rows],
+    }
+
+
+def _model(job: Job) -> Arguments:
+    training = job.problem.training
+    return {
+        **model_settings(job.problem),
+        "attention_dropout": 0.0,
+        "hidden_dropout": 0.0,
+        "global_batch_size": training.global_batch,
+        "micro_batch_size": job.microbatch_size(job.stages[0]),
+        "train_iters": 100,
+        "eval_iters": 0,
+        "seed": 1234,
+        "optimizer": {"optimizer": training.optimizer, "lr": 0.0001, "clip_grad": 1.0},
+    }
+
+
+def _data(job: Job) -> Arguments:
+    dp = [stage.strategy.dp for stage in (job.stages[0], job.stages[-1])]
+    tied = job.problem.model.tied and shards_optimizer(job)
+    return {
+        "mock_data": True,
+        "tokenizer": {
+            "tokenizer_type": "NullTokenizer",
+            # It adds one token, the end of a document.
+            "vocab_size": job.problem.model.vocab - 1,
+            # Each replica reduces its share of the rows of a tied table.
+            "make_vocab_size_divisible_by": max(dp) if tied else 1,
+        },
+    }
+
+
+def _node_labels(job: Job) -> list[str]:
+    """Return the device type of each host."""
+    labels, ranks = _stage_labels(job), job.placement.ranks
+    return [labels[ranks[node.first_rank].stage] for node in job.placement.nodes]
+
+
+def _devices(count: int) -> str:
+    return ",".join(map(str, range(count)))
+
+
+def _text(head: str, data: Arguments) -> str:
+    body = yaml.safe_dump(
+        data, sort_keys=False, default_flow_style=None, width=88, allow_unicode=True
+    )
+    return f"# {head}\n{body}"

@@ -1,0 +1,68 @@
+"""FlagScale: the runtime with a dp and a tp of its own for each cluster.
+
+A cluster, or a row of its stages with one strategy, is a process mesh ``tp, cp, ep,
+dp, pp``. Meshes follow each other in pipeline order, on the hosts whose device type the
+hostfile names. Between meshes every device sends each receiver the part it needs
+(``p2p`` of ``hetopt.cost.resharding``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.export.flagscale.files import files, uses_host
+from hetopt.export.flagscale.losses import launched, losses
+from hetopt.export.flagscale.reading import looks_like_flagscale, read_flagscale
+from hetopt.export.launcher import Launcher, Limits, Reader
+from hetopt.export.shared.losses import heads_divide
+from hetopt.export.shared.megatron_model import problem_losses
+
+if TYPE_CHECKING:
+    from hetopt.export.job import Job
+
+
+def commands(job: Job) -> str:
+    """Say what to edit, and how to try and start the job."""
+    through_host = (
+        "Clusters reach each other through their hosts, so the files set "
+        "`hetero_use_cpu_communication`. FlagScale then sends between all stages "
+        "in this way, also where the plan counts on a direct link, as within a "
+        "cluster: expect more time there. With FlagCX on all hosts, set "
+        "`distributed_backend: flagcx` instead.\n\n"
+        if uses_host(job)
+        else ""
+    )
+    return (
+        "1. In `conf/train/plan.yaml`, replace everything under `data` and the "
+        "learning rate and length of training: as it stands the job trains on "
+        "made-up tokens, which is enough to time it.\n"
+        "2. Put this folder at the same path on every host, or on a file system "
+        "that all share; the first host of `hostfile` starts the others by ssh.\n"
+        "3. On the first host, with `FLAGSCALE` naming the folder of FlagScale's "
+        "`run.py`, see what would run, then run it:\n\n"
+        "       FLAGSCALE=/path/to/FlagScale ./launch.sh dryrun\n"
+        "       FLAGSCALE=/path/to/FlagScale ./launch.sh run\n\n"
+        f"{through_host}"
+        "FlagScale numbers ranks by the lines of `hostfile` and finds the mesh of "
+        "a rank by `type`: keep the order of the lines, and their `slots`."
+    )
+
+
+LAUNCHER = Launcher(
+    name="flagscale",
+    title="FlagScale",
+    losses=losses,
+    launched=launched,
+    files=files,
+    commands=commands,
+    limits=Limits(
+        schedules=("1f1b",),
+        context_parallel=False,
+        recompute=(("none", "full"), ("selective",)),
+        zero=(0, 1),
+        equal_ends=True,
+        losses=problem_losses,
+        fits=heads_divide,
+    ),
+    reader=Reader(looks_like=looks_like_flagscale, read=read_flagscale),
+)

@@ -1,0 +1,166 @@
+"""What FlagScale cannot do of a plan, and the plan it does instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.export.launcher import Loss
+from hetopt.export.shared.losses import (
+    boundary_losses,
+    by_stage,
+    head_losses,
+    layer_losses,
+    listed,
+    model_losses,
+    stages_named,
+)
+from hetopt.export.shared.megatron_model import problem_losses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.export.job import Degrees, Job
+
+
+def losses(job: Job) -> Iterator[Loss]:
+    """Yield everything of a job that FlagScale would lose."""
+    yield from problem_losses(job.problem)
+    yield from model_losses(job.problem.model)
+    yield from layer_losses(job)
+    yield from _strategy_losses(job)
+    yield from _recompute_losses(job)
+    if not job.warms_up_as_1f1b:
+        planned = listed(stage.warmup for stage in job.stages)
+        yield Loss(
+            what=f"schedule {job.plan.schedule} with warm-ups {planned}: 1F1B "
+            f"warms up with {listed(range(len(job.stages), 0, -1))}",
+            instead="1F1B",
+        )
+    yield from _state_losses(job)
+    yield from boundary_losses(
+        job,
+        lambda strategy: (strategy.dp, strategy.cp * strategy.tp),
+        "device sends each receiver its part",
+    )
+
+
+def launched(job: Job) -> Job:
+    """Return the job with what ``losses`` has ``instead``; ValueError without one."""
+    mixed = _mixes_selective(job)
+    return job.launched_as(
+        degrees=filter(None, _all_degrees(job)),
+        recompute=(
+            "full" if mixed and policy == "selective" else policy
+            for policy in (stage.strategy.recompute for stage in job.stages)
+        ),
+        zero=int(shards_optimizer(job)),
+    )
+
+
+def shards_optimizer(job: Job) -> bool:
+    """Whether the distributed optimizer is on, which shards Adam's states alone."""
+    return (
+        max(job.zero_stages) > 0
+        and job.problem.training.optimizer == "adam"
+        and not _ends_do_not_divide(job)
+    )
+
+
+def _all_degrees(job: Job) -> list[Degrees | None]:
+    return [_degrees(job, number) for number in range(len(job.stages))]
+
+
+def _degrees(job: Job, number: int) -> Degrees | None:
+    """Return a stage's degrees with its cp moved into dp or tp; None if neither can.
+
+    More replicas if the micro-batch has the sequences for them, else wider ones.
+    """
+    stage, training = job.stages[number], job.problem.training
+    dp, cp, tp = stage.strategy.dp, stage.strategy.cp, stage.strategy.tp
+    if cp == 1 or training.global_batch % (job.microbatches * dp * cp) == 0:
+        return dp * cp, 1, tp
+    if job.permits_tp(stage, tp * cp) and training.seq_len % (tp * cp) == 0:
+        return dp, 1, tp * cp
+    return None
+
+
+def _strategy_losses(job: Job) -> Iterator[Loss]:
+    tokens = job.problem.training.seq_len
+    for first, end in job.runs:
+        strategy, other = job.stages[first].strategy, _degrees(job, first)
+        if strategy.cp > 1:
+            yield Loss(
+                what=f"cp {strategy.cp} on {stages_named(first, end)}: cp is 1",
+                instead=None
+                if other is None
+                else f"dp {other[0]}, cp 1, tp {other[2]} there",
+            )
+        tp = strategy.tp if other is None else other[2]
+        if tokens % tp:
+            yield Loss(
+                what=f"tp {tp} on {stages_named(first, end)}: sequence parallelism "
+                f"needs a divisor of the {tokens} tokens of a sequence",
+                instead=None,
+            )
+    yield from head_losses(job, [found[2] for found in _all_degrees(job) if found])
+
+
+def _recompute_losses(job: Job) -> Iterator[Loss]:
+    if _mixes_selective(job):
+        named = ", ".join(
+            stages_named(first, end)
+            for first, end in job.runs
+            if job.stages[first].strategy.recompute == "selective"
+        )
+        yield Loss(
+            what=f"selective recomputation on {named} and other on others: per stage "
+            "it is full or none",
+            instead=f"full recomputation on {named}",
+        )
+
+
+def _mixes_selective(job: Job) -> bool:
+    used = {stage.strategy.recompute for stage in job.stages}
+    return "selective" in used and len(used) > 1
+
+
+def _state_losses(job: Job) -> Iterator[Loss]:
+    zeros = job.zero_stages
+    if max(zeros) > 1 or min(zeros) < max(zeros):
+        yield Loss(
+            what=f"ZeRO stage {by_stage(zeros)}: states of the optimizer are sharded "
+            "on all stages or on none, gradients and weights never",
+            instead=f"ZeRO stage {int(shards_optimizer(job))}",
+        )
+    ends = _tied_ends(job)
+    if ends is None:
+        return
+    first, last = ends
+    if first[2] != last[2]:
+        yield Loss(
+            what=f"tied embeddings with tp {first[2]} on the first and {last[2]} on "
+            "the last stage: they have to be the same",
+            instead=None,
+        )
+    if max(zeros) > 0 and _ends_do_not_divide(job):
+        yield Loss(
+            what=f"tied embeddings with dp {first[0]} on the first and {last[0]} on "
+            "the last stage and sharded states: one has to divide the other",
+            instead="states that are not sharded",
+        )
+
+
+def _tied_ends(job: Job) -> tuple[Degrees, Degrees] | None:
+    """Return the degrees of the stages that share a tied table; None if none do."""
+    first, last = _degrees(job, 0), _degrees(job, len(job.stages) - 1)
+    if not job.problem.model.tied or len(job.stages) == 1 or not first or not last:
+        return None
+    return first, last
+
+
+def _ends_do_not_divide(job: Job) -> bool:
+    """Whether tied tables cannot be reduced shard by shard between the ends."""
+    ends = _tied_ends(job)
+    return ends is not None and bool(
+        ends[0][0] % ends[1][0] and ends[1][0] % ends[0][0]
+    )

@@ -1,0 +1,269 @@
+"""Reads FlagScale's files, hetopt's and hand-made ones.
+
+Checks what FlagScale checks, and mistakes that FlagScale does not notice and that start
+another job than the user meant.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.export.back.pipeline import MOST_STAGES, PipelineReadBack, stages_of
+from hetopt.export.flagscale.experiment import find_experiment
+from hetopt.export.flagscale.hosts import hosts_of
+from hetopt.export.flagscale.recompute import full_recompute
+from hetopt.export.shared.hosts import rank_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from hetopt.export.back.pipeline import StagePlace
+    from hetopt.export.flagscale.experiment import Experiment
+    from hetopt.export.shared.settings import Settings
+
+MESHES = "hetero_process_meshes"
+SPLIT = "hetero_pipeline_layer_split"
+TYPES = "hetero_device_types"
+
+
+class ProcessMesh(NamedTuple):
+    """Stages of one (dp, cp, tp) on devices of one type."""
+
+    tp: int
+    cp: int
+    ep: int
+    dp: int
+    pp: int
+
+    @property
+    def devices(self) -> int:
+        """Devices of all its stages."""
+        return self.tp * self.cp * self.dp * self.pp
+
+
+def looks_like_flagscale(folder: Path) -> bool:
+    """Whether the experiment of a folder has heterogeneous meshes."""
+    return find_experiment(folder).train.flag("enable_hetero")
+
+
+def read_flagscale(folder: Path) -> PipelineReadBack:
+    """Read an experiment, its training settings and, if there is one, its hostfile.
+
+    Raises
+    ------
+    InputError
+        As ``hetopt.export.launcher.Reader``.
+    """
+    found = find_experiment(folder)
+    train = found.train
+    if not train.flag("enable_hetero"):
+        raise train.wrong("enable_hetero", "is not true, expected meshes")
+    meshes = _meshes(train)
+    types = _types(train, meshes)
+    layers = _layers(train, sum(mesh.pp for mesh in meshes))
+    microbatches = _microbatches(train, meshes)
+    _check_runnable(train, meshes)
+    _check_ends(train, meshes[0], meshes[-1])
+    full = full_recompute(train, layers, microbatches)
+    selective = train.text("recompute_granularity", "none") == "selective"
+    rows = [mesh for mesh in meshes for _ in range(mesh.pp)]
+    return PipelineReadBack(
+        microbatches=microbatches,
+        schedule="1f1b",
+        stages=stages_of(
+            _places(found, meshes, types),
+            layers,
+            [(mesh.dp, mesh.cp, mesh.tp) for mesh in rows],
+            ["selective" if selective else "full" if on else "none" for on in full],
+        ),
+        says=_says(train, meshes),
+    )
+
+
+def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:
+    """Return the device type of each mesh."""
+    types = train.names(TYPES)
+    if len(types) != len(meshes):
+        raise train.wrong(
+            TYPES, f"has {len(types)} names, expected one for each of {len(meshes)}"
+        )
+    runs = [name for name, _ in groupby(types)]
+    for name in runs:
+        if runs.count(name) > 1:
+            raise train.wrong(
+                TYPES,
+                f"names {name!r} for meshes that are not neighbours, which merges "
+                "their devices: give each its own name",
+            )
+    current = train.text("hetero_current_device_type", types[0])
+    if current not in types:
+        raise train.wrong(
+            "hetero_current_device_type", f"is {current!r}, which is no device type"
+        )
+    return types
+
+
+def _meshes(train: Settings) -> list[ProcessMesh]:
+    numbers = train.numbers(MESHES)
+    if not numbers or len(numbers) % 5:
+        msg = f"has {len(numbers)} numbers, expected tp, cp, ep, dp, pp of each mesh"
+        raise train.wrong(MESHES, msg)
+    meshes = [ProcessMesh(*numbers[i : i + 5]) for i in range(0, len(numbers), 5)]
+    for number, mesh in enumerate(meshes):
+        for name, value in mesh._asdict().items():
+            if value < 1:
+                msg = f"mesh {number} has {name} {value}, expected at least 1"
+                raise train.wrong(MESHES, msg)
+        if mesh.ep > 1:
+            msg = f"mesh {number} has ep {mesh.ep}, hetopt's models have no experts"
+            raise train.wrong(MESHES, msg)
+        if mesh.cp != meshes[0].cp:
+            msg = f"mesh {number} has cp {mesh.cp}, mesh 0 has {meshes[0].cp}"
+            raise train.wrong(MESHES, f"{msg}: cp has to be the same")
+    return meshes
+
+
+def _layers(train: Settings, stages: int) -> tuple[int, ...]:
+    stated = train.number("pipeline_model_parallel_size", 1)
+    if stated != stages or stages > MOST_STAGES:
+        msg = f"is {stated}, the meshes have {stages} stages"
+        if stated == stages:
+            msg = f"is {stated}, expected at most {MOST_STAGES} stages"
+        raise train.wrong("pipeline_model_parallel_size", msg)
+    total = train.number("num_layers")
+    if not train.has(SPLIT):
+        if total % stages:
+            msg = f"is left out, and {total} layers do not divide by {stages} stages"
+            raise train.wrong(SPLIT, msg)
+        return (total // stages,) * stages
+    layers = train.numbers(SPLIT)
+    if len(layers) != stages:
+        msg = f"has {len(layers)} numbers, expected one for each of {stages} stages"
+        raise train.wrong(SPLIT, msg)
+    if min(layers) < 1:
+        msg = f"gives stage {layers.index(min(layers))} {min(layers)} layers"
+        raise train.wrong(SPLIT, f"{msg}, expected at least 1")
+    if sum(layers) != total:
+        msg = f"adds up to {sum(layers)}, num_layers is {total}"
+        raise train.wrong(SPLIT, msg)
+    return layers
+
+
+def _microbatches(train: Settings, meshes: Sequence[ProcessMesh]) -> int:
+    micro = train.number("micro_batch_size")
+    sequences = micro * meshes[0].dp
+    for number, mesh in enumerate(meshes):
+        if sequences % mesh.dp:
+            msg = (
+                f"is {micro}, with dp {meshes[0].dp} of mesh 0 that is {sequences} "
+                f"sequences, which dp {mesh.dp} of mesh {number} does not divide"
+            )
+            raise train.wrong("micro_batch_size", msg)
+    batch = train.number("global_batch_size")
+    if batch % sequences:
+        msg = f"is {batch}, expected a multiple of micro-batch size * dp = {sequences}"
+        raise train.wrong("global_batch_size", msg)
+    return batch // sequences
+
+
+def _check_runnable(train: Settings, meshes: Sequence[ProcessMesh]) -> None:
+    """Raise InputError for what keeps FlagScale's meshes from working together."""
+    for key in (
+        "num_layers_per_virtual_pipeline_stage",
+        "num_virtual_stages_per_pipeline_rank",
+        "pipeline_model_parallel_layout",
+    ):
+        if train.has(key):
+            raise train.wrong(key, "does not go with meshes: leave it out")
+    if train.flag("standalone_embedding_stage"):
+        raise train.wrong("standalone_embedding_stage", "is true, expected false")
+    length = train.number("seq_length")
+    for mesh in meshes:
+        if length % (mesh.tp * mesh.cp):
+            msg = f"is {length}, expected a multiple of tp * cp = {mesh.tp * mesh.cp}"
+            raise train.wrong("seq_length", msg)
+    degrees = {mesh.tp for mesh in meshes}
+    if len(degrees) > 1 and not train.flag("sequence_parallel"):
+        named = " and ".join(map(str, sorted(degrees)))
+        msg = f"is not true, but meshes have tp {named}"
+        raise train.wrong("sequence_parallel", msg)
+
+
+def _check_ends(train: Settings, first: ProcessMesh, last: ProcessMesh) -> None:
+    """Raise InputError if the ends cannot share a tied table."""
+    if train.flag("untie_embeddings_and_output_weights"):
+        return
+    if first.tp != last.tp:
+        msg = (
+            f"embeddings are tied, but tp is {first.tp} on the first and {last.tp} on "
+            "the last mesh, expected the same"
+        )
+        raise train.wrong("untie_embeddings_and_output_weights", msg)
+    if first.dp == last.dp or not train.flag("use_distributed_optimizer"):
+        return
+    if first.dp % last.dp and last.dp % first.dp:
+        msg = (
+            f"embeddings are tied and states sharded, but of dp {first.dp} on the "
+            f"first and {last.dp} on the last mesh neither divides the other"
+        )
+        raise train.wrong("untie_embeddings_and_output_weights", msg)
+    if not train.flag("use_partial_reduce_for_shared_embedding"):
+        msg = (
+            "is not true, but embeddings are tied, states sharded and dp is "
+            f"{first.dp} on the first and {last.dp} on the last mesh"
+        )
+        raise train.wrong("use_partial_reduce_for_shared_embedding", msg)
+
+
+def _places(
+    found: Experiment, meshes: Sequence[ProcessMesh], types: Sequence[str]
+) -> list[StagePlace]:
+    """Return cluster and hosts of every stage, as far as the files name them.
+
+    The cluster is the device type unless a bundle's ``ranks.csv`` names it.
+    """
+    needed = dict.fromkeys(types, 0)
+    for mesh, kind in zip(meshes, types, strict=True):
+        needed[kind] += mesh.devices
+    ranks = hosts_of(found, needed)
+    listed = ranks and (found.folder / "ranks.csv").exists()
+    named = (rank_hosts(found.folder) if listed else None) or ()
+    if [host for host, _ in named] != ranks:
+        # The hostfile has changed since ``ranks.csv`` was written.
+        named = tuple((host, None) for host in ranks)
+    places: list[StagePlace] = []
+    start = 0
+    for mesh, kind in zip(meshes, types, strict=True):
+        for _ in range(mesh.pp):
+            end = start + mesh.devices // mesh.pp
+            clusters = {cluster for _, cluster in named[start:end]}
+            cluster = clusters.pop() if len(clusters) == 1 else None
+            places.append((cluster or kind, tuple(ranks[start:end])))
+            start = end
+    return places
+
+
+def _says(
+    train: Settings, meshes: Sequence[ProcessMesh]
+) -> dict[str, int | bool | str]:
+    says: dict[str, int | bool | str] = {
+        "seq_len": train.number("seq_length"),
+        "global_batch": train.number("global_batch_size"),
+        "hidden": train.number("hidden_size"),
+        "heads": train.number("num_attention_heads"),
+        "tied": not train.flag("untie_embeddings_and_output_weights"),
+        "gated": train.flag("swiglu"),
+    }
+    says["kv_heads"] = says["heads"]
+    if train.flag("group_query_attention"):
+        says["kv_heads"] = train.number("num_query_groups", 1)
+    if train.has("ffn_hidden_size"):
+        says["ffn"] = train.number("ffn_hidden_size")
+    if any(mesh.dp * mesh.cp > 1 for mesh in meshes):
+        says["zero"] = int(train.flag("use_distributed_optimizer"))
+    says["precision"] = next(
+        (name for name in ("bf16", "fp16") if train.flag(name)), "fp32"
+    )
+    return says

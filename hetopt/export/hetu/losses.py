@@ -1,0 +1,129 @@
+"""What Hetu v2 cannot do of a plan, and the plan it does instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from hetopt.export.launcher import Loss
+from hetopt.export.shared.losses import (
+    boundary_losses,
+    by_stage,
+    head_losses,
+    heads_divide,
+    layer_losses,
+    listed,
+    model_losses,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.export.job import Job
+    from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
+
+
+def launched(job: Job) -> Job:
+    """Return the job with what ``hetu_losses`` has ``instead``, warm-ups aside."""
+    training = job.problem.training
+    if training.precision == "fp16":
+        training = replace(training, precision="bf16")
+    found = job.launched_as(
+        recompute=(
+            "none" if stage.strategy.recompute == "none" else "full"
+            for stage in job.stages
+        ),
+        zero=int(shards_optimizer(job)),
+    )
+    return replace(found, problem=replace(job.problem, training=training))
+
+
+def shards_optimizer(job: Job) -> bool:
+    """Whether states are sharded, which Hetu does between replicas of different data.
+
+    Its generator turns ``zero`` off if dp is 1.
+    """
+    return max(job.zero_stages) > 0 and job.stages[0].strategy.dp > 1
+
+
+def fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees, other stages aside.
+
+    Its states have to be sharded as the problem asks.
+    """
+    zero, dp = problem.training.zero, strategy.dp
+    as_asked = zero == 0 or dp * strategy.cp == 1 or (zero == 1 and dp > 1)
+    return heads_divide(strategy, problem) and as_asked
+
+
+def problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what Hetu cannot do of a problem, whatever the plan."""
+    model = problem.model
+    yield from model_losses(model)
+    if model.tied:
+        yield Loss(
+            what="one table for embedding and head: it has one for each",
+            instead=None,
+        )
+    if problem.training.precision == "fp16":
+        yield Loss(what="precision fp16: it has bf16 and fp32", instead="bf16")
+
+
+def hetu_losses(job: Job) -> Iterator[Loss]:
+    """Yield everything of a job that Hetu would lose."""
+    yield from problem_losses(job.problem)
+    yield from layer_losses(job)
+    yield from _strategy_losses(job)
+    yield from _state_losses(job)
+    if not job.warms_up_as_1f1b:
+        counts = listed(stage.warmup for stage in job.stages)
+        yield Loss(
+            what=f"schedule {job.plan.schedule} with warm-ups {counts}: it is "
+            "1F1B, one more on each stage than on the next",
+            instead="1F1B",
+        )
+    sender = "device sends each receiver its part"
+    yield from boundary_losses(job, attrgetter("tp"), sender)
+
+
+def _strategy_losses(job: Job) -> Iterator[Loss]:
+    for name, what in (("dp", "a replica"), ("cp", "a part of a sequence")):
+        degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)
+        if len(set(degrees)) > 1:
+            yield Loss(
+                what=f"{name} {listed(degrees)} by stage: {what} is a whole pipeline, "
+                f"so all stages have the same {name}",
+                instead=None,
+            )
+    parts = sorted({stage.strategy.cp * stage.strategy.tp for stage in job.stages})
+    tokens = job.problem.training.seq_len
+    for count in parts:
+        if tokens % count:
+            yield Loss(
+                what=f"sequences of {tokens} tokens in {count} parts (cp * tp), which "
+                "is no divisor",
+                instead=None,
+            )
+    yield from head_losses(job, [stage.strategy.tp for stage in job.stages])
+    used = tuple(stage.strategy.recompute for stage in job.stages)
+    if "selective" in used:
+        yield Loss(
+            what=f"recomputation {', '.join(used)} by stage: its selective one "
+            "recomputes norms and activation functions, not attention",
+            instead="full recomputation there",
+        )
+
+
+def _state_losses(job: Job) -> Iterator[Loss]:
+    zeros, does = job.zero_stages, int(shards_optimizer(job))
+    strategy = job.stages[0].strategy
+    if strategy.dp * strategy.cp > 1 and set(zeros) != {does}:
+        yield Loss(
+            what=f"ZeRO stage {by_stage(zeros)} with dp {strategy.dp} and cp "
+            f"{strategy.cp}: it shards the optimizer's states alone, on all stages, "
+            "between replicas",
+            instead=f"ZeRO stage {does}"
+            + ("" if does else ", which needs more memory"),
+        )

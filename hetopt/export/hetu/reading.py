@@ -1,0 +1,232 @@
+"""Reads Hetu's ``ds_parallel``, hetopt's and hand-made ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from hetopt.export.back.pipeline import PipelineReadBack, stages_of
+from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
+from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
+from hetopt.problem.fields import MAX_WHOLE
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hetopt.export.back.pipeline import StagePlace
+    from hetopt.problem.training import Recompute
+
+_PART = "ds_parallel"
+
+
+def looks_like_hetu(folder: Path) -> bool:
+    """Whether a YAML file has a strategy with uneven layers."""
+    return bool(_found(folder))
+
+
+def read_hetu(folder: Path) -> PipelineReadBack:
+    """Read the only strategy of a folder.
+
+    Raises
+    ------
+    InputError
+        There is none or there are several, its pipelines differ, or Hetu would refuse
+        it; see ``hetopt.export.launcher.Reader``.
+    """
+    found = _found(folder)
+    if len(found) != 1:
+        msg = f"holds {len(found)} YAML files with {_PART}.hetero_layers, expected one"
+        raise wrong_folder(folder, msg)
+    settings = found[0]
+    dp = settings.number("dp", 1)
+    cp = _equal(settings, "cp_list", dp, settings.number("cp", 1))
+    layers = _layers(settings, dp * cp)
+    most = settings.number("gpus_per_stage", settings.number("tp", 1))
+    if most != settings.number("tp", 1):
+        raise settings.wrong("gpus_per_stage", f"is {most}, expected tp")
+    devices = _devices(settings, dp * cp, len(layers), most)
+    recompute = _recompute(settings, layers, dp * cp)
+    says: dict[str, int | bool | str] = {"tied": False}
+    if dp > 1:
+        says["zero"] = int(bool(settings.get("zero", False)))
+    return PipelineReadBack(
+        microbatches=_equal(settings, "micro_batch_num_list", dp, 0),
+        schedule="1f1b",
+        stages=stages_of(
+            _places(settings, folder, devices),
+            layers,
+            [(dp, cp, len(held[0])) for held in devices],
+            recompute,
+        ),
+        says=says,
+    )
+
+
+def _equal(settings: Settings, name: str, pipelines: int, default: int) -> int:
+    """Return the whole number from 1 that a list has for every pipeline."""
+    if pipelines > MOST_RANKS:
+        raise settings.wrong(
+            name, f"is of {pipelines} pipelines, more than any job has"
+        )
+    value = settings.get(name, [default] * pipelines)
+    if (
+        not isinstance(value, list)
+        or len(value) != pipelines
+        or any(type(each) is not int or each < 1 for each in value)
+    ):
+        raise settings.wrong(name, f"is no list of {pipelines} whole numbers from 1")
+    if len(set(value)) > 1:
+        raise settings.wrong(
+            name, "differs between pipelines, which hetopt cannot price"
+        )
+    number: int = value[0]
+    return number
+
+
+def _found(folder: Path) -> list[Settings]:
+    """Return the strategies of a folder, one of each file that has any."""
+    found = []
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        file = load_settings(path)
+        for part in (file.under(_PART), file.under("trainer", _PART)):
+            if isinstance(part.data, dict) and "hetero_layers" in part.data:
+                found.append(part)
+                break
+    return found
+
+
+def _layers(settings: Settings, pipelines: int) -> list[int]:
+    value = settings.get("hetero_layers")
+    if (
+        not isinstance(value, list)
+        or len(value) != pipelines
+        or any(
+            not isinstance(row, list)
+            or not row
+            or any(type(each) is not int or not 1 <= each <= MAX_WHOLE for each in row)
+            for row in value
+        )
+    ):
+        msg = f"is no list of {pipelines} pipelines, each the layers of its stages"
+        raise settings.wrong("hetero_layers", msg)
+    if any(row != value[0] for row in value):
+        msg = "differs between pipelines, which hetopt cannot price"
+        raise settings.wrong("hetero_layers", msg)
+    layers: list[int] = value[0]
+    total = settings.number("num_layers", sum(layers))
+    if sum(layers) != total:
+        msg = f"sums up to {sum(layers)}, expected {total} as in num_layers"
+        raise settings.wrong("hetero_layers", msg)
+    return layers
+
+
+def _devices(
+    settings: Settings, pipelines: int, stages: int, most: int
+) -> list[list[list[int]]]:
+    """Return the devices of every pipeline, for each stage."""
+    if pipelines * stages * most > MOST_RANKS:
+        msg = f"has more than {MOST_RANKS} places with {most} devices a stage"
+        raise settings.wrong("hetero_layers", msg)
+    places = range(pipelines * stages * most)
+    mapping = _mapping(settings, places)
+    listed = settings.get("unused_rank") or []
+    if not isinstance(listed, list) or any(place not in places for place in listed):
+        msg = f"is no list of places from 0 to {len(places) - 1}"
+        raise settings.wrong("unused_rank", msg)
+    unused = set(listed)
+    found = [
+        [
+            [
+                mapping[place]
+                for place in places[(row * stages + stage) * most :][:most]
+                if place not in unused
+            ]
+            for row in range(pipelines)
+        ]
+        for stage in range(stages)
+    ]
+    for stage, held in enumerate(found):
+        counts = {len(own) for own in held}
+        if len(counts) > 1 or not counts.isdisjoint({0}):
+            msg = f"leaves stage {stage} {sorted(counts)} devices by pipeline, "
+            raise settings.wrong("unused_rank", f"{msg}expected the same, from 1")
+    used = {device for held in found for own in held for device in own}
+    total = settings.number("num_gpus", len(used))
+    if used != set(range(total)):
+        msg = f"is {total}, expected that the used places have devices 0 to {total - 1}"
+        raise settings.wrong("num_gpus", msg)
+    return found
+
+
+def _mapping(settings: Settings, places: range) -> dict[int, int]:
+    """Return the device of every place; the place itself if the file says nothing."""
+    value = settings.get("rank_to_device_mapping")
+    if value is None:
+        return dict(zip(places, places, strict=True))
+    if (
+        not isinstance(value, dict)
+        or any(type(device) is not int for device in value.values())
+        or any(str(place) not in value for place in places)
+        or len(set(value.values())) < len(value)
+    ):
+        msg = f"has no device of its own for each of {len(places)} places"
+        raise settings.wrong("rank_to_device_mapping", msg)
+    return {place: value[str(place)] for place in places}
+
+
+def _recompute(
+    settings: Settings, layers: list[int], pipelines: int
+) -> list[Recompute]:
+    """Return what every stage recomputes."""
+    part = settings.get("recompute") or {}
+    name = "recompute"
+    granularity = part.get("recompute_granularity") if isinstance(part, dict) else part
+    method = part.get("recompute_method") if isinstance(part, dict) else None
+    if granularity is None and method is None:
+        return ["none"] * len(layers)
+    if granularity not in ("full", ["full"], ["full"] * pipelines):
+        found = describe(granularity)
+        msg = f"has granularity {found}, hetopt can price full alone"
+        raise settings.wrong(name, msg)
+    if not isinstance(part, dict):
+        msg = f"is {describe(part)}, expected a mapping that says how"
+        raise settings.wrong(name, msg)
+    listed = part.get("recompute_layer_idxs_list")
+    if not listed:
+        count = part.get("recompute_num_layers")
+        if method in ("uniform", ["uniform"]) and count in (None, 1, [1]):
+            return ["full"] * len(layers)
+        msg = "is neither a list of layers nor uniform by single layers"
+        raise settings.wrong(name, msg)
+    if not isinstance(listed, list) or any(row != listed[0] for row in listed):
+        msg = "differs between pipelines, which hetopt cannot price"
+        raise settings.wrong(name, msg)
+    row = listed[0] if isinstance(listed[0], list) else [listed[0]]
+    if any(type(layer) is not int or layer not in range(sum(layers)) for layer in row):
+        msg = f"has other than layers from 0 to {sum(layers) - 1}"
+        raise settings.wrong(name, msg)
+    chosen = sorted(set(row))
+    policies: list[Recompute] = []
+    first = 0
+    for number, count in enumerate(layers):
+        own = bisect_left(chosen, first + count) - bisect_left(chosen, first)
+        if 0 < own < count:
+            msg = f"has some layers of stage {number}, hetopt can price all or none"
+            raise settings.wrong(name, msg)
+        policies.append("full" if own else "none")
+        first += count
+    return policies
+
+
+def _places(
+    settings: Settings, folder: Path, devices: list[list[list[int]]]
+) -> list[StagePlace]:
+    """Return cluster and hosts of every stage, replica by replica."""
+    name = "rank_to_device_mapping"
+    hosts = rank_hosts(folder)
+    ranks = [[device for own in held for device in own] for held in devices]
+    most = max(map(max, ranks))
+    if hosts is not None and most >= len(hosts):
+        raise settings.wrong(name, f"has device {most}, the hosts have {len(hosts)}")
+    return stage_places(hosts, ranks, settings.file, f"{_PART}.{name}")

@@ -1,0 +1,1 @@
+"""HexiScale: pipelines side by side, under GPipe."""

@@ -1,0 +1,132 @@
+"""What HexiScale cannot do of a plan, and the plan it does instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, model_size
+from hetopt.export.launcher import Loss
+from hetopt.export.shared.losses import (
+    boundary_losses,
+    by_stage,
+    head_losses,
+    heads_divide,
+    layer_losses,
+    listed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.export.job import Job
+    from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
+
+#: ZeRO stage -> ``--default_dp_type``.
+SHARDING = MappingProxyType({0: "ddp", 2: "zero2", 3: "zero3"})
+
+
+def launched(job: Job) -> Job:
+    """Return the job with what ``hexiscale_losses`` has ``instead``, warm-ups aside.
+
+    Its ranks are numbered pipeline by pipeline; the nodes stay in the plan's order.
+    """
+    used = {stage.strategy.recompute for stage in job.stages}
+    found = job.launched_as(
+        recompute=["none" if used == {"none"} else "full"] * len(job.stages),
+        zero=_zero(job),
+    )
+    ranks = sorted(
+        found.placement.ranks, key=lambda rank: (rank.dp, rank.stage, rank.tp)
+    )
+    numbered = (replace(rank, rank=number) for number, rank in enumerate(ranks))
+    return replace(found, placement=replace(found.placement, ranks=tuple(numbered)))
+
+
+def hexiscale_losses(job: Job) -> Iterator[Loss]:
+    """Yield everything of a job that HexiScale would lose."""
+    yield from problem_losses(job.problem)
+    yield from layer_losses(job)
+    yield from _strategy_losses(job)
+    yield from _state_losses(job)
+    counts = tuple(stage.warmup for stage in job.stages)
+    if any(count < job.microbatches for count in counts):
+        yield Loss(
+            what=f"schedule {job.plan.schedule} with warm-ups {listed(counts)}: it is "
+            "GPipe, all forward passes first",
+            instead="GPipe, which needs more memory",
+        )
+    sender = "rank sends to its counterpart"
+    yield from boundary_losses(job, attrgetter("tp"), sender)
+
+
+def fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees, other stages aside.
+
+    Its states have to be sharded as the problem asks.
+    """
+    as_asked = strategy.dp == 1 or problem.training.zero in SHARDING
+    return heads_divide(strategy, problem) and as_asked
+
+
+def problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what HexiScale cannot do of a problem, whatever the plan."""
+    if model_size(problem.model) is None:
+        yield Loss(
+            what=f"model {problem.model.name}: it has configurations of "
+            f"{', '.join(MODEL_SIZES)} alone, at any number of layers",
+            instead=None,
+        )
+    tokens = problem.training.seq_len
+    if tokens != SEQ_LEN:
+        yield Loss(
+            what=f"sequences of {tokens} tokens: its own have {SEQ_LEN}",
+            instead=f"{SEQ_LEN} tokens",
+        )
+
+
+def _strategy_losses(job: Job) -> Iterator[Loss]:
+    dp = tuple(stage.strategy.dp for stage in job.stages)
+    if len(set(dp)) > 1:
+        yield Loss(
+            what=f"dp {listed(dp)} by stage: a replica is a whole pipeline, so all "
+            "stages have the same dp",
+            instead=None,
+        )
+    cp = tuple(stage.strategy.cp for stage in job.stages)
+    if max(cp) > 1:
+        yield Loss(what=f"cp {listed(cp)} by stage: cp is 1", instead=None)
+    yield from head_losses(job, [stage.strategy.tp for stage in job.stages])
+    for tp in sorted({stage.strategy.tp for stage in job.stages}):
+        if SEQ_LEN % tp:
+            yield Loss(
+                what=f"tp {tp}: sequence parallelism needs a divisor of the {SEQ_LEN} "
+                "tokens of a sequence",
+                instead=None,
+            )
+    used = tuple(stage.strategy.recompute for stage in job.stages)
+    if len(set(used)) > 1 or used[0] == "selective":
+        yield Loss(
+            what=f"recomputation {', '.join(used)} by stage: all layers of the model "
+            "or none are recomputed, in full",
+            instead="full recomputation on all stages",
+        )
+
+
+def _state_losses(job: Job) -> Iterator[Loss]:
+    zeros = job.zero_stages
+    if job.stages[0].strategy.dp > 1 and set(zeros) != {_zero(job)}:
+        yield Loss(
+            what=f"ZeRO stage {by_stage(zeros)}: it has 0, 2 and 3, the same on all "
+            "stages",
+            instead=f"ZeRO stage {_zero(job)}",
+        )
+
+
+def _zero(job: Job) -> int:
+    """Return its lowest ZeRO stage that needs no more memory than the plan's."""
+    most = max(job.zero_stages)
+    return min(stage for stage in SHARDING if stage >= most)

@@ -1,0 +1,174 @@
+"""Reads HexiScale's pipelines, hetopt's and hand-made ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetopt.errors import InputError
+from hetopt.export.back.pipeline import PipelineReadBack, stages_of
+from hetopt.export.hexiscale.losses import SHARDING
+from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
+from hetopt.export.shared.hosts import rank_hosts, stage_places
+from hetopt.export.shared.shell_arguments import calling_scripts, has_script
+from hetopt.reading import read_json
+
+if TYPE_CHECKING:
+    from hetopt.export.back.pipeline import StagePlace
+    from hetopt.export.shared.shell_arguments import ShellArguments
+    from hetopt.problem.training import Recompute
+
+PATH = "--all-hetero-configs-path"
+BATCHES, CHUNKS = "--global-bsz-size", "--chunks"
+DEGREES, LAYERS = "hetero_configs", "layer_partitions"
+
+_ZERO = {name: zero for zero, name in SHARDING.items()}
+
+
+def is_hexiscale(folder: Path) -> bool:
+    """Whether a script of a folder names a file of pipelines."""
+    return has_script(folder, _calls)
+
+
+def read_hexiscale(folder: Path) -> PipelineReadBack:
+    """Read a folder's scripts and the pipelines they name.
+
+    Raises
+    ------
+    InputError
+        No script calls HexiScale, two call it differently, the pipelines differ, or
+        HexiScale would refuse them; see ``hetopt.export.launcher.Reader``.
+    """
+    arguments = calling_scripts(folder, _calls, f"HexiScale's {PATH}")[0]
+    _check_schedule(arguments)
+    file = str(folder / Path(arguments.values[PATH]).name)
+    content = read_json(file, "HexiScale's pipelines")
+    degrees = _pipelines(content, DEGREES, file)
+    layers = _pipelines(content, LAYERS, file)
+    if "pp_layouts" in content:
+        msg = "is given: hetopt reads ranks counted pipeline by pipeline alone"
+        raise InputError(msg, file=file, field="pp_layouts")
+    if len(degrees) != len(layers):
+        msg = f"has {len(layers)} pipelines, expected {len(degrees)} as {DEGREES}"
+        raise InputError(msg, file=file, field=LAYERS)
+    dp, tps, counts = len(degrees), degrees[0], layers[0]
+    if len(counts) != len(tps):
+        msg = f"has {len(counts)} stages, expected {len(tps)} as {DEGREES}"
+        raise InputError(msg, file=file, field=LAYERS)
+    total = arguments.count("--total-layer-num")
+    if sum(counts) != total:
+        msg = f"sums up to {sum(counts)}, expected {total} as in --total-layer-num"
+        raise InputError(msg, file=file, field=LAYERS)
+    batch = _shared(arguments, BATCHES, dp)
+    chunks = _shared(arguments, CHUNKS, dp)
+    if batch % chunks:
+        msg = f"is {batch}, expected a multiple of the {chunks} of {CHUNKS}"
+        raise InputError(msg, file=arguments.file, field=BATCHES)
+    return PipelineReadBack(
+        microbatches=chunks,
+        schedule="gpipe",
+        stages=stages_of(
+            _places(folder, degrees, file),
+            counts,
+            [(dp, 1, tp) for tp in tps],
+            [_recompute(arguments)] * len(tps),
+        ),
+        says=_says(arguments, batch * dp, dp),
+    )
+
+
+def _calls(script: ShellArguments) -> bool:
+    return PATH in script
+
+
+def _pipelines(content: Any, field: str, file: str) -> list[list[int]]:
+    """Return the list of each pipeline; all have to be the same."""
+    value = content.get(field) if isinstance(content, dict) else None
+    if not isinstance(value, list) or not all(
+        isinstance(row, list)
+        and row
+        and all(type(number) is int and number >= 1 for number in row)
+        for row in [*value, *([] if value else [None])]
+    ):
+        msg = "is no list of pipelines, each a list of whole numbers of at least 1"
+        raise InputError(msg, file=file, field=field)
+    if any(row != value[0] for row in value):
+        msg = "differs between pipelines, which hetopt cannot price: expected the same"
+        raise InputError(msg, file=file, field=field)
+    return value
+
+
+def _shared(arguments: ShellArguments, name: str, dp: int) -> int:
+    """Return the value of an argument, which has to be the same for all pipelines.
+
+    HexiScale repeats the last value for pipelines without one.
+    """
+    values = arguments.counts(name)
+    if len(values) > dp:
+        msg = f"has {len(values)} values, expected one for each of {dp} pipelines"
+        raise InputError(msg, file=arguments.file, field=name)
+    if len(set(values)) > 1:
+        msg = "differs between pipelines, which hetopt cannot price: expected the same"
+        raise InputError(msg, file=arguments.file, field=name)
+    return values[0]
+
+
+def _check_schedule(arguments: ShellArguments) -> None:
+    kind = arguments.values.get("--pipeline-type", "Gpipe")
+    if kind != "Gpipe":
+        msg = f"is {kind!r}, expected Gpipe"
+        raise InputError(msg, file=arguments.file, field="--pipeline-type")
+
+
+def _recompute(arguments: ShellArguments) -> Recompute:
+    name = "--recompute-stage-output"
+    if name in arguments:
+        msg = "is given, which hetopt cannot price"
+        raise InputError(msg, file=arguments.file, field=name)
+    return "full" if "--checkpoint-layers" in arguments else "none"
+
+
+def _says(
+    arguments: ShellArguments, batch: int, dp: int
+) -> dict[str, int | bool | str]:
+    """Return what the arguments say of model and training."""
+    size = arguments.values.get("--model-size", "llama-7b")
+    if size not in MODEL_SIZES:
+        msg = f"is {size!r}, expected one of {', '.join(MODEL_SIZES)}"
+        raise InputError(msg, file=arguments.file, field="--model-size")
+    hidden, heads, kv_heads, ffn = MODEL_SIZES[size]
+    says: dict[str, int | bool | str] = {
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "ffn": ffn,
+        "vocab": VOCAB,
+        "tied": False,
+        "gated": True,
+        "seq_len": SEQ_LEN,
+        "global_batch": batch,
+        "precision": arguments.values.get("--mixed-precision", "fp16"),
+    }
+    if dp > 1:
+        kind = arguments.values.get("--default-dp-type", "zero2")
+        if kind not in _ZERO:
+            msg = f"is {kind!r}, expected one of {', '.join(_ZERO)}"
+            raise InputError(msg, file=arguments.file, field="--default-dp-type")
+        says["zero"] = _ZERO[kind]
+    return says
+
+
+def _places(folder: Path, degrees: list[list[int]], file: str) -> list[StagePlace]:
+    """Return cluster and hosts of every stage, replica by replica."""
+    path = folder / "ranks.csv"
+    places = rank_hosts(folder) if path.exists() else None
+    tps, world = degrees[0], sum(map(sum, degrees))
+    if places is not None and len(places) != world:
+        msg = f"has {world} ranks, ranks.csv has {len(places)}"
+        raise InputError(msg, file=file, field=DEGREES)
+    each = range(sum(tps))
+    ranks = [
+        [begin + rank for begin in range(0, world, sum(tps)) for rank in held]
+        for held in (each[sum(tps[:stage]) :][:tp] for stage, tp in enumerate(tps))
+    ]
+    return stage_places(places, ranks, str(path))

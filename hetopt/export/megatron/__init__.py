@@ -1,0 +1,1 @@
+"""Megatron-LM: one (dp, cp, tp) for all stages, uneven layers."""

@@ -1,0 +1,103 @@
+"""Megatron-LM: the arguments of ``pretrain_gpt.py``, and a script per node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.export.launcher import Launcher, Reader
+from hetopt.export.megatron.reading import is_megatron, read_megatron
+from hetopt.export.shared.megatron import (
+    ENVIRONMENT,
+    LIMITS,
+    megatron_losses,
+    shards_optimizer,
+)
+from hetopt.export.shared.megatron_layout import layout_text
+from hetopt.export.shared.megatron_model import model_settings, recompute_settings
+from hetopt.export.shared.one_mesh import launched
+from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.export.job import Job
+    from hetopt.export.shared.megatron_model import Arguments
+
+
+def files(job: Job) -> Mapping[str, str]:
+    """Return one script per node."""
+    program = ["../pretrain_gpt.py", *_arguments(job)]
+    return torchrun_scripts(job, program, ENVIRONMENT)
+
+
+def commands(job: Job) -> str:
+    """Say where the folder goes and which arguments are the user's."""
+    first = script_name(job, job.placement.nodes[0])
+    trial = (
+        "--mock-data --tokenizer-type NullTokenizer --vocab-size "
+        f"{job.problem.model.vocab - 1} --lr 1e-4 --train-iters 10 --eval-iters 0"
+    )
+    parts = [
+        "Copy this folder into a checkout of Megatron-LM on every host, so that "
+        "the checkout's `pretrain_gpt.py` is in the folder above, and run on each "
+        "host its own script; ranks meet on the first host. The scripts hold what "
+        "the plan decides; data, tokenizer, learning rate and checkpoints follow "
+        "as arguments. A trial with made-up data, on the first host:",
+        f"    ./{first} {trial}",
+    ]
+    return "\n\n".join(parts + mixed_note(job))
+
+
+def _arguments(job: Job) -> list[str]:
+    """Return the words of the command line; the user's own arguments follow."""
+    settings = {
+        **model_settings(job.problem),
+        **_parallelism(job),
+        **_training(job),
+        **recompute_settings(job.stages[0].strategy.recompute),
+    }
+    words: list[str] = []
+    for name, value in settings.items():
+        if value is not False:
+            words.append(f"--{name.replace('_', '-')}")
+            words += [] if value is True else [str(value)]
+    return words
+
+
+def _parallelism(job: Job) -> Arguments:
+    strategy, layers = job.stages[0].strategy, job.layers
+    assert layers is not None
+    settings: Arguments = {
+        "tensor_model_parallel_size": strategy.tp,
+        "pipeline_model_parallel_size": len(job.stages),
+        "context_parallel_size": strategy.cp,
+        "pipeline_model_parallel_layout": layout_text(layers),
+        "sequence_parallel": strategy.tp > 1,
+    }
+    if strategy.cp > 1:
+        settings["cp_comm_type"] = "p2p"
+    return settings
+
+
+def _training(job: Job) -> Arguments:
+    training = job.problem.training
+    return {
+        "micro_batch_size": job.microbatch_size(job.stages[0]),
+        "global_batch_size": training.global_batch,
+        "optimizer": training.optimizer,
+        training.precision: training.precision != "fp32",
+        "use_distributed_optimizer": shards_optimizer(job),
+        "overlap_grad_reduce": training.overlap_gradients,
+    }
+
+
+LAUNCHER = Launcher(
+    name="megatron",
+    title="Megatron-LM",
+    losses=megatron_losses,
+    launched=launched,
+    files=files,
+    commands=commands,
+    limits=LIMITS,
+    reader=Reader(looks_like=is_megatron, read=read_megatron),
+)

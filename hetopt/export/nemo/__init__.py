@@ -1,0 +1,1 @@
+"""NeMo's Megatron-Bridge: Megatron-LM, configured by a recipe."""

@@ -1,0 +1,215 @@
+"""NeMo's Megatron-Bridge: Megatron-LM's runtime, configured in YAML and Python.
+
+The fields of ``recipe.yaml`` are those of Megatron-Bridge's ConfigContainer, under the
+names of its own override files; the layout is Megatron-LM's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from hetopt.export.launcher import Launcher, Loss
+from hetopt.export.shared.megatron import (
+    ENVIRONMENT,
+    LIMITS,
+    megatron_losses,
+    shards_optimizer,
+)
+from hetopt.export.shared.megatron_layout import layout_text
+from hetopt.export.shared.megatron_model import problem_losses
+from hetopt.export.shared.one_mesh import launched
+from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hetopt.export.job import Job
+    from hetopt.problem.problem import Problem
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+#: As PyTorch Lightning names them, and after it Megatron-Bridge's optimizers.
+_TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
+
+_PROGRAM = '''\
+"""Pretrain with Megatron-Bridge what recipe.yaml says, on made-up data.
+
+Set your own data, tokenizer, learning rate, iterations and checkpoints below.
+"""
+
+import torch
+import yaml
+from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.recipes.utils.optimizer_utils import (
+    distributed_fused_adam_with_cosine_annealing,
+)
+from megatron.bridge.training.config import (
+    CheckpointConfig,
+    ConfigContainer,
+    GPTDatasetConfig,
+    LoggerConfig,
+    TokenizerConfig,
+    TrainingConfig,
+)
+from megatron.bridge.training.gpt_step import forward_step
+from megatron.bridge.training.pretrain import pretrain
+
+with open("recipe.yaml", encoding="utf-8") as file:
+    recipe = yaml.safe_load(file)
+optimizer, scheduler = distributed_fused_adam_with_cosine_annealing(
+    precision="{precision}", max_lr=1e-4, lr_warmup_iters=0
+)
+config = ConfigContainer(
+    model=GPTModelProvider(
+        **recipe.pop("model"),
+        pipeline_dtype=torch.{dtype},
+{activation}    ),
+    train=TrainingConfig(**recipe.pop("train"), train_iters=10, eval_iters=0),
+    optimizer=optimizer,
+    scheduler=scheduler,
+    dataset=GPTDatasetConfig(
+        **recipe.pop("dataset"),
+        random_seed=1234,
+        reset_attention_mask=False,
+        reset_position_ids=False,
+        eod_mask_loss=False,
+        blend=None,
+        split="9999,8,2",
+        dataloader_type="single",
+    ),
+    tokenizer=TokenizerConfig(
+        **recipe.pop("tokenizer"), tokenizer_type="NullTokenizer"
+    ),
+    checkpoint=CheckpointConfig(),
+    logger=LoggerConfig(log_interval=1),
+    mixed_precision=recipe.pop("mixed_precision"),
+)
+for section, fields in recipe.items():
+    for name, value in fields.items():
+        setattr(getattr(config, section), name, value)
+pretrain(config=config, forward_step_func=forward_step)
+'''
+
+
+def losses(job: Job) -> Iterator[Loss]:
+    """Yield what Megatron-Bridge cannot do of a plan."""
+    yield from megatron_losses(job)
+    yield from _position_losses(job.problem)
+
+
+def _problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what Megatron-Bridge cannot do of a problem, whatever its plan."""
+    yield from problem_losses(problem)
+    yield from _position_losses(problem)
+
+
+def _position_losses(problem: Problem) -> Iterator[Loss]:
+    model, seq_len = problem.model, problem.training.seq_len
+    if model.positions > seq_len:
+        yield Loss(
+            what=f"a table of {model.positions} positions for sequences of {seq_len}: "
+            "it is as long as a sequence",
+            instead=f"{seq_len} positions",
+        )
+
+
+def files(job: Job) -> Mapping[str, str]:
+    """Return the recipe, a program that reads it, and one script per node."""
+    activation = "        activation_func=torch.nn.functional.silu,\n"
+    precision = job.problem.training.precision
+    return {
+        "recipe.yaml": yaml.safe_dump(
+            recipe(job), sort_keys=False, default_flow_style=False, width=4096
+        ),
+        "pretrain.py": _PROGRAM.format(
+            dtype=_DTYPES[precision],
+            precision=_TRAINERS[precision],
+            activation=activation if job.problem.model.gated else "",
+        ),
+        **torchrun_scripts(job, ["pretrain.py"], ENVIRONMENT),
+    }
+
+
+def commands(job: Job) -> str:
+    """Say where to run the scripts."""
+    first = script_name(job, job.placement.nodes[0])
+    parts = [
+        "`recipe.yaml` holds what the plan decides, under the names that override "
+        "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your "
+        "data, tokenizer, learning rate, iterations and checkpoints there. Copy "
+        "this folder to every host and run on each, where `megatron.bridge` can "
+        "be imported (as in NeMo's container), its own script; ranks meet on the "
+        "first host:",
+        f"    ./{first}",
+    ]
+    return "\n\n".join(parts + mixed_note(job))
+
+
+def recipe(job: Job) -> dict[str, Any]:
+    """Return the fields of Megatron-Bridge's configuration that a plan decides."""
+    model, training = job.problem.model, job.problem.training
+    strategy, layers = job.stages[0].strategy, job.layers
+    assert layers is not None
+    full = strategy.recompute == "full"
+    sharded = shards_optimizer(job)
+    mixed = None if training.precision == "fp32" else f"{training.precision}_mixed"
+    return {
+        "model": {
+            "num_layers": model.layers,
+            "hidden_size": model.hidden,
+            "ffn_hidden_size": model.ffn,
+            "num_attention_heads": model.heads,
+            "num_query_groups": model.kv_heads,
+            "kv_channels": model.head_dim,
+            "vocab_size": model.vocab,
+            "should_pad_vocab": True,
+            "seq_length": training.seq_len,
+            "position_embedding_type": (
+                "learned_absolute" if model.positions else "rope"
+            ),
+            "normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
+            "add_bias_linear": model.norm != "rms",
+            "gated_linear_unit": model.gated,
+            "share_embeddings_and_output_weights": model.tied,
+            "tensor_model_parallel_size": strategy.tp,
+            "pipeline_model_parallel_size": len(job.stages),
+            "context_parallel_size": strategy.cp,
+            "sequence_parallel": strategy.tp > 1,
+            "pipeline_model_parallel_layout": layout_text(layers),
+            "recompute_granularity": (
+                None if strategy.recompute == "none" else strategy.recompute
+            ),
+            "recompute_method": "uniform" if full else None,
+            "recompute_num_layers": 1 if full else None,
+        },
+        "train": {
+            "micro_batch_size": job.microbatch_size(job.stages[0]),
+            "global_batch_size": training.global_batch,
+        },
+        "dataset": {"sequence_length": training.seq_len},
+        # The tokenizer for made-up data adds one token.
+        "tokenizer": {"vocab_size": model.vocab - 1},
+        "optimizer": {
+            "optimizer": training.optimizer,
+            "use_distributed_optimizer": sharded,
+        },
+        "ddp": {
+            "use_distributed_optimizer": sharded,
+            "overlap_grad_reduce": training.overlap_gradients,
+        },
+        "mixed_precision": mixed,
+    }
+
+
+LAUNCHER = Launcher(
+    name="nemo",
+    title="NeMo Megatron-Bridge",
+    losses=losses,
+    launched=launched,
+    files=files,
+    commands=commands,
+    limits=replace(LIMITS, losses=_problem_losses),
+)

@@ -1,0 +1,1 @@
+"""The best plan that a launcher can run."""

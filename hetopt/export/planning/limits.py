@@ -1,0 +1,232 @@
+"""What a launcher's limits mean for a problem, and for the plans to search."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from itertools import permutations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.errors import InputError
+from hetopt.problem.digest import problem_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.export.launcher import Limits, Shared
+    from hetopt.plan import Plan, Strategy
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
+
+_DIRECT = frozenset({"p2p"})
+
+#: Orders of clusters are listed one by one up to this many clusters.
+_MOST_ORDERED = 5
+
+
+def fitted(limits: Limits, problem: Problem, asked: ScheduleName | None) -> Problem:
+    """Return a problem with a schedule and with resharding that the launcher has.
+
+    Parameters
+    ----------
+    asked
+        The schedule that the user insists on.
+
+    Raises
+    ------
+    InputError
+        The user insists on another schedule, or the launcher cannot run any plan of
+        this problem.
+    """
+    if asked is not None and asked not in limits.schedules:
+        msg = f"the launcher runs {', '.join(limits.schedules)}, not {asked}"
+        raise InputError(msg, field="--schedule")
+    _ensure_runs(limits, problem)
+    training, pins = problem.training, problem.pins
+    if training.schedule not in limits.schedules:
+        training = replace(training, schedule=limits.schedules[0])
+    # Every launcher with limits sends from device to device, each its own part.
+    ways = replace(
+        pins.resharding, allowed=_DIRECT & (pins.resharding.allowed or _DIRECT)
+    )
+    return replace(problem, training=training, pins=replace(pins, resharding=ways))
+
+
+def _ensure_runs(limits: Limits, problem: Problem) -> None:
+    """Raise InputError if the launcher cannot run any plan of a problem."""
+    if problem.training.zero not in limits.zero:
+        known = " or ".join(map(str, limits.zero))
+        msg = f"is {problem.training.zero}, the launcher knows {known}"
+        raise InputError(msg, field="training.zero")
+    if problem.model.granularity != "layer":
+        msg = "is 'block', the launcher cuts between layers: set 'layer'"
+        raise InputError(msg, field="model.granularity")
+    if not problem.model.is_decoder_only:
+        msg = "the launcher trains decoder-only models with causal attention"
+        raise InputError(msg, field="model")
+    for loss in limits.losses(problem) if limits.losses else ():
+        raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
+
+
+def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees, whatever the other stages have."""
+    return (
+        (limits.context_parallel or strategy.cp == 1)
+        and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
+        and (limits.fits is None or limits.fits(strategy, problem))
+    )
+
+
+def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTable]:
+    """Return tables of the strategies that a stage may have, whatever the others."""
+    tables = []
+    for together in limits.recompute:
+
+        def kept(
+            cluster: int, strategy: Strategy, together: tuple[str, ...] = together
+        ) -> bool:
+            return strategy.recompute in together and permits(limits, strategy, problem)
+
+        tables.append(narrow(table, kept))
+    return tables
+
+
+def branches(
+    limits: Limits, problem: Problem, table: CostTable, plan: Plan
+) -> list[tuple[Problem, CostTable]]:
+    """Split a space by the reason why a plan of it cannot be run.
+
+    Returns
+    -------
+    Narrower spaces that together hold every plan of this one that can be run, and not
+    ``plan``. Empty if ``plan`` can be run.
+
+    Raises
+    ------
+    InputError
+        The ends need the same tp, and there are too many clusters to list all orders.
+    """
+    stages = plan.pipeline.stages
+    for name in limits.shared:
+        if len({getattr(stage.strategy, name) for stage in stages}) > 1:
+            return [
+                (problem, _where(table, name, value)) for value in _values(table, name)
+            ]
+    first, last = stages[0].strategy, stages[-1].strategy
+    if limits.equal_ends and problem.model.tied:
+        if first.tp != last.tp:
+            return list(_with_ends(problem, table, "tp", operator.eq))
+        if problem.training.zero and not _divide(first.dp, last.dp):
+            return list(_with_ends(problem, table, "dp", _divide))
+    return []
+
+
+def _values(table: CostTable, name: Shared) -> list[Any]:
+    """Return what an attribute of strategies may be, ascending."""
+    return sorted(
+        {
+            getattr(strategy, name)
+            for part in table.slices
+            for cluster in part.clusters
+            for strategy in cluster.strategies
+        }
+    )
+
+
+def _where(table: CostTable, name: Shared, value: Any) -> CostTable:
+    return narrow(table, lambda _, strategy: getattr(strategy, name) == value)
+
+
+def _with_orders(
+    problem: Problem, table: CostTable
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by the order of its clusters."""
+    count = len(table.cluster_names)
+    orders: list[tuple[str, ...]] = []
+    if problem.pins.order is not None:
+        orders = [problem.pins.order]
+    elif count > _MOST_ORDERED:
+        msg = (
+            "tied embeddings need matching ends of the pipeline, and "
+            f"{count} clusters have too many orders: pin the order, or untie"
+        )
+        raise InputError(msg, field="model.tied")
+    else:
+        for used in range(1, count + 1):
+            orders += permutations(table.cluster_names, used)
+    for order in orders:
+        pinned = replace(problem, pins=replace(problem.pins, order=order))
+        yield pinned, replace(table, problem_digest=problem_digest(pinned))
+
+
+def _with_ends(
+    problem: Problem, table: CostTable, name: Shared, match: Callable[[Any, Any], bool]
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by the order of its clusters and a degree of the first stage.
+
+    Parameters
+    ----------
+    match
+        Whether the last stage may have its degree with that of the first.
+    """
+    for pinned, part in _with_orders(problem, table):
+        assert pinned.pins.order is not None
+        first, last = (
+            table.cluster_names.index(pinned.pins.order[place]) for place in (0, -1)
+        )
+        for value in _values(part, name):
+
+            def kept(
+                cluster: int,
+                strategy: Strategy,
+                first: int = first,
+                last: int = last,
+                value: Any = value,
+            ) -> bool:
+                degree = getattr(strategy, name)
+                return (cluster != first or degree == value) and (
+                    cluster != last or match(value, degree)
+                )
+
+            narrowed = narrow(part, kept)
+            if narrowed.slices:
+                yield pinned, narrowed
+
+
+def _divide(one: int, other: int) -> bool:
+    return one % other == 0 or other % one == 0
+
+
+def narrow(table: CostTable, keep: Callable[[int, Strategy], bool]) -> CostTable:
+    """Return a table with some of the strategies.
+
+    Parameters
+    ----------
+    keep
+        Whether a strategy stays, given the cluster's index and the strategy.
+    """
+    slices = []
+    for part in table.slices:
+        clusters = tuple(
+            _rows(cluster, [keep(j, strategy) for strategy in cluster.strategies])
+            for j, cluster in enumerate(part.clusters)
+        )
+        if any(cluster.strategies for cluster in clusters):
+            slices.append(replace(part, clusters=clusters))
+    return replace(table, slices=tuple(slices), per_unit=None)
+
+
+def _rows(cluster: ClusterTable, keep: list[bool]) -> ClusterTable:
+    """Return some of a cluster's strategies."""
+    rows = np.flatnonzero(keep)
+    arrays: Any = {
+        name: getattr(cluster, name)[rows]
+        for name in ClusterTable.__dataclass_fields__
+        if name != "strategies"
+    }
+    return replace(
+        cluster, strategies=tuple(cluster.strategies[row] for row in rows), **arrays
+    )

@@ -1,0 +1,265 @@
+"""The best plan that a launcher can run, with proof."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hetopt.cost.build import build_table
+from hetopt.cost.table import TICK_S
+from hetopt.cost.table_file import table_digest
+from hetopt.export.planning.limits import branches, permitted
+from hetopt.export.registry import limits_of
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.result import OPTIMALITY_GAP, How, Launch, PricedPlan, Result, Settlement
+from hetopt.solvers.merging import best_first
+from hetopt.solvers.outcome import devices_used, mfu
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.export.launcher import Limits
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.racing import Solve
+
+    #: A problem with a table of some of its strategies.
+    _Space = tuple[Problem, CostTable]
+
+#: How a program was settled, from the weakest statement to the strongest.
+_HOWS: tuple[How, ...] = (
+    "unsettled",
+    "solved",
+    "refuted-by-search",
+    "refuted-by-bound",
+    "infeasible",
+)
+
+
+def solve_for(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    launcher: str,
+    asked: Problem,
+    solve: Solve,
+    time_limit_s: float | None,
+    seed: int,
+) -> Result:
+    """Find the best plan that a launcher can run, and what its limits cost.
+
+    Parameters
+    ----------
+    problem, table
+        Under a schedule of the launcher.
+    launcher
+        The name of one that has limits.
+    asked
+        The problem under the schedule that the user asked for.
+    time_limit_s
+        For both searches together.
+    """
+    began = time.monotonic()
+    result = solve_launchable(
+        problem,
+        table,
+        params,
+        limits_of(launcher),
+        solve,
+        time_limit_s=time_limit_s,
+        seed=seed,
+    )
+    left_s = None
+    if time_limit_s is not None:
+        left_s = max(time_limit_s - (time.monotonic() - began), 0.01)
+    if result.interrupted:
+        left_s = 0.01
+    without = solve(
+        asked,
+        build_table(asked),
+        replace(params, top=1),
+        time_limit_s=left_s,
+        seed=seed,
+    )
+    best = without.best
+    launch = Launch(
+        launcher=launcher,
+        schedule=asked.training.schedule,
+        closed_form_s=None if best is None else best.closed_form_s,
+        iteration_time_s=None if best is None else best.iteration_time_s,
+        proven=without.status == "optimal",
+    )
+    return replace(result, launch=launch)
+
+
+def solve_launchable(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    limits: Limits,
+    solve: Solve,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+) -> Result:
+    """Find the best plan of those that a launcher can run.
+
+    Branch and bound: a space is searched as if its stages had nothing in common. If the
+    launcher cannot run one of its best plans, the space is split by the reason. The
+    space of least bound comes first, and the best plans so far are the cutoff of all
+    others.
+
+    Raises
+    ------
+    InputError
+        As ``branches`` and the solver.
+    """
+    digest = table_digest(table)
+    search = _BranchAndBound(table, digest, params, limits, solve, time_limit_s, seed)
+    for part in permitted(limits, problem, table):
+        search.visit((problem, part))
+    if time_limit_s is not None:
+        # Branches are many and small: starting workers for each takes longer.
+        search.params = replace(params, jobs=0)
+    while search.waiting:
+        bound, _, result, space = heapq.heappop(search.waiting)
+        if search.is_over() or (
+            len(search.best) == params.top and bound > search.best[-1].closed_form_s
+        ):
+            search.closed.append(result)
+            continue
+        for branch in _split(limits, space, result):
+            search.visit(branch)
+    return _merged(search.closed, search.best, table, time.monotonic() - search.began)
+
+
+@dataclass(slots=True)
+class _BranchAndBound:
+    """The best plans so far, spaces that are settled, and spaces to split.
+
+    Attributes
+    ----------
+    waiting
+        A heap of (bound in seconds, number in order of time, result, space).
+    """
+
+    table: CostTable
+    digest: str
+    params: RaceParams
+    limits: Limits
+    solve: Solve
+    time_limit_s: float | None
+    seed: int
+    began: float = field(default_factory=time.monotonic)
+    best: list[PricedPlan] = field(default_factory=list)
+    closed: list[Result] = field(default_factory=list)
+    waiting: list[tuple[float, int, Result, _Space]] = field(default_factory=list)
+    pushed: int = 0
+
+    def is_over(self) -> bool:
+        """Whether time is up or the user interrupted."""
+        late = (
+            self.time_limit_s is not None
+            and time.monotonic() - self.began > self.time_limit_s
+        )
+        return late or any(one.interrupted for one in self.closed)
+
+    def visit(self, space: _Space) -> None:
+        """Search a space; close it, or let it wait to be split."""
+        left_s = None
+        if self.time_limit_s is not None:
+            # A space that gets no time stays unsettled.
+            left_s = max(self.time_limit_s - (time.monotonic() - self.began), 0.01)
+        top, cutoff = self.params.top, None
+        if len(self.best) == top:
+            # Equally good plans are wanted too: the tie rule chooses among them.
+            cutoff = self.best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2
+        result = self.solve(
+            *space, self.params, time_limit_s=left_s, seed=self.seed, cutoff=cutoff
+        )
+        found = [] if result.best is None else [result.best, *result.alternatives]
+        runnable = [
+            _signed(one, self.table, self.digest)
+            for one in found
+            if not branches(self.limits, *space, one.plan)
+        ]
+        self.best = best_first([*self.best, *runnable], self.table)[:top]
+        if len(runnable) == len(found):
+            self.closed.append(result)
+        else:
+            self.pushed += 1
+            bound = result.lower_bound_s or 0.0
+            heapq.heappush(self.waiting, (bound, self.pushed, result, space))
+
+
+def _split(limits: Limits, space: _Space, result: Result) -> list[_Space]:
+    """Return the branches of a space by the first of its plans that cannot be run."""
+    plans = [] if result.best is None else [result.best, *result.alternatives]
+    return next(found for one in plans if (found := branches(limits, *space, one.plan)))
+
+
+def _signed(priced: PricedPlan, table: CostTable, digest: str) -> PricedPlan:
+    """Return a plan of a narrower space as a plan of the whole table."""
+    plan = replace(
+        priced.plan, problem_digest=table.problem_digest, table_digest=digest
+    )
+    return replace(priced, plan=plan)
+
+
+def _merged(
+    results: Sequence[Result],
+    best: Sequence[PricedPlan],
+    table: CostTable,
+    search_time_s: float,
+) -> Result:
+    """Return what several searches say of their spaces together."""
+    merged: dict[tuple[int, int], Settlement] = {}
+    for result in results:
+        for settlement in result.settlements:
+            key = (settlement.stages, settlement.microbatches)
+            merged[key] = _both(merged.get(key, settlement), settlement)
+    bounds = [one.bound_s for one in merged.values() if one.bound_s is not None]
+    first = replace(
+        results[0], settlements=tuple(merged.values()), search_time_s=search_time_s
+    )
+    if not best:
+        open_ = any(result.status == "unknown" for result in results)
+        return replace(
+            first,
+            status="unknown" if open_ else "infeasible",
+            best=None,
+            lower_bound_s=min(bounds, default=None),
+            gap=None,
+            reason="stopped before a plan was found"
+            if open_
+            else f"nothing the launcher can run fits: {first.reason}",
+        )
+    value = best[0].closed_form_s
+    bound = min([value, *bounds])
+    gap = (value - bound) / value
+    return replace(
+        first,
+        status="optimal" if gap <= OPTIMALITY_GAP else "feasible",
+        best=best[0],
+        alternatives=tuple(best[1:]),
+        lower_bound_s=bound,
+        gap=gap,
+        reason=None,
+        tokens_per_s=table.tokens / best[0].iteration_time_s,
+        mfu=mfu(table, best[0], table.cluster_devices),
+        mfu_used=mfu(table, best[0], devices_used(table, best[0])),
+    )
+
+
+def _both(one: Settlement, other: Settlement) -> Settlement:
+    """Return what two settlements of one (p, q) say of both spaces together."""
+    bounds = [each.bound_s for each in (one, other) if each.bound_s is not None]
+    return replace(
+        one,
+        how=min(one.how, other.how, key=_HOWS.index),
+        bound_s=min(bounds, default=None),
+    )

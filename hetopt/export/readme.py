@@ -1,0 +1,80 @@
+"""The README and the list of losses in a bundle."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from hetopt import __version__
+from hetopt.export.shared.losses import listed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.export.job import Job
+    from hetopt.export.launcher import Launcher, Loss
+
+
+def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) -> str:
+    """Return what is in the folder, the plan in a table, and how to launch it."""
+    parts = [
+        f"# {job.problem.model.name} on {_fleet(job)}, for {launcher.title}",
+        f"Written by hetopt {__version__} from the plan of problem "
+        f"`{job.problem.name}`: {len(job.stages)} pipeline stages, "
+        f"{job.microbatches} micro-batches, {job.world_size} devices, schedule "
+        f"`{job.plan.schedule}`.",
+        _stages(job),
+        "`ranks.csv` says where every rank runs and its coordinates; `hostfile` lists "
+        "the hosts in rank order.",
+    ]
+    if losses:
+        parts.append(
+            "**This is not quite the plan**: `LOSSY.md` lists what is lost, and the "
+            "iteration time that hetopt proved is not that of these files."
+        )
+    if job.placement.invented:
+        names = ", ".join(job.placement.invented)
+        parts.append(
+            f"**Hosts are placeholders** for {names}: the problem file names none. Put "
+            "the real names into every file here, or list `hosts` of these "
+            "clusters in the problem file and export again."
+        )
+    parts += ["## Launch", commands.strip()]
+    return "\n\n".join(parts) + "\n"
+
+
+def lossy(launcher: Launcher, losses: Sequence[Loss]) -> str:
+    """Return what the plan asks for, and what the files do instead."""
+    lines = [f"# What {launcher.title} cannot do of this plan", ""]
+    lines += [f"- {loss.what}. Instead: {loss.instead}." for loss in losses]
+    return "\n".join(lines) + "\n"
+
+
+def _fleet(job: Job) -> str:
+    """Name the clusters in pipeline order with the devices used of each."""
+    return ", ".join(
+        f"{sum(stage.strategy.devices for stage in stages)} x {cluster}"
+        for cluster, stages in groupby(job.stages, key=lambda stage: stage.cluster)
+    )
+
+
+def _stages(job: Job) -> str:
+    """Return the stages as a Markdown table, equal neighbours in one row."""
+    head = ("stages", "cluster", "units", "dp", "cp", "tp", "recompute", "warm-up")
+    rows = [head, ("---",) * len(head)]
+    for first, end in job.runs:
+        stages = job.stages[first:end]
+        strategy = stages[0].strategy
+        rows.append(
+            (
+                str(first) if end == first + 1 else f"{first}-{end - 1}",
+                stages[0].cluster,
+                listed(stage.units for stage in stages),
+                str(strategy.dp),
+                str(strategy.cp),
+                str(strategy.tp),
+                strategy.recompute,
+                listed(stage.warmup for stage in stages),
+            )
+        )
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,106 @@
+"""Losses that several launchers have in common."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.export.launcher import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from hetopt.export.job import Job
+    from hetopt.plan import Strategy
+    from hetopt.problem.model import Model
+    from hetopt.problem.problem import Problem
+
+
+def stages_named(first: int, end: int) -> str:
+    """Return "stage 3" or "stages 3-5"; ``end`` is one behind the last stage."""
+    return f"stage {first}" if end == first + 1 else f"stages {first}-{end - 1}"
+
+
+def listed(values: Iterable[object]) -> str:
+    """Return "4, 4, 3"."""
+    return ", ".join(map(str, values))
+
+
+def by_stage(values: Iterable[int]) -> str:
+    """Return "1" if all stages have the same value, else "1, 0, 1 by stage"."""
+    values = list(values)
+    return f"{listed(values)} by stage" if len(set(values)) > 1 else str(values[0])
+
+
+def model_losses(model: Model) -> Iterator[Loss]:
+    """Yield a loss if a model is not a decoder of tokens."""
+    if not model.is_decoder_only:
+        yield Loss(
+            what=f"model {model.name}, which is no decoder-only model of tokens",
+            instead=None,
+        )
+
+
+def layer_losses(job: Job) -> Iterator[Loss]:
+    """Yield the losses of a runtime with whole layers, all alike within a stage."""
+    if job.problem.model.is_decoder_only and job.layers is None:
+        counts = job.whole_layers
+        yield Loss(
+            what="stages that begin or end inside a layer: stages hold whole layers",
+            instead=None
+            if counts is None
+            else f"layers per stage {listed(counts)}, each cut one with its attention",
+        )
+    if job.plan.per_unit:
+        yield Loss(
+            what="a strategy for each layer: all layers of a stage have the same",
+            instead="each stage's most frequent strategy",
+        )
+
+
+def heads_divide(strategy: Strategy, problem: Problem) -> bool:
+    """Whether every rank of a stage has equally many key and value heads of its own.
+
+    hetopt's plans may copy a head to several ranks if tp exceeds the number of heads.
+    """
+    return problem.model.kv_heads % strategy.tp == 0
+
+
+def head_losses(job: Job, degrees: Iterable[int]) -> Iterator[Loss]:
+    """Yield tensor-parallel degrees that leave ranks without heads of their own.
+
+    Parameters
+    ----------
+    degrees
+        The tp of the stages as they are launched.
+    """
+    heads = job.problem.model.kv_heads
+    for tp in sorted({tp for tp in degrees if heads % tp}):
+        yield Loss(
+            what=f"tp {tp} with {heads} key and value heads: "
+            "every rank has heads of its own (to plan so, pin tp)",
+            instead=None,
+        )
+
+
+def boundary_losses(
+    job: Job, layout: Callable[[Strategy], object], sender: str
+) -> Iterator[Loss]:
+    """Yield boundaries that are not p2p in the plan, for a runtime that sends p2p.
+
+    Parameters
+    ----------
+    layout
+        How a boundary tensor lies on a stage's devices. If it is the same on both
+        sides, the devices send p2p under every way of resharding.
+    sender
+        Who sends what to whom.
+    """
+    for number, (before, after) in enumerate(pairwise(job.stages)):
+        same = layout(before.strategy) == layout(after.strategy)
+        if not same and before.resharding not in (None, "p2p"):
+            yield Loss(
+                what=f"resharding by {before.resharding} behind stage {number}: every "
+                f"{sender} (to plan so, pin resharding: p2p)",
+                instead="p2p there",
+            )

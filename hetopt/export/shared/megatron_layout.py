@@ -1,0 +1,61 @@
+"""The text of Megatron-LM's ``--pipeline-model-parallel-layout``.
+
+Stages are separated by ``|``; each is a run of ``E`` (embedding), ``t`` (transformer
+layer), ``m`` (multi-token prediction) and ``L`` (loss). ``x*n`` repeats a letter,
+``(...)*n`` a row of letters and bars; commas mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_GROUP = re.compile(r"\(([^()]+)\)\*([0-9]{1,6})")
+_LETTER = re.compile(r"([EtmL|])\*([0-9]{1,6})")
+#: Letters of a layout without repetitions; no model has so many layers.
+_LONGEST = 1_000_000
+
+
+def layout_text(layers: Sequence[int]) -> str:
+    """Return the layout of stages with so many layers each, all at least 1."""
+    stages = [f"t*{count}" if count > 1 else "t" for count in layers]
+    stages[0] = "E" + stages[0]
+    stages[-1] += "L"
+    return "|".join(stages)
+
+
+def layout_layers(text: str) -> tuple[int, ...]:
+    """Return the layers of every stage of a layout.
+
+    Raises
+    ------
+    ValueError
+        The text breaks the grammar or the runtime's rules, or has multi-token
+        prediction, which hetopt does not know.
+    """
+    plain = text.replace(",", "")
+    for repetition in (_GROUP, _LETTER):
+        found = repetition.finditer(plain)
+        if sum(len(match[1]) * int(match[2]) for match in found) > _LONGEST:
+            msg = f"stands for more than {_LONGEST} letters"
+            raise ValueError(msg)
+        plain = repetition.sub(_repeated, plain)
+    strange = sorted(set(plain) - set("EtmL|"))
+    if strange:
+        msg = f"has {' '.join(map(repr, strange))}, expected E, t, m, L, |, ()*n or *n"
+        raise ValueError(msg)
+    if "m" in plain:
+        msg = "has multi-token prediction (m), which hetopt cannot price"
+        raise ValueError(msg)
+    letters = plain.replace("|", "")
+    if not re.fullmatch("Et*L", letters):
+        msg = "is not one embedding (E) first, one loss (L) last and layers (t) between"
+        raise ValueError(msg)
+    return tuple(stage.count("t") for stage in plain.split("|"))
+
+
+def _repeated(match: re.Match[str]) -> str:
+    return match.group(1) * int(match.group(2))

@@ -1,0 +1,101 @@
+"""Shell scripts that start a job's processes, one script per node."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+from hetopt.export.job import MASTER_PORT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hetopt.export.job import Job
+    from hetopt.export.placing import PlacedNode
+
+
+def script_name(job: Job, node: PlacedNode) -> str:
+    """Return the path of a node's script, numbered in rank order."""
+    number = job.placement.nodes.index(node)
+    width = len(str(len(job.placement.nodes) - 1))
+    return f"nodes/{number:0{width}d}-{node.host}.sh"
+
+
+def torchrun_scripts(
+    job: Job,
+    program: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return one script per node that starts its ranks with torchrun.
+
+    Nodes may run different numbers of processes: with a static rendezvous torchrun
+    numbers ranks by node, in the order of ``--node_rank``.
+
+    Parameters
+    ----------
+    program
+        What to run in every rank, as words without quotes; the script's own arguments
+        follow it.
+    environment
+        Variables to set, unless they are set already.
+    """
+    return {
+        script_name(job, node): _script(job, number, node, program, environment or {})
+        for number, node in enumerate(job.placement.nodes)
+    }
+
+
+def mixed_note(job: Job) -> list[str]:
+    """Return a paragraph if devices with different drivers have to communicate."""
+    if len({job.visible_devices(node) for node in job.placement.nodes}) < 2:
+        return []
+    names = dict.fromkeys(node.cluster for node in job.placement.nodes)
+    return [
+        f"Devices of {', '.join(names)} have different drivers, and one job joins "
+        "them: that takes a communication library which all of them share."
+    ]
+
+
+def plan_json(job: Job) -> str:
+    """Return ``plan.json``, from which the user's own program reads its stage."""
+    return json.dumps(job.plan.to_json(), indent=2) + "\n"
+
+
+def _script(
+    job: Job,
+    number: int,
+    node: PlacedNode,
+    program: Sequence[str],
+    environment: Mapping[str, str],
+) -> str:
+    master = job.placement.nodes[0].host
+    last = node.first_rank + node.slots - 1
+    devices = ",".join(map(str, range(node.slots)))
+    exports = {job.visible_devices(node): devices, **environment}
+    lines = [
+        "#!/usr/bin/env bash",
+        f"# Ranks {node.first_rank} to {last} of {job.world_size}, on {node.host} "
+        f"({node.cluster}).",
+        "set -euo pipefail",
+        'cd "$(dirname "$0")/.."',
+        *(f'export {name}="${{{name}:-{value}}}"' for name, value in exports.items()),
+        "exec torchrun \\",
+        f"  --nnodes={len(job.placement.nodes)} --node_rank={number} "
+        f"--nproc_per_node={node.slots} \\",
+        f'  --master_addr="${{MASTER_ADDR:-{master}}}" '
+        f'--master_port="${{MASTER_PORT:-{MASTER_PORT}}}" \\',
+        *(f"  {words} \\" for words in _rows(program)),
+        '  "$@"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows(program: Sequence[str]) -> list[str]:
+    """Return a command's words quoted, a row for each option."""
+    rows: list[list[str]] = [[]]
+    for word in program:
+        if word.startswith("--"):
+            rows.append([])
+        rows[-1].append(word)
+    return [shlex.join(row) for row in rows]

@@ -1,0 +1,1 @@
+"""Slurm: one heterogeneous job for a program of the user's."""

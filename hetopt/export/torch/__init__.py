@@ -1,0 +1,1 @@
+"""torch.distributed.pipelining, with a training program that uses it."""

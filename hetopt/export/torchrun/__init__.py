@@ -1,0 +1,1 @@
+"""torchrun: a script per node for a program of the user's."""

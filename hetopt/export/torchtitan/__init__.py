@@ -1,0 +1,1 @@
+"""TorchTitan: a configuration with the plan's schedule and cut."""

@@ -1,0 +1,235 @@
+"""The best plan a launcher can run is the best of all that it can run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hetopt.cli import main
+from hetopt.cli.inputs import load_problem
+from hetopt.cost.build import build_table
+from hetopt.errors import InputError
+from hetopt.export.job import Job
+from hetopt.export.launcher import Limits
+from hetopt.export.planning.limits import branches, fitted, permits
+from hetopt.export.planning.search import solve_launchable
+from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.solvers.dp import solve
+from hetopt.solvers.params import RaceParams
+from tests.export.jobs import as_llama, draw_job
+from tests.oracle.brute_force import Found, to_plan
+from tests.oracle.brute_force import solve as brute_force
+from tests.oracle.instances import make_instance
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.plan import Plan
+    from hetopt.problem.problem import Problem
+
+ALIKE = Limits(schedules=SCHEDULE_CHOICES, shared=("dp", "cp", "tp", "recompute"))
+ENDS = Limits(schedules=SCHEDULE_CHOICES, equal_ends=True)
+NO_CP = Limits(
+    schedules=SCHEDULE_CHOICES,
+    context_parallel=False,
+    recompute=(("none", "full"), ("selective",)),
+)
+
+
+@pytest.mark.parametrize("seed", range(18))
+@pytest.mark.parametrize("limits", [ALIKE, ENDS, NO_CP], ids=["alike", "ends", "no-cp"])
+def test_no_plan_that_can_be_run_is_better(seed: int, limits: Limits) -> None:
+    instance = make_instance(seed)
+    problem, table = instance.problem, instance.table
+    if limits.equal_ends:
+        problem = replace(problem, model=replace(problem.model, tied=True))
+        table = replace(table, problem_digest=problem_digest(problem))
+    found = solve_launchable(
+        problem, table, RaceParams(jobs=0), limits, solve, time_limit_s=None, seed=0
+    )
+    runnable = [
+        shape
+        for shape in brute_force(problem, table).shapes
+        if _can_be_run(limits, problem, table, shape)
+    ]
+    if not runnable:
+        assert (found.status, found.best) == ("infeasible", None)
+        return
+    assert found.status == "optimal"
+    assert found.best is not None
+    plan = found.best.plan
+    assert plan == to_plan(problem, table, runnable[0])
+    # Every (p, q) is accounted for, none with more than the best of its plans.
+    best = {shape.shape[:2]: shape for shape in reversed(runnable)}
+    for one in found.settlements:
+        shape = best.get((one.stages, one.microbatches))
+        if shape is not None:
+            assert one.bound_s is not None
+            assert one.bound_s <= shape.value_ns * 1e-9
+
+
+def _can_be_run(
+    limits: Limits, problem: Problem, table: CostTable, shape: Found
+) -> bool:
+    _, q, order, rows, _ = shape.shape
+    part = table.at(q)
+    used = [part.clusters[j].strategies[k] for j, k in zip(order, rows, strict=True)]
+    first, last = used[0], used[-1]
+    ends_differ = first.tp != last.tp or bool(
+        problem.training.zero and first.dp % last.dp and last.dp % first.dp
+    )
+    return (
+        all(len({getattr(one, name) for one in used}) == 1 for name in limits.shared)
+        and all(one.cp == 1 or limits.context_parallel for one in used)
+        and any(
+            {one.recompute for one in used} <= set(together)
+            for together in limits.recompute
+        )
+        and all(problem.training.seq_len % (one.cp * one.tp) == 0 for one in used)
+        and not (limits.equal_ends and problem.model.tied and ends_differ)
+    )
+
+
+def test_alternatives_can_be_run_too() -> None:
+    for seed in range(6):
+        instance = make_instance(seed)
+        found = solve_launchable(
+            instance.problem,
+            instance.table,
+            RaceParams(jobs=0, top=3),
+            ALIKE,
+            solve,
+            time_limit_s=None,
+            seed=0,
+        )
+        shapes = [
+            shape
+            for shape in brute_force(instance.problem, instance.table).shapes
+            if _can_be_run(ALIKE, instance.problem, instance.table, shape)
+        ]
+        times = [] if found.best is None else [found.best, *found.alternatives]
+        assert [one.plan for one in times] == [
+            to_plan(instance.problem, instance.table, shape) for shape in shapes[:3]
+        ]
+
+
+def test_command_prints_the_price_and_a_plan_that_passes_its_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = str(tmp_path / "plan.json")
+    asked = ["plan", "hetauto-exp1", "--jobs", "1", "--out", plan]
+    assert main([*asked, "--for", "megatron"]) == 0
+    printed = capsys.readouterr().out
+    assert "of the plans that megatron can run" in " ".join(printed.split())
+    assert "in closed form, " in printed
+    launch = json.loads(Path(plan).read_text())["launch"]
+    assert (launch["launcher"], launch["schedule"]) == ("megatron", "virtual-1f1b")
+    assert launch["proven"]
+    assert main(["check", "hetauto-exp1", plan]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--for", "nobody"], "--for: there is no launcher 'nobody'"),
+        (["--for", "megatron", "--schedule", "gpipe"], "--schedule: the launcher runs"),
+        (["--for", "megatron", "--relax", "p4"], "--relax: does not go with --for"),
+        (["--for", "megatron", "--solver", "mcts"], "--solver: solver mcts proves"),
+    ],
+)
+def test_what_does_not_go_together_is_one_line(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "hetauto-exp1", *options]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_problem_that_cannot_be_run_at_all_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "hapt-gpt39b", "--for", "flagscale"]) == 2
+    assert "model.granularity" in capsys.readouterr().err
+
+
+def test_help_names_the_launchers_that_have_limits() -> None:
+    limited = [name for name in SHIPPED if isinstance(launcher(name).limits, Limits)]
+    assert limited == [name for name in SHIPPED if SHIPPED[name]]
+
+
+def _accepted(limits: Limits, problem: Problem, table: CostTable, plan: Plan) -> bool:
+    """Whether limits let a search find a plan."""
+    used = [stage.strategy for stage in plan.pipeline.stages]
+    return (
+        all(permits(limits, strategy, problem) for strategy in used)
+        and any(
+            {strategy.recompute for strategy in used} <= set(together)
+            for together in limits.recompute
+        )
+        and not branches(limits, problem, table, plan)
+    )
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("name", ["hetu", "hexiscale"])
+def test_limits_are_exactly_what_loses_nothing(name: str, seed: int) -> None:
+    """Over all plans of a problem, and every ZeRO stage."""
+    limits = limits_of(name)
+    instance = make_instance(seed, schedule=limits.schedules[0], most=4_000)
+    problem, table = instance.problem, instance.table
+    if problem.model.granularity != "layer":
+        pytest.skip("limits refuse it as a whole")
+    training = replace(problem.training, zero=seed % 4, precision="bf16")
+    problem = replace(problem, training=training)
+    model = replace(problem.model, tied=False)
+    if name == "hexiscale":
+        sizes = as_llama(draw_job(0)).problem.model
+        model = replace(sizes, layers=model.layers)
+        problem = replace(problem, training=replace(training, seq_len=4096))
+    problem = replace(problem, model=model)
+    assert not list(limits.losses(problem) if limits.losses else ())
+    for found in brute_force(instance.problem, table).shapes:
+        plan = to_plan(instance.problem, table, found)
+        stages = tuple(
+            replace(stage, resharding=stage.resharding and "p2p")
+            for stage in plan.pipeline.stages
+        )
+        plan = replace(plan, pipelines=(replace(plan.pipeline, stages=stages),))
+        try:
+            job = Job.of(problem, plan)
+        except InputError:
+            continue
+        lost = list(launcher(name).losses(job))
+        assert _accepted(limits, problem, table, plan) == (not lost), lost
+
+
+@pytest.mark.parametrize("name", limited_names())
+def test_what_is_found_within_the_limits_loses_nothing(name: str) -> None:
+    problem = load_problem("hetu-32b-16h800-16h20")
+    if name == "hexiscale":
+        model = as_llama(draw_job(0)).problem.model
+        problem = replace(
+            problem,
+            model=replace(model, layers=problem.model.layers),
+            training=replace(problem.training, zero=2),
+        )
+    problem = fitted(limits_of(name), problem, None)
+    table = build_table(problem)
+    result = solve_launchable(
+        problem,
+        table,
+        RaceParams(jobs=0),
+        limits_of(name),
+        solve,
+        time_limit_s=None,
+        seed=0,
+    )
+    assert result.status == "optimal"
+    assert result.best is not None
+    assert not list(launcher(name).losses(Job.of(problem, result.best.plan)))

@@ -1,0 +1,87 @@
+"""Runtime files that stand for more than any job has end in one error, soon."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from hetopt.errors import InputError
+from hetopt.export.registry import reader
+from hetopt.export.shared.schedule_csv import stage_row
+from hetopt.export.shared.shell_arguments import read_script
+
+CALL = "pretrain --num-layers 8 --micro-batch-size 1"
+
+
+def complaint(folder: Path, form: str, **files: str) -> str:
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    began = time.process_time()
+    with pytest.raises(InputError) as caught:
+        reader(folder, form).read(folder)
+    assert time.process_time() - began < 5
+    said = str(caught.value)
+    assert "\n" not in said
+    assert len(said) < 500
+    return said
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (f"{CALL.replace(' 1', ' ' + '9' * 5000)}", "--micro-batch-size: is '999"),
+        ("A=99999\n" + "A=$((A*A))\n" * 12 + CALL, "is more than a shell's 64 bits"),
+        ("A=xxxxxxxx\n" + 'A="$A$A"\n' * 32 + CALL, "its variables stand for more"),
+        ("A=(x y)\n" + "A=($A $A)\n" * 32 + CALL, "its variables stand for more"),
+        ("x" * 200_000 + "\n" + CALL, "is larger than 131072 bytes"),
+        (f"{CALL} --pipeline-model-parallel-size 999999999", "at most 10000 stages"),
+        (
+            f"{CALL} --pipeline-model-parallel-layout 'E(t*9999|)*9999L'",
+            "stands for more than 1000000 letters",
+        ),
+    ],
+    ids=["digits", "product", "doubling", "array", "long", "stages", "layout"],
+)
+def test_scripts(script: str, said: str, tmp_path: Path) -> None:
+    assert said in complaint(tmp_path, "megatron", run_sh=script)
+
+
+def test_hosts_of_too_many_ranks(tmp_path: Path) -> None:
+    many = "a slots=999999\n" * 1000
+    assert "more than 1000000 ranks" in complaint(
+        tmp_path, "megatron", run_sh=CALL, hostfile=many
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 5000, "is nested too deeply"),
+        ("- 1\n" * 200_000, "holds more than 100000 values"),
+        ("ds_parallel: {hetero_layers: [[8]], dp: 1, gpus_per_stage: 900000000, "
+         "tp: 900000000, micro_batch_num_list: [1]}", "more than 1000000 places"),
+        ("ds_parallel: {hetero_layers: [[8]], recompute: full, "
+         "micro_batch_num_list: [1]}", "recompute: is 'full', expected a mapping"),
+    ],
+    ids=["depth", "values", "devices", "recompute"],
+)  # fmt: skip
+def test_strategies(text: str, said: str, tmp_path: Path) -> None:
+    assert said in complaint(tmp_path, "hetu", plan_yaml=text)
+
+
+def test_a_schedule_of_many_rows(tmp_path: Path) -> None:
+    row = ",".join(stage_row(0, 1, 20_000))
+    rows = "\n".join(f"{n}F0" for n in range(1, 20_000))
+    assert "cell 2 of row 1 is out of order" in complaint(
+        tmp_path, "torch", schedule_csv=f"{row}\n{rows}\n", job_json="{}"
+    )
+
+
+def test_later_arguments_count_and_words_stay_together(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("x --a 1 2 --b=3 --a 4 --c 5 6\n")
+    found = read_script(path)
+    assert found.values == {"--a": "4", "--b": "3", "--c": "5"}
+    assert found.lists == {"--c": ("5", "6")}
