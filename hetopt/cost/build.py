@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.boundaries import nanoseconds, table_slice
-from hetopt.cost.communication import (
+from hetopt.cost.boundaries.resharding import permitted_strategies
+from hetopt.cost.boundaries.slices import table_slice
+from hetopt.cost.communication.synchronisation import (
+    OPTIMIZER_START_S,
+    exposed_s,
+    reduction_s,
+    update_s,
+)
+from hetopt.cost.communication.within_stage import (
     exposed_ring_s,
     overlapped_s,
     stage_communication,
@@ -21,36 +28,22 @@ from hetopt.cost.memory import (
     state_bytes,
     temporary_bytes,
 )
-from hetopt.cost.operations import (
-    Floats,
-    Ints,
-    Shape,
-    model_flops,
-)
-from hetopt.cost.ranges import ensure_sums_fit
-from hetopt.cost.resharding import permitted_strategies
-from hetopt.cost.sources import latency_sources
+from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
+from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.strategies import strategies
-from hetopt.cost.synchronisation import (
-    OPTIMIZER_START_S,
-    exposed_s,
-    reduction_s,
-    update_s,
-)
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.cost.unit_table import SHARDINGS, has_unit_table, unit_table
+from hetopt.cost.units import model_flops
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
-    from hetopt.cost.source import LatencySource, ShardTimes
+    from hetopt.cost.sources.source import LatencySource, ShardTimes
     from hetopt.plan import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
-
-#: Needs up to this stay as they are even where no device has as much, for reports.
-_ORDINARY_BYTES = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,18 +166,6 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:
     """Return a device's memory after the reserve."""
     return math.floor(cluster.memory_bytes * (1 - problem.training.reserve))
-
-
-def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
-    """Round up to whole bytes; what no device has room for is one byte too many.
-
-    Parameters
-    ----------
-    limit_bytes
-        What a device has.
-    """
-    most = max(limit_bytes + 1, _ORDINARY_BYTES)
-    return np.ceil(np.minimum(size_bytes, most)).astype(np.int64)
 
 
 def _rows(problem: Problem, cluster: Cluster) -> _Rows:

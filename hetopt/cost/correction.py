@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hetopt.problem.cluster import ClusterLinks
 
 if TYPE_CHECKING:
-    from hetopt.cost.operations import Shape
-    from hetopt.cost.source import LatencySource, ShardTimes
+    from hetopt.cost.shapes import Shape
+    from hetopt.cost.sources.source import LatencySource, ShardTimes
     from hetopt.cost.table import SourceKind
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.cluster import Cluster, ClusterLink, Link

@@ -11,18 +11,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.table import LONGEST_S, TICK_S, TOO_LONG_NS
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.operations import Floats
+    from hetopt.cost.shapes import Floats, Ints
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
 
 #: Largest sum of times or sizes over a stage: two of them fit 64 bits.
 LARGEST_SUM = 2**62
 #: No schedule but gpipe and auto adds more warm-ups at a boundary (HAPT, Eq. 2).
 _MOST_DELTA = 3
+
+#: Needs up to this stay as they are even where no device has as much, for reports.
+_ORDINARY_BYTES = 2**40
+
+
+def nanoseconds(seconds: Floats) -> Ints:
+    """Round to the nearest tick; what is longer than any iteration is TOO_LONG_NS."""
+    # Cut twice: the quotient may exceed floating point, and the limit by a tick.
+    ticks = np.minimum(seconds, 2 * LONGEST_S) / TICK_S
+    return np.rint(np.minimum(ticks, TOO_LONG_NS)).astype(np.int64)
+
+
+def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
+    """Round up to whole bytes; what no device has room for is one byte too many.
+
+    Parameters
+    ----------
+    limit_bytes
+        What a device has.
+    """
+    most = max(limit_bytes + 1, _ORDINARY_BYTES)
+    return np.ceil(np.minimum(size_bytes, most)).astype(np.int64)
 
 
 def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:

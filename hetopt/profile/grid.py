@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.cost.profile_table import ATTENTION_CORE, UNITS, ShardShape
+from hetopt.cost.profiles.units import forward_flops, shard_key
+from hetopt.cost.shard_shape import ATTENTION_CORE, UNITS, ShardShape
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER
-from hetopt.profile.work import forward_flops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +119,7 @@ def distinct_shapes(grid: Grid) -> tuple[ShardShape, ...]:
             forward_flops(shape) > grid.most_flops
         )
         if not too_long:
-            by_key.setdefault(shape.shard_key, shape)
+            by_key.setdefault(shard_key(shape), shape)
     groups: dict[tuple[str, bool], list[ShardShape]] = {}
     for shape in by_key.values():
         groups.setdefault((shape.unit, shape.gated), []).append(shape)

@@ -10,25 +10,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cost.profile_table import (
+from hetopt.cost.profiles.file import (
     PROFILE_SCHEMA,
     Profile,
     ProfileRow,
-    ShardShape,
     append_row,
     read_profile,
     write_profile,
 )
+from hetopt.cost.profiles.units import estimated_bytes, forward_flops, shard_key
+from hetopt.cost.shard_shape import ShardShape
 from hetopt.errors import HetoptError, InputError
 from hetopt.interruption import held
 from hetopt.profile.device import NOMINAL_FLOPS, Device
-from hetopt.profile.units import ShardUnit
-from hetopt.profile.work import estimated_bytes, forward_flops
+from hetopt.profile.units.timed import ShardUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hetopt.profile.units import Unit
+    from hetopt.profile.units.timed import Unit
 
 #: HetAuto, section 7.6.
 WARM_UP = 5
@@ -104,8 +104,8 @@ def measure_grid(
     InputError
         The file cannot be written, is no profile, or is another device's.
     """
-    known = {row.shard_key for row in _open(path, description).rows}
-    todo = [shape for shape in shapes if shape.shard_key not in known]
+    known = {shard_key(row) for row in _open(path, description).rows}
+    todo = [shape for shape in shapes if shard_key(shape) not in known]
     work = [_expected_s(shape, device) for shape in todo]
     measured: list[ProfileRow] = []
 

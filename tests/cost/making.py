@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.operations import Shape
+from hetopt.cost.shapes import Shape
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
 from hetopt.problem.model import Model

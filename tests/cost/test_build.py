@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from hetopt.cost.build import build_table
-from hetopt.cost.operations import Shape
-from hetopt.cost.source import ShardTimes
-from hetopt.cost.synchronisation import OPTIMIZER_START_S
+from hetopt.cost.communication.synchronisation import OPTIMIZER_START_S
+from hetopt.cost.shapes import Shape
+from hetopt.cost.sources.source import ShardTimes
 from hetopt.cost.table import ClusterTable, CostTable, SourceKind
 from hetopt.errors import InputError
 from hetopt.plan import Strategy

@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from hetopt.cost.operations import unit_parameters
-from hetopt.cost.profile_table import ATTENTION_CORE, UNITS, ShardShape
+from hetopt.cost.profiles.units import forward_flops
+from hetopt.cost.shard_shape import ATTENTION_CORE, UNITS, ShardShape
+from hetopt.cost.units import unit_parameters
 from hetopt.problem.model import Model
-from hetopt.profile.units import ShardUnit, query_positions
-from hetopt.profile.work import forward_flops
+from hetopt.profile.units.core import query_positions
+from hetopt.profile.units.timed import ShardUnit
 from tests.profile.shapes import small_shape
 
 pytestmark = pytest.mark.torch
@@ -40,7 +41,7 @@ def weights(thing: object) -> list[Tensor]:
     for value in vars(thing).values():
         if isinstance(value, Tensor) and value.requires_grad:
             found.append(value)
-        elif type(value).__module__ == "hetopt.profile.units" and hasattr(
+        elif type(value).__module__.startswith("hetopt.profile.units.") and hasattr(
             value, "__dict__"
         ):
             found += weights(value)

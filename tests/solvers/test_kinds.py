@@ -13,7 +13,7 @@ from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import parameter_bytes
-from hetopt.cost.operations import model_parameters
+from hetopt.cost.units import model_parameters
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.solvers.cp_sat import CpSatParams

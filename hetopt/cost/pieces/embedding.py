@@ -1,0 +1,67 @@
+"""Tokens are looked up in the vocabulary's table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cost.pieces.operations import Operations
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.profiled import Profiled
+from hetopt.cost.shapes import vocab_shard
+from hetopt.problem.model import EMBEDDING
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from hetopt.cost.pieces.piece import Unit
+    from hetopt.cost.shapes import Floats, Ints, Shape
+    from hetopt.problem.training import Recompute
+
+#: A token as data loaders hand it out.
+TOKEN_ID_BYTES = 8
+
+
+class Embedding(Piece):
+    """The first unit, and the start of a block with tokens of its own."""
+
+    collectives = (1, 0)
+    profiled = (
+        Profiled(
+            unit=EMBEDDING,
+            sizes=lambda shape: (shape.shard_vocab,),
+            place=("logits",),
+            table_elements=lambda shape: shape.shard_vocab * shape.hidden,
+            held_elements=lambda shape: 4 * shape.hidden,
+        ),
+    )
+
+    @classmethod
+    def of(cls, unit: Unit) -> Self | None:
+        """Return the piece of a unit that looks tokens up."""
+        opens = unit.kind == EMBEDDING and not unit.model.patch
+        starts = unit.first and unit.model.starts(unit.index)
+        return cls.plain(unit) if opens or starts else None
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count the look-up, the dropout and what they move."""
+        tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
+        own = shape.own_tokens(self.tokens)
+        elementwise = tokens * hidden * 2 * e + own * hidden * (2 * e + 1)
+        # The table's fp32 gradient is read and written where a token falls.
+        backward = elementwise + tokens * hidden * 8
+        return Operations.of(elementwise=elementwise, backward=backward, kernels=3)
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return the table's shard and the position table, which is replicated."""
+        return self.block.hidden * (vocab_shard(self.model, tp) + self.model.positions)
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of token ids and the dropout mask."""
+        del recompute
+        own = shape.own_tokens(self.tokens)
+        return self.input_bytes(shape, e) + own * self.block.hidden
+
+    def input_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of token ids."""
+        del e
+        return shape.all_tokens(self.tokens) * TOKEN_ID_BYTES
