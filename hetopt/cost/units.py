@@ -55,15 +55,6 @@ def unit_parameters(model: Model, kind: str, tp: Ints) -> Floats:
     return sum_of(piece.parameters(tp) for piece in pieces_of(model, 1, kind))
 
 
-def model_parameters(model: Model) -> float:
-    """Parameters of the whole model; a tied table counts once."""
-    one = np.ones(1, dtype=np.int64)
-    total = sum(float(unit_parameters(model, kind, one)[0]) for kind in model.units)
-    if model.tied:
-        total -= (tables(model) - 1) * model.hidden * model.vocab
-    return total
-
-
 def tables(model: Model) -> int:
     """Count copies of the token table: of the embedding, the head, later tokens."""
     later = sum(model.starts(index) for index in range(len(model.blocks)))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.cost.shapes import Shape
+from hetopt.cost.units import tables, unit_parameters
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
 from hetopt.problem.model import Model
@@ -108,3 +109,12 @@ def shape(*rows: tuple[int, int, int]) -> Shape:
     """Rows of (microbatch, cp, tp)."""
     numbers = np.array(rows, dtype=np.int64)
     return Shape(microbatch=numbers[:, 0], cp=numbers[:, 1], tp=numbers[:, 2])
+
+
+def model_parameters(model: Model) -> float:
+    """Parameters of the whole model; a tied table counts once."""
+    one = np.ones(1, dtype=np.int64)
+    total = sum(float(unit_parameters(model, kind, one)[0]) for kind in model.units)
+    if model.tied:
+        total -= (tables(model) - 1) * model.hidden * model.vocab
+    return total

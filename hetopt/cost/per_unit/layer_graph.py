@@ -12,12 +12,6 @@ Times are whole nanoseconds and memory whole bytes, as in the latency table.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-LAYER_GRAPH_SCHEMA = "hetopt-layer-graph/1"
 
 #: Nanoseconds by strategy of the first layer (rows) and of the second (columns).
 Matrix = tuple[tuple[int, ...], ...]
@@ -123,60 +117,3 @@ class LayerGraph:
             if min(map(min, matrix)) < 0:
                 msg = f"{name}: {field} has a negative entry, expected 0 or more"
                 raise ValueError(msg)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the graph as plain JSON data."""
-        return {
-            "schema": LAYER_GRAPH_SCHEMA,
-            "memory_bytes": self.memory_bytes,
-            "layers": [
-                {
-                    "name": layer.name,
-                    "strategies": list(layer.strategies),
-                    "cost_ns": list(layer.cost_ns),
-                    "memory_bytes": list(layer.memory_bytes),
-                }
-                for layer in self.layers
-            ],
-            "edges": [
-                {
-                    "first": edge.first,
-                    "second": edge.second,
-                    "within_ns": [list(row) for row in edge.within_ns],
-                    "across_ns": [list(row) for row in edge.across_ns],
-                }
-                for edge in self.edges
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        if data["schema"] != LAYER_GRAPH_SCHEMA:
-            msg = f"schema is {data['schema']!r}, expected {LAYER_GRAPH_SCHEMA!r}"
-            raise ValueError(msg)
-        return cls(
-            memory_bytes=data["memory_bytes"],
-            layers=tuple(
-                Layer(
-                    name=layer["name"],
-                    strategies=tuple(layer["strategies"]),
-                    cost_ns=tuple(layer["cost_ns"]),
-                    memory_bytes=tuple(layer["memory_bytes"]),
-                )
-                for layer in data["layers"]
-            ),
-            edges=tuple(
-                Edge(
-                    first=edge["first"],
-                    second=edge["second"],
-                    within_ns=_matrix(edge["within_ns"]),
-                    across_ns=_matrix(edge["across_ns"]),
-                )
-                for edge in data["edges"]
-            ),
-        )
-
-
-def _matrix(rows: list[list[int]]) -> Matrix:
-    return tuple(tuple(row) for row in rows)

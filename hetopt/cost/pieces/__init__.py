@@ -7,6 +7,6 @@ layer of a block may have to merge tokens or to look up tokens of its own. Units
 the ends are one piece each: an embedding or a projection of image patches, and a head
 per token or a classifier per sequence.
 
-A new kind of piece is a class of its own file, derived from ``piece.Piece``, and a
-line in ``kinds.PIECES``.
+A new kind of piece is a class in a file of its own, derived from ``piece.Piece``, and
+a line in ``kinds``, which says what units have it.
 """

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hetopt.cost.pieces.operations import Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
-from hetopt.cost.shard_shape import ATTENTION_CORE
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
 from hetopt.problem.model import ATTENTION
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.cost.shard_shape import ShardShape
-    from hetopt.problem.training import Recompute
+from hetopt.problem.training import Recompute
 
 
 def score_bytes(piece: Piece, tp: Ints, recompute: Recompute) -> Floats | float:
@@ -79,11 +71,6 @@ class Attention(Piece):
             held_bytes=_core_bytes,
         ),
     )
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of a layer, or of the unit of this kind."""
-        return cls.plain(unit) if unit.is_layer or unit.kind == ATTENTION else None
 
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count two multiplications, the core and the element-wise rest."""

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hetopt.cost.pieces.head import Head
-from hetopt.cost.shapes import logit_shard
-from hetopt.problem.model import HEAD
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.cost.shapes import Floats, Ints, Shape, logit_shard
 
 
 class Classifier(Head):
@@ -22,12 +13,6 @@ class Classifier(Head):
 
     collectives = (2, 0)
     profiled = ()
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the last unit of a model with classes."""
-        ends = unit.kind == HEAD and unit.model.classes
-        return cls.plain(unit) if ends else None
 
     @property
     def exchanged_tokens(self) -> int:

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hetopt.cost.pieces.attention import score_bytes
 from hetopt.cost.pieces.operations import Operations, multiply
 from hetopt.cost.pieces.piece import Piece
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.training import Recompute
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.training import Recompute
 
 
 class CrossAttention(Piece):
     """Behind the attention of every layer with a context."""
 
     collectives = (2, 1)
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of a layer with a context."""
-        context = unit.block.context
-        if not unit.is_layer or not context:
-            return None
-        names = [part.name for part in unit.model.parts]
-        return cls.reading(unit, names.index(context))
 
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count three multiplications, the core and the element-wise rest."""

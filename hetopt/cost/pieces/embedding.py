@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hetopt.cost.pieces.operations import Operations
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
-from hetopt.cost.shapes import vocab_shard
+from hetopt.cost.shapes import Floats, Ints, Shape, vocab_shard
 from hetopt.problem.model import EMBEDDING
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.training import Recompute
+from hetopt.problem.training import Recompute
 
 #: A token as data loaders hand it out.
 TOKEN_ID_BYTES = 8
@@ -35,13 +27,6 @@ class Embedding(Piece):
         ),
     )
 
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of a unit that looks tokens up."""
-        opens = unit.kind == EMBEDDING and not unit.model.patch
-        starts = unit.first and unit.model.starts(unit.index)
-        return cls.plain(unit) if opens or starts else None
-
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count the look-up, the dropout and what they move."""
         tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
@@ -57,11 +42,9 @@ class Embedding(Piece):
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of token ids and the dropout mask."""
-        del recompute
         own = shape.own_tokens(self.tokens)
         return self.input_bytes(shape, e) + own * self.block.hidden
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Return the bytes of token ids."""
-        del e
         return shape.all_tokens(self.tokens) * TOKEN_ID_BYTES

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from hetopt.cost.pieces.operations import Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
-from hetopt.cost.shapes import logit_shard
+from hetopt.cost.shapes import Floats, Ints, Shape, logit_shard
 from hetopt.problem.model import HEAD
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.training import Recompute
+from hetopt.problem.training import Recompute
 
 #: Bytes that the loss moves per logit: the cast to fp32, the maximum, the sum of
 #: exponentials and the softmax each read or write four bytes; ours, from counting
@@ -43,12 +37,6 @@ class Head(Piece):
         ),
     )
 
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the last unit of a model with a loss for every token."""
-        ends = unit.kind == HEAD and not unit.model.classes
-        return cls.plain(unit) if ends else None
-
     def loss_rows(self, shape: Shape) -> Floats:
         """Return a row of logits per token."""
         return shape.all_tokens(self.tokens)
@@ -72,7 +60,6 @@ class Head(Piece):
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inputs of norm and matrix, and an fp32 softmax."""
-        del recompute
         own, rows = shape.own_tokens(self.tokens), self.loss_rows(shape)
         softmax = 4 * (rows * logit_shard(self.model, shape.tp))
         return own * self.block.hidden * 2 * e + softmax

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hetopt.cost.pieces.operations import Operations, multiply
 from hetopt.cost.pieces.piece import Piece
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.training import Recompute
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.training import Recompute
 
 
 class Merge(Piece):
     """The start of a block that has fewer tokens than the one before."""
 
     collectives = (1, 0)
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of a block's first layer."""
-        if not unit.first or unit.model.starts(unit.index):
-            return None
-        return cls.reading(unit, unit.index - 1)
 
     @property
     def joined(self) -> int:
@@ -49,7 +35,6 @@ class Merge(Piece):
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inputs of the norm and of the matrix."""
-        del recompute
         return self.input_bytes(shape, e) * 2
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:

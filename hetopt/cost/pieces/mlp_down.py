@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hetopt.cost.pieces.operations import Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
+from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model import MLP_DOWN
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.training import Recompute
+from hetopt.problem.training import Recompute
 
 
 class MlpDown(Piece):
@@ -30,11 +23,6 @@ class MlpDown(Piece):
             held_elements=lambda shape: 3 * shape.hidden + 2 * shape.shard_ffn,
         ),
     )
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of a layer, or of the unit of this kind."""
-        return cls.plain(unit) if unit.is_layer or unit.kind == MLP_DOWN else None
 
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count the multiplication, dropout and residual."""
@@ -53,7 +41,6 @@ class MlpDown(Piece):
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inner activations and the dropout mask."""
-        del recompute
         own = shape.own_tokens(self.tokens)
         return own * self.block.hidden + self.input_bytes(shape, e)
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from hetopt.cost.pieces.operations import Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
+from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model import MLP_UP
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.training import Recompute
+from hetopt.problem.training import Recompute
 
 
 class MlpUp(Piece):
@@ -32,11 +25,6 @@ class MlpUp(Piece):
             held_elements=lambda shape: 3 * shape.hidden + 4 * shape.shard_ffn,
         ),
     )
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of a layer, or of the unit of this kind."""
-        return cls.plain(unit) if unit.is_layer or unit.kind == MLP_UP else None
 
     @property
     def matrices(self) -> int:
@@ -61,7 +49,6 @@ class MlpUp(Piece):
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inputs of norm, matrices and activation."""
-        del recompute
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         inner = tokens * self.block.ffn / shape.tp * e
         return own * self.block.hidden * 2 * e + inner * self.matrices

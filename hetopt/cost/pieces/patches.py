@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hetopt.cost.pieces.operations import Operations, multiply
 from hetopt.cost.pieces.piece import Piece
-from hetopt.problem.model import EMBEDDING
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from hetopt.cost.pieces.piece import Unit
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.training import Recompute
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.training import Recompute
 
 
 class Patches(Piece):
     """The first unit of a model of images."""
 
     collectives = (0, 0)
-
-    @classmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of the first unit of a model with patches."""
-        opens = unit.kind == EMBEDDING and unit.model.patch
-        return cls.plain(unit) if opens else None
 
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count the projection and the dropout."""
@@ -47,7 +33,6 @@ class Patches(Piece):
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the patches and the dropout mask."""
-        del recompute
         own = shape.own_tokens(self.tokens)
         return own * self.model.patch * e + own * self.block.hidden
 

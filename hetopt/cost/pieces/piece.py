@@ -11,48 +11,11 @@ import numpy as np
 from hetopt.cost.shapes import kv_width, query_width
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from hetopt.cost.pieces.operations import Operations
     from hetopt.cost.pieces.profiled import Profiled
     from hetopt.cost.shapes import Floats, Ints, Shape
     from hetopt.problem.model import Block, Model
     from hetopt.problem.training import Recompute
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """A unit of a model that is to be made of pieces.
-
-    Attributes
-    ----------
-    seq_len
-        Tokens of a sequence that the model is given.
-    kind
-        Kind of the unit, as in ``Model.units``.
-    index
-        Its block among ``Model.parts``.
-    first
-        Whether it is a block's first layer, which has something to do before.
-    is_layer
-        Whether it is a whole layer; otherwise it is the one piece of its name.
-    """
-
-    model: Model
-    seq_len: int
-    kind: str
-    index: int
-    first: bool
-    is_layer: bool
-
-    @property
-    def block(self) -> Block:
-        """Its block."""
-        return self.model.parts[self.index]
-
-    def tokens_of(self, index: int) -> int:
-        """Tokens per sequence of a block."""
-        return self.model.tokens(index, self.seq_len)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,28 +47,6 @@ class Piece(ABC):
     source_tokens: int = 0
     source_hidden: int = 0
 
-    @classmethod
-    @abstractmethod
-    def of(cls, unit: Unit) -> Self | None:
-        """Return the piece of this kind that a unit has; None if it has none."""
-
-    @classmethod
-    def plain(cls, unit: Unit) -> Self:
-        """Return the piece that reads nothing but what the unit is given."""
-        tokens = unit.tokens_of(unit.index)
-        return cls(model=unit.model, block=unit.block, tokens=tokens)
-
-    @classmethod
-    def reading(cls, unit: Unit, source: int) -> Self:
-        """Return the piece that reads the output of the block ``source`` besides."""
-        return cls(
-            model=unit.model,
-            block=unit.block,
-            tokens=unit.tokens_of(unit.index),
-            source_tokens=unit.tokens_of(source),
-            source_hidden=unit.model.parts[source].hidden,
-        )
-
     @abstractmethod
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count the forward pass."""
@@ -124,7 +65,6 @@ class Piece(ABC):
 
     def context_bytes(self, shape: Shape, e: int) -> Floats | float:
         """Bytes of what it reads of other units, wherever it is in its unit."""
-        del shape, e
         return 0.0
 
     def working_elements(self, shape: Shape) -> Floats:
@@ -138,12 +78,10 @@ class Piece(ABC):
 
     def ring_bytes(self, shape: Shape, e: int) -> Floats | None:
         """Bytes that context parallelism passes on per step; None if it has no ring."""
-        del shape, e
         return None
 
     def loss_rows(self, shape: Shape) -> Floats | None:
         """Rows of logits whose loss is reduced over tp; None if it has no loss."""
-        del shape
         return None
 
     @property

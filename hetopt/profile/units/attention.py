@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 
+from hetopt.cost.shard_shape import ShardShape
 from hetopt.profile.units.core import Core, query_positions
-from hetopt.profile.units.edges import DTYPES
+from hetopt.profile.units.edges import DTYPES, Edges
 from hetopt.profile.units.parts import Norm, OwnTokens, with_residual
-
-if TYPE_CHECKING:
-    from hetopt.cost.shard_shape import ShardShape
-    from hetopt.profile.units.edges import Edges
 
 ROTARY_BASE = 10000.0
 

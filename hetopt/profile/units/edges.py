@@ -7,12 +7,10 @@ take ends with a given gradient. So one device is enough and nothing communicate
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 
-if TYPE_CHECKING:
-    from hetopt.cost.shard_shape import ShardShape
+from hetopt.cost.shard_shape import ShardShape
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 WEIGHT_SCALE = 0.02

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from hetopt.profile.units.attention import Attention
+from hetopt.profile.units.edges import Edges
 from hetopt.profile.units.mlp_down import MlpDown
 from hetopt.profile.units.mlp_up import MlpUp
 from hetopt.profile.units.parts import OwnTokens
-
-if TYPE_CHECKING:
-    from hetopt.profile.units.edges import Edges
 
 
 class Layer(OwnTokens):

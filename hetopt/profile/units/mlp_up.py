@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 
+from hetopt.profile.units.edges import Edges
 from hetopt.profile.units.parts import Norm, OwnTokens
-
-if TYPE_CHECKING:
-    from hetopt.profile.units.edges import Edges
 
 
 class MlpUp(OwnTokens):

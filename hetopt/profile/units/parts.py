@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 
-if TYPE_CHECKING:
-    from hetopt.cost.shard_shape import ShardShape
-    from hetopt.profile.units.edges import Edges
+from hetopt.cost.shard_shape import ShardShape
+from hetopt.profile.units.edges import Edges
 
 NORM_EPSILON = 1e-5
 

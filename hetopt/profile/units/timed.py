@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from hetopt.cost.shard_shape import ATTENTION_CORE
+import torch
+
+from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
 from hetopt.problem.model import (
     ATTENTION,
     EMBEDDING,
@@ -21,11 +23,6 @@ from hetopt.profile.units.head import Head
 from hetopt.profile.units.layer import Layer
 from hetopt.profile.units.mlp_down import MlpDown
 from hetopt.profile.units.mlp_up import MlpUp
-
-if TYPE_CHECKING:
-    import torch
-
-    from hetopt.cost.shard_shape import ShardShape
 
 KINDS: dict[str, Any] = {
     LAYER: Layer,

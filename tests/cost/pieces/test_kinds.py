@@ -17,7 +17,6 @@ from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.table import Layout
 from hetopt.cost.units import (
     model_flops,
-    model_parameters,
     unit_operations,
     unit_parameters,
 )
@@ -28,7 +27,13 @@ from hetopt.problem.model_building import build_model
 from hetopt.problem.model_schema import ModelSpec
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, Recompute, Training
-from tests.cost.making import make_cluster, make_model, make_problem, shape
+from tests.cost.making import (
+    make_cluster,
+    make_model,
+    make_problem,
+    model_parameters,
+    shape,
+)
 
 BERT = make_model(attention="bidirectional", gated=False, norm="layer", ffn=16384)
 TRAINING = Training(global_batch=8, seq_len=512)
