@@ -24,9 +24,10 @@ from hetopt.cost.profiles.file import (
 )
 from hetopt.cost.profiles.units import shard_key
 from hetopt.cost.shapes import Shape
-from hetopt.cost.shard_shape import ATTENTION_CORE
+from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES
 from hetopt.cost.sources.baselines import one_device
 from hetopt.cost.sources.roofline import Roofline, efficiency_of
+from hetopt.cost.sources.source import ShardQuery
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.model import LAYER, Model
 from hetopt.problem.training import Training
@@ -125,7 +126,13 @@ def _rows(accelerator: Accelerator, case: _Case) -> Iterator[ProfileRow]:
         tp=np.array([case.tp]),
     )
     times = Roofline().shard_times(
-        case.model, training, one_device(accelerator), (LAYER,), shape
+        ShardQuery(
+            model=case.model,
+            training=training,
+            cluster=one_device(accelerator),
+            kinds=(LAYER,),
+            shape=shape,
+        )
     )
     for unit, forward, backward in (
         (LAYER, times.forward_s, times.backward_s),
@@ -135,12 +142,7 @@ def _rows(accelerator: Accelerator, case: _Case) -> Iterator[ProfileRow]:
             unit=unit,
             gated=case.model.gated,
             dtype=DTYPE,
-            hidden=case.model.hidden,
-            heads=case.model.heads,
-            kv_heads=case.model.kv_heads,
-            head_dim=case.model.head_dim,
-            ffn=case.model.ffn,
-            vocab=case.model.vocab,
+            **{field: getattr(case.model, field) for field in MODEL_SIZES},
             cp=case.cp,
             tp=case.tp,
             microbatch=case.microbatch,

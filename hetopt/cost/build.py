@@ -32,6 +32,7 @@ from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_tabl
 from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.source import ShardQuery
 from hetopt.cost.strategies import strategies
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.cost.units import model_flops
@@ -213,11 +214,13 @@ def _cluster_tables(
     keys = np.stack([rows.shape.microbatch, rows.shape.cp, rows.shape.tp], axis=1)
     unique, where = np.unique(keys, axis=0, return_inverse=True)
     times = source.shard_times(
-        problem.model,
-        problem.training,
-        rows.cluster,
-        kinds,
-        Shape(microbatch=unique[:, 0], cp=unique[:, 1], tp=unique[:, 2]),
+        ShardQuery(
+            model=problem.model,
+            training=problem.training,
+            cluster=rows.cluster,
+            kinds=kinds,
+            shape=Shape(microbatch=unique[:, 0], cp=unique[:, 1], tp=unique[:, 2]),
+        )
     )
     # numpy 2.0 alone keeps the reduced axis.
     forward_s, backward_s = _passes_s(problem, rows, kinds, times, where.reshape(-1))

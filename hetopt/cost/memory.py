@@ -1,6 +1,6 @@
 """Memory of one unit on one device (MODEL.md section 5).
 
-Nothing is under-estimated on purpose. With flash attention and sequence
+Estimates err on the high side. With flash attention and sequence
 parallelism, per token and in 16 bits, a layer keeps
 
     attention   5 h + 4 (query width + kv width)

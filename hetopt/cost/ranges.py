@@ -25,19 +25,19 @@ LARGEST_SUM = 2**62
 #: No schedule but gpipe and auto adds more warm-ups at a boundary (HAPT, Eq. 2).
 _MOST_DELTA = 3
 
-#: Needs up to this stay as they are even where no device has as much, for reports.
+#: Needs up to this stay as they are, for reports, even if no device has as much.
 _ORDINARY_BYTES = 2**40
 
 
 def nanoseconds(seconds: Floats) -> Ints:
     """Round to the nearest tick; what is longer than any iteration is TOO_LONG_NS."""
-    # Cut twice: the quotient may exceed floating point, and the limit by a tick.
+    # Limited twice: the quotient may overflow, or exceed the limit by a tick.
     ticks = np.minimum(seconds, 2 * LONGEST_S) / TICK_S
     return np.rint(np.minimum(ticks, TOO_LONG_NS)).astype(np.int64)
 
 
 def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
-    """Round up to whole bytes; what no device has room for is one byte too many.
+    """Round up to whole bytes; what fits no device becomes one byte too many.
 
     Parameters
     ----------
@@ -54,12 +54,12 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
     Parameters
     ----------
     file
-        The table's, named in errors; None where the table was not read.
+        The table's, named in errors; None if the table was not read.
 
     Raises
     ------
     InputError
-        A stage of all units could take longer, or more memory, than can be added up.
+        A stage of all units could exceed the largest sum of times or bytes.
     """
     counts = np.bincount(table.units, minlength=len(table.kinds)).astype(np.float64)
     for field, part in _parts(table):

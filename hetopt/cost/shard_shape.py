@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from hetopt.problem.model import (
     ATTENTION,
@@ -17,6 +17,8 @@ from hetopt.problem.model import (
 ATTENTION_CORE = "attention-core"
 UNITS = (LAYER, ATTENTION, MLP_UP, MLP_DOWN, EMBEDDING, HEAD, ATTENTION_CORE)
 DTYPES = ("bf16", "fp16", "fp32")
+MODEL_SIZES = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab")
+SIZES = (*MODEL_SIZES, "cp", "tp", "microbatch", "seq_len")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +110,3 @@ class ShardShape:
     def shard_vocab(self) -> int:
         """Rows of the vocabulary on the device; the last shard is padded."""
         return -(-self.vocab // self.tp)
-
-
-SIZES = tuple(
-    field.name
-    for field in fields(ShardShape)
-    if field.name not in ("unit", "gated", "dtype")
-)

@@ -1,6 +1,6 @@
 """Which (dp, cp, tp, recompute) a stage of a cluster may use at a micro-batch count.
 
-Memory is checked where it is known, in ``hetopt.cost.build``.
+``hetopt.cost.build`` drops those that need too much memory.
 """
 
 from __future__ import annotations

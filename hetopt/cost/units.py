@@ -3,7 +3,7 @@
 The counts follow Megatron-LM's sharding with sequence parallelism. Context
 parallelism gives every device ``seq_len / cp`` tokens for the projections and the
 MLP; only the attention core sees whole keys and values, balanced, so a device does
-``1 / cp`` of ``seq_len ** 2``, or of half of that where attention is causal. Tensor
+``1 / cp`` of ``seq_len ** 2``, or of half of that if attention is causal. Tensor
 parallelism splits heads and the MLP's inner width; outside the pieces tokens are
 split by ``tp`` too.
 

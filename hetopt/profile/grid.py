@@ -48,7 +48,7 @@ class Grid:
     most_flops
         Shards with a longer forward pass are left out.
     per_unit
-        At most this many shards of each kind and family, chosen by lot.
+        At most this many shards of each kind and family, drawn at random.
     """
 
     units: tuple[str, ...]
@@ -107,11 +107,11 @@ def quick_grid(dtype: str) -> Grid:
 
 
 def distinct_shapes(grid: Grid) -> tuple[ShardShape, ...]:
-    """Return the grid's shards, each once however many degrees share it.
+    """Return the grid's shards, each once even if several degrees share it.
 
-    They are shuffled, always alike: a profile that was interrupted still covers the
-    whole grid, the time left can be judged from the time spent, and a device that
-    grows warm slows no size in particular.
+    They are shuffled, always in the same way: a profile that was interrupted still
+    covers the whole grid, the time left follows from the time spent, and a device
+    that grows warm slows no size in particular.
     """
     by_key: dict[object, ShardShape] = {}
     for shape in _all_shapes(grid):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.cost.shapes import Shape
+from hetopt.cost.sources.source import ShardQuery
 from hetopt.cost.units import tables, unit_parameters
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
@@ -109,6 +110,18 @@ def shape(*rows: tuple[int, int, int]) -> Shape:
     """Rows of (microbatch, cp, tp)."""
     numbers = np.array(rows, dtype=np.int64)
     return Shape(microbatch=numbers[:, 0], cp=numbers[:, 1], tp=numbers[:, 2])
+
+
+def query(
+    model: Model,
+    training: Training,
+    cluster: Cluster,
+    kinds: tuple[str, ...],
+    shape: Shape,
+) -> ShardQuery:
+    return ShardQuery(
+        model=model, training=training, cluster=cluster, kinds=kinds, shape=shape
+    )
 
 
 def model_parameters(model: Model) -> float:

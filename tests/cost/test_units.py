@@ -21,7 +21,7 @@ from hetopt.problem.model import (
     Model,
 )
 from hetopt.problem.training import Recompute, Training
-from tests.cost.making import make_cluster, make_model, shape
+from tests.cost.making import make_cluster, make_model, query, shape
 
 TRAINING = Training(global_batch=8, seq_len=2048)
 GPT = make_model(gated=False, norm="layer", ffn=16384)
@@ -35,7 +35,7 @@ def test_layer_is_the_sum_of_its_blocks(
 ) -> None:
     rows = shape(row)
     times = Roofline().shard_times(
-        model, TRAINING, make_cluster(), (LAYER, *BLOCKS), rows
+        query(model, TRAINING, make_cluster(), (LAYER, *BLOCKS), rows)
     )
     for seconds in (
         times.forward_s,
@@ -130,7 +130,9 @@ def test_a_faster_device_is_never_slower(
     kinds = (EMBEDDING, LAYER, HEAD)
     source = Roofline()
     before, after = (
-        source.shard_times(make_model(), TRAINING, cluster, kinds, shape((b, cp, tp)))
+        source.shard_times(
+            query(make_model(), TRAINING, cluster, kinds, shape((b, cp, tp)))
+        )
         for cluster in (slow, fast)
     )
     assert (after.forward_s <= before.forward_s).all()
@@ -141,11 +143,13 @@ def test_a_faster_device_is_never_slower(
 def test_efficiency_rises_with_the_size_of_the_multiplication() -> None:
     rows = shape(*[(b, 1, 1) for b in (1, 2, 4, 8, 16)])
     times = Roofline().shard_times(
-        make_model(hidden=1024, heads=8, kv_heads=8, ffn=2816),
-        Training(global_batch=16, seq_len=128),
-        make_cluster(),
-        (MLP_UP,),
-        rows,
+        query(
+            make_model(hidden=1024, heads=8, kv_heads=8, ffn=2816),
+            Training(global_batch=16, seq_len=128),
+            make_cluster(),
+            (MLP_UP,),
+            rows,
+        )
     )
     per_sequence = times.forward_s[:, 0] / rows.microbatch
     assert (np.diff(per_sequence) < 0).all()

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hetopt.cost.profiles.file import read_profile
+from hetopt.cost.profiles.file import interquartile_range, read_profile
 from hetopt.cost.profiles.units import shard_key
 from hetopt.errors import HetoptError, InputError
 from hetopt.profile import device as device_module
@@ -15,7 +15,6 @@ from hetopt.profile import measuring
 from hetopt.profile.device import catalogue_name, describe, find_device
 from hetopt.profile.measuring import (
     Progress,
-    interquartile_range,
     measure,
     measure_grid,
 )

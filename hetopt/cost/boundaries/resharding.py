@@ -1,7 +1,7 @@
 """Boundary time kappa and occupancy omega between two layouts (MODEL.md section 3).
 
-A boundary tensor of one micro-batch lies on a stage as ``dp`` batch slices times
-``shards = cp * tp`` sequence slices. Over the outer degree ``gcd(dp, dp')`` both
+On a stage the boundary tensor of one micro-batch is divided into ``dp`` batch slices
+times ``shards = cp * tp`` sequence slices. Over the outer degree ``gcd(dp, dp')`` both
 stages agree; inside, HetAuto section 5.2 and H2 section 5 offer:
 
 ``p2p`` (HetAuto 1)
@@ -28,8 +28,8 @@ make a strategy the fastest whose slowest step is longer. Bandwidths between
 clusters are taken as given, because people measure them.
 
 Inside a cluster the tensor goes over the interfaces of the nodes. Two stages of
-less than a node may share one, or may not: the slower of both is taken, also where
-there is only one node, so that adding nodes never makes a boundary slower.
+less than a node may share a node or not: the slower of both is assumed, even if there
+is only one node, so that adding nodes never makes a boundary slower.
 """
 
 from __future__ import annotations

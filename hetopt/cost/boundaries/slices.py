@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,16 +27,7 @@ def table_slice(
     permitted: tuple[Resharding, ...],
 ) -> TableSlice:
     """Add layouts and boundaries to the clusters' coefficients."""
-    layouts: list[Layout] = []
-    starts = [0]
-    numbered = []
-    for index, table in enumerate(tables):
-        found = sorted({(s.dp, s.cp * s.tp) for s in table.strategies})
-        number = {key: len(layouts) + place for place, key in enumerate(found)}
-        layouts += [Layout(cluster=index, dp=dp, shards=shards) for dp, shards in found]
-        starts.append(len(layouts))
-        layout = [number[s.dp, s.cp * s.tp] for s in table.strategies]
-        numbered.append(replace(table, layout=np.array(layout, dtype=np.int64)))
+    numbered, layouts, spans = _with_layouts(tables)
     count = len(layouts)
     shape = (len(cut_classes), count, count)
     transfer, occupancy = np.zeros(shape), np.zeros(shape)
@@ -45,7 +35,6 @@ def table_slice(
     tied = np.zeros((count, count)) if problem.model.tied else None
     batch_slices = np.array([layout.dp for layout in layouts], dtype=np.int64)
     token_slices = np.array([layout.shards for layout in layouts], dtype=np.int64)
-    spans = [slice(*bounds) for bounds in pairwise(starts)]
     for cluster, rows in zip(problem.clusters, spans, strict=True):
         sender = Side(
             cluster=cluster,
@@ -76,8 +65,8 @@ def table_slice(
     transfer_ns = np.where(transfer > 0, np.maximum(nanoseconds(transfer), 1), 0)
     return TableSlice(
         microbatches=microbatches,
-        clusters=tuple(numbered),
-        layouts=tuple(layouts),
+        clusters=numbered,
+        layouts=layouts,
         transfer_ns=transfer_ns,
         occupancy_ns=np.minimum(np.maximum(nanoseconds(occupancy), 1), transfer_ns),
         resharding=resharding,
@@ -85,10 +74,26 @@ def table_slice(
     )
 
 
+def _with_layouts(
+    tables: list[ClusterTable],
+) -> tuple[tuple[ClusterTable, ...], tuple[Layout, ...], list[slice]]:
+    """Number the layouts of all clusters; return also each cluster's span of them."""
+    layouts: list[Layout] = []
+    numbered, spans = [], []
+    for index, table in enumerate(tables):
+        start = len(layouts)
+        found = sorted({(s.dp, s.cp * s.tp) for s in table.strategies})
+        layouts += [Layout(cluster=index, dp=dp, shards=shards) for dp, shards in found]
+        layout = [start + found.index((s.dp, s.cp * s.tp)) for s in table.strategies]
+        numbered.append(replace(table, layout=np.array(layout, dtype=np.int64)))
+        spans.append(slice(start, len(layouts)))
+    return tuple(numbered), tuple(layouts), spans
+
+
 def boundary_bytes(
     problem: Problem, microbatches: int, cut: str, *, within: bool = False
 ) -> float:
-    """Bytes of one micro-batch that a cut class stands for, over all replicas.
+    """Bytes of one micro-batch's tensors of a cut class, over all replicas.
 
     Parameters
     ----------
@@ -105,8 +110,8 @@ def boundary_bytes(
 def tied_bytes(problem: Problem) -> float:
     """Bytes of the gradient of a tied embedding table.
 
-    Where later tokens have a third copy, what its ring of three moves more is counted
-    in, wherever that copy lies.
+    If later tokens have a third copy, the ring of three moves more bytes; these are
+    counted, wherever that copy is.
     """
     model = problem.model
     gradient = parameter_bytes(problem.training).gradient

@@ -12,8 +12,8 @@ the last micro-batch only. To stay linear in the units and never optimistic, a
 unit hides at most its own backward time, and one body unit's share, the last
 bucket, is not hidden at all. With ``overlap_gradients: false`` (Megatron-LM's
 default) nothing is hidden. The gather of weights is not hidden. The optimizer
-step reads and writes the states of a device's shard at memory bandwidth, or takes
-what a profile says.
+step reads and writes the states of a device's shard at memory bandwidth, unless a
+profile has its time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Share of the memory bandwidth that the optimizer's element-wise kernels reach.
 OPTIMIZER_MEMORY_SHARE = 0.8
 
-#: Seconds that an optimizer step takes however little it updates.
+#: Seconds that the smallest optimizer step takes.
 OPTIMIZER_START_S = 1e-3
 
 
@@ -65,12 +65,12 @@ def update_s(
     replicas: Ints,
     measured_s: float | None = None,
 ) -> Floats:
-    """Gather weights where the update is sharded, and update one unit; (R,).
+    """Gather weights if the update is sharded, and update one unit; (R,).
 
     Parameters
     ----------
     measured_s
-        Of the update of one parameter, where somebody measured it.
+        Of the update of one parameter; None if it was not measured.
     """
     parameters = unit_parameters(model, kind, tp)
     size = parameter_bytes(training)

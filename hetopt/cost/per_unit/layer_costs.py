@@ -115,7 +115,7 @@ def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph 
         )
         for u, v, tensor in costs.edges
     }
-    # Stages hold consecutive units, whatever passes between these.
+    # Stages hold consecutive units, also where no tensor passes.
     for u in range(len(layers) - 1):
         order = Edge(first=u, second=u + 1, within_ns=nothing, across_ns=nothing)
         tensors.setdefault((u, u + 1), order)

@@ -1,7 +1,7 @@
 """The part of the latency table that plans with a strategy per unit read.
 
 A unit's strategy is (dp, tp) of its stage's devices, with replicated states (ZeRO-0,
-DDP) or fully sharded ones (ZeRO-3, FSDP), and a recomputation policy where the
+DDP) or fully sharded ones (ZeRO-3, FSDP), and a recomputation policy if the
 problem permits more than none; the problem's own ZeRO stage does not count. Sharding
 within groups of replicas (dp x fsdp) and context parallelism are not on offer.
 """

@@ -1,7 +1,7 @@
 """What the units of a model are made of: one file per kind of piece.
 
-A unit is one piece or several, one after the other: whatever it computes, sends and
-keeps is the sum over its pieces. A decoder-only layer is attention, mlp-up and
+A unit is one piece or several, one after the other; what it computes, sends and keeps
+is the sum over its pieces. A decoder-only layer is attention, mlp-up and
 mlp-down; a layer with a context has cross-attention behind its attention; the first
 layer of a block may have to merge tokens or to look up tokens of its own. Units at
 the ends are one piece each: an embedding or a projection of image patches, and a head

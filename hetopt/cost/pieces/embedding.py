@@ -32,7 +32,7 @@ class Embedding(Piece):
         tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
         own = shape.own_tokens(self.tokens)
         elementwise = tokens * hidden * 2 * e + own * hidden * (2 * e + 1)
-        # The table's fp32 gradient is read and written where a token falls.
+        # The table's fp32 gradient is read and written in the row of every token.
         backward = elementwise + tokens * hidden * 8
         return Operations.of(elementwise=elementwise, backward=backward, kernels=3)
 

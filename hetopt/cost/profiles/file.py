@@ -29,12 +29,12 @@ and goes on with one CSV table whose columns are those of ``COLUMNS``:
     forward_s, backward_s
                     medians in seconds, without recomputation; empty unless ok
     forward_spread_s, backward_spread_s
-                    interquartile range over the repetitions; empty where unknown
-    repetitions     0 where nothing was timed
+                    interquartile range over the repetitions; empty if unknown
+    repetitions     0 if nothing was timed
     status          ok or oom
 
-Times are the computation of one device's shard, without any communication but what
-``communication`` says.
+Times are the computation of one device's shard; they include no communication unless
+``communication`` says so.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ import csv
 import io
 import math
 from dataclasses import dataclass, fields
+from statistics import quantiles
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -134,7 +135,7 @@ class Profile:
 
     @property
     def optimizer_s_per_parameter(self) -> float | None:
-        """What the optimizer takes for a parameter; None where nobody measured."""
+        """What the optimizer takes for a parameter; None if it was not measured."""
         given = self.header.get(OPTIMIZER)
         return None if given is None else float(given)
 
@@ -147,6 +148,12 @@ _KNOWN_VALUES = {
 COLUMNS = tuple(field.name for field in fields(ProfileRow))
 SPREADS = ("forward_spread_s", "backward_spread_s")
 TIMES = ("forward_s", "backward_s", *SPREADS)
+
+
+def interquartile_range(values: Sequence[float]) -> float:
+    """Return the distance of the quartiles, interpolated inside the sample."""
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return high - low
 
 
 def read_profile(path: str) -> Profile:

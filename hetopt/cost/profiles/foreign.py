@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,9 @@ from hetopt.cost.profiles.file import (
     PROFILE_SCHEMA,
     Profile,
     ProfileRow,
+    interquartile_range,
 )
+from hetopt.cost.shard_shape import MODEL_SIZES
 from hetopt.cost.units import unit_parameters
 from hetopt.errors import InputError
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER
@@ -74,7 +76,7 @@ class LayerTimes:
     Attributes
     ----------
     update_s
-        What the optimizer takes for all layers; None where the file does not say.
+        What the optimizer takes for all layers; None if the file does not say.
     """
 
     microbatch: int
@@ -104,47 +106,22 @@ def converted(
     InputError
         A degree does not divide the model.
     """
-    model = target.model
+    model, training = target.model, target.training
     rows = []
     for times in found:
-        body = times.layers[1:-1]
-        for unit, group in (
+        for unit, layers in (
             (EMBEDDING, times.layers[:1]),
-            (LAYER, body),
+            (LAYER, times.layers[1:-1]),
             (HEAD, times.layers[-1:]),
         ):
-            forward = [pair[0] for pair in group]
-            backward = [pair[1] for pair in group]
             try:
-                row = ProfileRow(
-                    unit=unit,
-                    gated=model.gated,
-                    dtype=target.training.precision,
-                    hidden=model.hidden,
-                    heads=model.heads,
-                    kv_heads=model.kv_heads,
-                    head_dim=model.head_dim,
-                    ffn=model.ffn,
-                    vocab=model.vocab,
-                    cp=1,
-                    tp=times.tp,
-                    microbatch=times.microbatch,
-                    seq_len=target.training.seq_len,
-                    forward_s=median(forward),
-                    backward_s=median(backward),
-                    forward_spread_s=_spread(forward),
-                    backward_spread_s=_spread(backward),
-                    repetitions=len(group),
-                    status="ok",
-                )
+                rows.append(_row(target, times, unit, layers))
             except ValueError as error:
                 msg = (
                     f"micro-batch {times.microbatch} at tp {times.tp} does not fit "
                     f"the problem's model: {error}"
                 )
                 raise InputError(msg, file=file) from error
-            rows.append(row)
-    training = target.training
     shape = (
         f"model, sequence length and precision are those of the problem it was "
         f"converted for ({model.name}, {training.seq_len}, {training.precision}); a "
@@ -171,17 +148,34 @@ def converted(
     return Profile(header=header, rows=tuple(rows))
 
 
+def _row(
+    target: Target, times: LayerTimes, unit: str, layers: Sequence[tuple[float, float]]
+) -> ProfileRow:
+    """Return the row of a unit; raises ValueError if a degree does not divide it."""
+    forward, backward = (list(column) for column in zip(*layers, strict=True))
+    several = len(layers) > 1
+    return ProfileRow(
+        unit=unit,
+        gated=target.model.gated,
+        dtype=target.training.precision,
+        **{field: getattr(target.model, field) for field in MODEL_SIZES},
+        cp=1,
+        tp=times.tp,
+        microbatch=times.microbatch,
+        seq_len=target.training.seq_len,
+        forward_s=median(forward),
+        backward_s=median(backward),
+        forward_spread_s=interquartile_range(forward) if several else None,
+        backward_spread_s=interquartile_range(backward) if several else None,
+        repetitions=len(layers),
+        status="ok",
+    )
+
+
 def _parameters(model: Model, tp: int) -> float:
     """Return the parameters that one of ``tp`` devices holds of the whole model."""
     each = np.array([tp])
     return sum(float(unit_parameters(model, kind, each)[0]) for kind in model.units)
-
-
-def _spread(values: Sequence[float]) -> float | None:
-    if len(values) < 2:
-        return None
-    low, _, high = quantiles(values, n=4, method="inclusive")
-    return high - low
 
 
 def chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> str:

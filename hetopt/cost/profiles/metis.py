@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hetopt.cost.profiles.file import Profile
     from hetopt.cost.profiles.foreign import Target
 
-#: Backward over forward where only their sum is known: the middle of 2.2 to 2.7, what
+#: Backward over forward if only their sum is known: the middle of 2.2 to 2.7, what
 #: Sailor's measured layers have.
 BACKWARD_SHARE = 2.45
 
@@ -49,7 +49,7 @@ def read_metis(folder: str, target: Target, device: str | None = None) -> Profil
     Parameters
     ----------
     device
-        The X of ``DeviceType.X``; needed where the folder has several.
+        The X of ``DeviceType.X``; needed if the folder has several.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _times(path: Path, tp: int, microbatch: int, target: Target) -> LayerTimes:
 
 
 def _optional(execution: Mapping[str, Any], key: str, path: Path) -> float | None:
-    """Return a time of Metis in seconds; None where the file does not have it."""
+    """Return a time of Metis in seconds; None if the file does not have it."""
     if key not in execution:
         return None
     return seconds(execution[key], str(path), f"execution_time.{key}") * 1e-3

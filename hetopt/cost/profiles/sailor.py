@@ -36,7 +36,7 @@ def read_sailor(
     Parameters
     ----------
     model, device
-        Keys of the file; needed where it has several.
+        Keys of the file; needed if it has several.
 
     Raises
     ------

@@ -29,9 +29,9 @@ def shard_key(shape: ShardShape) -> tuple[str | int, ...]:
 
 
 def place_columns(unit: str) -> tuple[str, ...]:
-    """Name what says where a shard of this unit lies: columns of ``features.COLUMNS``.
+    """Name the columns of ``features.COLUMNS`` that tell shards of this unit apart.
 
-    A column that a unit's work does not depend on must not part two of its shards.
+    Shards that differ only in columns their work does not depend on are the same.
     """
     parts = profiled_parts(unit)
     names = ["tokens", "hidden"] if parts[0].dense else ["tokens"]

@@ -9,6 +9,7 @@ import numpy as np
 from hetopt.cost.shard_shape import ATTENTION_CORE
 from hetopt.cost.sources.features import Shards, flops_and_bytes, grouped
 from hetopt.cost.sources.roofline import Roofline
+from hetopt.cost.sources.source import ShardQuery
 from hetopt.problem.cluster import Cluster
 from hetopt.problem.model import ATTENTION
 
@@ -35,7 +36,10 @@ def modelled_seconds(
     core = unit == ATTENTION_CORE
     kinds = (ATTENTION if core else unit,)
     for indices, model, training, shape in grouped(rows):
-        times = Roofline().shard_times(model, training, cluster, kinds, shape)
+        query = ShardQuery(
+            model=model, training=training, cluster=cluster, kinds=kinds, shape=shape
+        )
+        times = Roofline().shard_times(query)
         passes = (
             (times.attention_core_s, times.attention_core_backward_s)
             if core
@@ -89,7 +93,7 @@ class FittedRoofline:
 def neighbour_seconds(known: Shards, seconds: Floats, wanted: Shards) -> Floats:
     """Return the times of the nearest known shards, scaled by FLOPs; (R, 2).
 
-    Near in the logarithms of what says where a shard lies; the first of equals.
+    Distances are those of ``distances``; of equally near ones the first counts.
     """
     nearest = distances(known, wanted).argmin(axis=1)
     scale = wanted.flops() / known.flops()[nearest]
@@ -109,7 +113,7 @@ def distances(known: Shards, wanted: Shards) -> Floats:
 
 
 def one_device(accelerator: Accelerator) -> Cluster:
-    """Return a cluster of one device, which is all a compute time depends on."""
+    """Return a cluster of one device: compute times do not depend on links."""
     return Cluster(
         name="profiled",
         accelerator=accelerator,

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetopt.cost.profiles.file import KINDS
+from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.errors import InputError
@@ -24,14 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from hetopt.cost.shapes import Shape
-    from hetopt.cost.sources.source import LatencySource, ShardTimes
+    from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
     from hetopt.cost.table import SourceKind
     from hetopt.plan import Plan
     from hetopt.problem.cluster import Cluster
-    from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Training
 
 AUTO = "auto"
 ROOFLINE = "roofline"
@@ -48,17 +48,9 @@ class ClusterSources:
         """Ask the cluster's source."""
         return self.by_cluster[cluster.name].source_kind(cluster)
 
-    def shard_times(
-        self,
-        model: Model,
-        training: Training,
-        cluster: Cluster,
-        kinds: tuple[str, ...],
-        shape: Shape,
-    ) -> ShardTimes:
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
         """Ask the cluster's source."""
-        source = self.by_cluster[cluster.name]
-        return source.shard_times(model, training, cluster, kinds, shape)
+        return self.by_cluster[query.cluster.name].shard_times(query)
 
 
 def latency_sources(problem: Problem, *, cache: Path | None = None) -> ClusterSources:
@@ -102,7 +94,11 @@ def far_outside(problem: Problem, plan: Plan) -> list[str]:
                     if other == strategy
                 )
             )
-            shape = _one_shape(batch // strategy.dp, strategy.cp, strategy.tp)
+            shape = Shape(
+                microbatch=np.array([batch // strategy.dp]),
+                cp=np.array([strategy.cp]),
+                tp=np.array([strategy.tp]),
+            )
             how = source.far_outside(problem.model, problem.training, kinds, shape)
             if how is not None:
                 found[stage.cluster] = (
@@ -128,16 +124,6 @@ def of_other_devices(problem: Problem) -> list[str]:
                 f"{source.name} of {profiled}, not of {cluster.accelerator.name}"
             )
     return found
-
-
-def _one_shape(microbatch: int, cp: int, tp: int) -> Shape:
-    import numpy as np
-
-    from hetopt.cost.shapes import Shape
-
-    return Shape(
-        microbatch=np.array([microbatch]), cp=np.array([cp]), tp=np.array([tp])
-    )
 
 
 def _source(

@@ -70,7 +70,7 @@ class Judged:
     row
         Index into the profile's rows.
     spread_s
-        Interquartile range of its repetitions; None where unknown.
+        Interquartile range of its repetitions; None if unknown.
     predicted_s
         By each of ``METHODS``.
     low_s, high_s
@@ -90,7 +90,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How far off one method is on one split; errors are shares.
+    """How far off one method is on one split; errors are relative.
 
     Attributes
     ----------
@@ -345,7 +345,7 @@ def score_of(judged: Sequence[Judged], split: str, method: str, number: int) -> 
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return Spearman's rank correlation; 0 where one side is constant."""
+    """Return Spearman's rank correlation; 0 if one side is constant."""
     from scipy.stats import rankdata
 
     ranks = np.stack([rankdata(first), rankdata(second)])

@@ -10,8 +10,8 @@ Two sets of features are compared by ``hetopt forest evaluate``:
     traffic and their ratio as ``hetopt.cost.operations`` counts them. Degrees only
     enter through the shard, so that shards which coincide look the same.
 
-Sizes enter as base-2 logarithms: a tree splits half-way between two values, and
-half-way between 1024 and 4096 tokens lies 2048.
+Sizes are base-2 logarithms: a tree splits half-way between two values, which between
+1024 and 4096 tokens should be 2048.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hetopt.cost.shapes import (
     query_width,
     vocab_shard,
 )
-from hetopt.cost.shard_shape import ATTENTION_CORE
+from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES
 from hetopt.cost.sources.roofline import ATTENTION_BACKWARD
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.model import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.profiles.file import ProfileRow
 
-#: What is written down of every shard; columns of ``Shards.numbers``.
+#: Columns of ``Shards.numbers``.
 COLUMNS = (
     "microbatch",
     "seq_len",
@@ -108,16 +108,16 @@ class Shards:
         return values
 
     def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Shards:
-        """Return some of the shards, by whatever numpy indexes rows with."""
+        """Return the shards of some rows."""
         return Shards(unit=self.unit, numbers=self.numbers[rows])
 
     def place(self) -> Floats:
-        """Return logarithms of what says where the shards lie; (R, D)."""
+        """Return logarithms of the columns that tell the shards apart; (R, D)."""
         names = place_columns(self.unit)
         return np.log2(np.stack([self.column(name) for name in names], axis=1))
 
     def flops(self) -> Floats:
-        """Return FLOPs of the forward pass, or bytes where a unit has none; (R,)."""
+        """Return FLOPs of the forward pass, or bytes if a unit has none; (R,)."""
         flops = self.column("dense_flops") + self.column("attention_flops")
         return np.where(flops > 0, flops, self.column("elementwise_bytes"))
 
@@ -186,31 +186,17 @@ def grouped(
     """Yield the indices of rows that differ only in their degrees, and their model."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for index, row in enumerate(rows):
-        key = (
-            row.gated,
-            row.dtype,
-            row.hidden,
-            row.heads,
-            row.kv_heads,
-            row.head_dim,
-            row.ffn,
-            row.vocab,
-            row.seq_len,
-        )
+        fields = ("gated", "dtype", *MODEL_SIZES, "seq_len")
+        key = tuple(getattr(row, field) for field in fields)
         alike.setdefault(key, []).append(index)
     for indices in alike.values():
         row = rows[indices[0]]
         model = Model(
             name="profiled",
             layers=1,
-            hidden=row.hidden,
-            heads=row.heads,
-            kv_heads=row.kv_heads,
-            head_dim=row.head_dim,
-            ffn=row.ffn,
-            vocab=row.vocab,
             gated=row.gated,
             norm="rms" if row.gated else "layer",
+            **{field: getattr(row, field) for field in MODEL_SIZES},
         )
         training = Training(
             global_batch=1,
@@ -242,7 +228,7 @@ def work_terms(shards: Shards, *, backward: bool) -> Floats:
 
     FLOPs of matrix multiplications and of the attention core, its scores (their
     exponentials take as long for narrow heads as for wide ones), bytes moved, weights
-    (their gradient is written however few tokens there are) and one for each shard.
+    (their gradient is written even for few tokens) and one for each shard.
     """
     dense, attention, moved = flops_and_bytes(shards, backward=backward)
     return np.stack(

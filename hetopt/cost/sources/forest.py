@@ -28,7 +28,7 @@ log-time-per-work  table-6    9.1%   10.8%    8.8%     9.7%          7.7%
 (nearest neighbour           15.5%   17.0%   16.1%    19.0%         15.1%)
 
 Trees are grown in one thread and averaged in their order, so that the same rows give
-the same bits whatever else the machine does.
+the same bits on a busy machine too.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ bf16 and fp16 take equally long on the devices we know of, so each learns from b
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from importlib import metadata
 from typing import TYPE_CHECKING, cast
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.profiles.file import ProfileRow
+    from hetopt.cost.sources.source import ShardQuery
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.model import Model
@@ -52,7 +53,7 @@ FAR = 2.0
 #: Libraries on whose versions a prediction depends.
 LIBRARIES = ("numpy", "scikit-learn", "scipy")
 
-#: How the columns that place a shard are called in warnings.
+#: Names of the columns that tell shards apart, in warnings.
 _NAMES = {
     "tokens": "tokens per device",
     "hidden": "hidden size",
@@ -121,15 +122,8 @@ class ForestSource:
                 return f"has no {training.precision} rows of unit {kind!r}"
         return None
 
-    def shard_times(
-        self,
-        model: Model,
-        training: Training,
-        cluster: Cluster,
-        kinds: tuple[str, ...],
-        shape: Shape,
-    ) -> ShardTimes:
-        """Return compute times of R shards for N unit kinds.
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Return the compute times that are asked for.
 
         Raises
         ------
@@ -137,6 +131,8 @@ class ForestSource:
             The profile has no rows of a unit or of the precision, or the model is
             not decoder-only.
         """
+        model, training, shape = query.model, query.training, query.shape
+        kinds = query.kinds
         reason = self.lacks(model, training, kinds)
         if reason is not None:
             advice = "profile them, or use" if model.is_decoder_only else "use"
@@ -150,7 +146,7 @@ class ForestSource:
             {unit: shards_of(unit, model, training, shape) for unit in needed}, fp32
         )
         asked = tuple(dict.fromkeys((*kinds, LAYER)))
-        roofline = Roofline().shard_times(model, training, cluster, asked, shape)
+        roofline = Roofline().shard_times(replace(query, kinds=asked))
         modelled = np.stack([roofline.forward_s, roofline.backward_s], axis=2)
         core_modelled = np.stack(
             [roofline.attention_core_s, roofline.attention_core_backward_s], axis=2
@@ -186,8 +182,8 @@ class ForestSource:
     ) -> str | None:
         """Say how shards lie far outside of the profile, or return None.
 
-        A shard is far outside when no profiled shard of its unit lies within a
-        factor of ``FAR`` in every dimension, or none has its kind of layer.
+        A shard is far outside if no profiled shard of its unit is within a factor
+        of ``FAR`` in every dimension, or none has its kind of layer.
         """
         fp32 = training.precision == "fp32"
         for kind in kinds:
@@ -206,7 +202,7 @@ class ForestSource:
         return None
 
     def _parts(self, kind: str, fp32: bool) -> tuple[str, ...]:
-        """Return the profiled units that a kind's time is made from."""
+        """Return the profiled units whose times make up a kind's."""
         if (kind, fp32) in self._rows:
             return (kind,)
         if kind == LAYER and all((block, fp32) in self._rows for block in BLOCKS):
@@ -216,7 +212,7 @@ class ForestSource:
         return ()
 
     def _predict(self, wanted: dict[str, Shards], fp32: bool) -> dict[str, Floats]:
-        """Return forward and backward seconds by unit, as stored or made now."""
+        """Return forward and backward seconds by unit, from the cache if possible."""
         folder = self._cache or prediction_cache.cache_folder()
         key = self._key(wanted)
         sizes = {unit: len(shards) for unit, shards in wanted.items()}
@@ -242,7 +238,7 @@ class ForestSource:
 
 
 def far_shards(known: Shards, wanted: Shards) -> NDArray[np.bool_]:
-    """Whether each wanted shard lies far outside of the known ones; (R,)."""
+    """Whether each wanted shard is far outside of the known ones; (R,)."""
     apart = np.abs(wanted.place()[:, None, :] - known.place()[None, :, :])
     nearest = apart.max(axis=2).min(axis=1)
     # Logarithms of sizes that differ by exactly the factor may round up.

@@ -1,8 +1,8 @@
 """Predictions that were made before, in the user's cache folder.
 
-Growing a forest takes seconds, so its answers are kept, never the forest: plain JSON,
-one file per question, named by a digest of everything the answer depends on. A file
-that is not what its name says is ignored and written again.
+Growing a forest takes seconds, so its predictions are kept, never the forest: plain
+JSON, one file per query, named by a digest of everything the prediction depends on.
+A file that is not what its name says is ignored and written again.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 CACHE_SCHEMA = "hetopt-predictions/1"
 
-#: A larger file is not one of ours: an answer has some thousand numbers.
+#: A larger file is not one of ours: a prediction has some thousand numbers.
 MOST_BYTES = 64 * 2**20
 
-#: Files that are kept; the ones not written for longest go first.
+#: Files that are kept; the oldest are deleted first.
 MOST_FILES = 256
 
 

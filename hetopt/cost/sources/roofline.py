@@ -4,7 +4,7 @@ A matrix multiplication of F FLOPs takes the longer of its memory traffic and
 
     F / (peak * e(F)),      e(F) = e_max * F / (F + peak * ramp),
 
-so efficiency rises with the size of the multiplication: half of ``e_max`` where
+so efficiency rises with the size of the multiplication: it is half of ``e_max`` if
 the peak would need ``ramp`` seconds. Element-wise work runs at a lower share of the
 memory bandwidth, and every kernel costs a gap. Backward is derived per operation:
 two multiplications for each (the weight's gradient is added to an fp32 buffer),
@@ -25,16 +25,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.pieces.operations import Operations
-from hetopt.cost.shapes import Floats, Shape
+from hetopt.cost.shapes import Floats
 from hetopt.cost.sources.source import ShardTimes
 from hetopt.cost.units import unit_operations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.cost.sources.source import ShardQuery
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Accelerator, Cluster
-    from hetopt.problem.model import Model
     from hetopt.problem.training import Training
 
 #: Forward to backward of the fused attention core (FlashAttention-2: 5 instead of
@@ -51,7 +51,7 @@ STREAM_SHARE = 0.85
 #: the 16-bit one on the devices of the catalogue that have one.
 FP32_SHARE_OF_PEAK = 0.5
 
-#: Of families without a published iteration: what A100, the best documented, has.
+#: For families without a published iteration: that of A100, the best documented.
 DEFAULT_SUSTAINED = 0.95
 
 
@@ -148,20 +148,14 @@ class Roofline:
         del cluster
         return "modelled"
 
-    def shard_times(
-        self,
-        model: Model,
-        training: Training,
-        cluster: Cluster,
-        kinds: tuple[str, ...],
-        shape: Shape,
-    ) -> ShardTimes:
-        """Return compute times of R shards for N unit kinds."""
-        efficiency = efficiency_of(cluster.accelerator, self._efficiencies)
-        device = _Device(cluster.accelerator, training, efficiency)
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Return the compute times that are asked for."""
+        accelerator, training = query.cluster.accelerator, query.training
+        efficiency = efficiency_of(accelerator, self._efficiencies)
+        device = _Device(accelerator, training, efficiency)
         forward, backward, core, core_backward = [], [], [], []
-        for kind in kinds:
-            work = unit_operations(model, training, kind, shape)
+        for kind in query.kinds:
+            work = unit_operations(query.model, training, kind, query.shape)
             attention = device.attention_s(work)
             forward.append(
                 device.dense_s(work)
@@ -214,7 +208,7 @@ class _Device:
         return total
 
     def attention_s(self, work: Operations) -> Floats:
-        """Forward seconds of the fused attention core; 0 where there is none."""
+        """Forward seconds of the fused attention core; 0 if there is none."""
         seconds = (
             np.maximum(
                 self._ramped_s(work.attention_flops, self.efficiency.attention),
@@ -225,7 +219,7 @@ class _Device:
         return np.where(work.attention_flops > 0, seconds, 0.0)
 
     def elementwise_s(self, traffic_bytes: Floats, work: Operations) -> Floats:
-        """Seconds of the memory-bound rest."""
+        """Seconds of element-wise work, which memory bounds."""
         return traffic_bytes / self.bandwidth + work.kernels * KERNEL_GAP_S
 
     def _multiplication_s(self, flops: Floats, traffic_bytes: Floats) -> Floats:

@@ -1,10 +1,10 @@
-"""The seam between the latency table and where its compute times come from.
+"""What the latency table asks of a source of compute times.
 
 A source answers for the *computation* of one unit's shard; the table adds the
 communication of tensor and context parallelism and of ZeRO, and recomputation.
 A source may say that its times hold tensor parallelism's communication already.
 Sources are asked once per cluster with all rows at once: a random forest takes
-tens of milliseconds per call however many rows it predicts.
+tens of milliseconds per call, for one row or for thousands.
 """
 
 from __future__ import annotations
@@ -21,6 +21,25 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.model import Model
     from hetopt.problem.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardQuery:
+    """Shards of a model on a cluster's devices whose times are asked for.
+
+    Attributes
+    ----------
+    kinds
+        Kinds of units; N of them.
+    shape
+        R shards of each.
+    """
+
+    model: Model
+    training: Training
+    cluster: Cluster
+    kinds: tuple[str, ...]
+    shape: Shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +84,6 @@ class LatencySource(Protocol):
         """Say whether the cluster's times are measured, published or modelled."""
         ...
 
-    def shard_times(
-        self,
-        model: Model,
-        training: Training,
-        cluster: Cluster,
-        kinds: tuple[str, ...],
-        shape: Shape,
-    ) -> ShardTimes:
-        """Return compute times of R shards for N unit kinds."""
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Return the compute times that are asked for."""
         ...

@@ -32,6 +32,7 @@ from tests.cost.making import (
     make_model,
     make_problem,
     model_parameters,
+    query,
     shape,
 )
 
@@ -242,7 +243,9 @@ def test_profiles_know_decoder_only_models_alone(tmp_path: Path) -> None:
     for model in (BERT, T5, VIT):
         with pytest.raises(InputError, match="is of decoder-only models, which"):
             source.shard_times(
-                model, TRAINING, make_cluster(), model.units[:2], shape((1, 1, 1))
+                query(
+                    model, TRAINING, make_cluster(), model.units[:2], shape((1, 1, 1))
+                )
             )
 
 

@@ -35,7 +35,7 @@ from hetopt.cost.sources.roofline import Roofline
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.training import Training
-from tests.cost.making import make_cluster, make_model, shape
+from tests.cost.making import make_cluster, make_model, query, shape
 from tests.cost.profiling import make_profile, make_row
 
 ROWS = make_profile(("layer", "mlp-down", ATTENTION_CORE)).rows
@@ -203,11 +203,13 @@ def test_the_catalogue_s_roofline_is_what_tables_are_built_from() -> None:
     rows = [make_row("layer", microbatch=2, tp=2)]
     model = make_model(hidden=512, heads=8, kv_heads=8, head_dim=64, ffn=1536)
     times = Roofline().shard_times(
-        model,
-        Training(global_batch=1, seq_len=256),
-        make_cluster(),
-        ("layer",),
-        shape((2, 1, 2)),
+        query(
+            model,
+            Training(global_batch=1, seq_len=256),
+            make_cluster(),
+            ("layer",),
+            shape((2, 1, 2)),
+        )
     )
     found = modelled_seconds("layer", rows, accelerator)
     assert found[0] == pytest.approx([times.forward_s[0, 0], times.backward_s[0, 0]])

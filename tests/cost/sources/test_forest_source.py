@@ -25,7 +25,14 @@ from hetopt.plan import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Training
-from tests.cost.making import make_cluster, make_links, make_model, make_problem, shape
+from tests.cost.making import (
+    make_cluster,
+    make_links,
+    make_model,
+    make_problem,
+    query,
+    shape,
+)
 from tests.cost.profiling import LAYER_UNITS, make_row, make_text, seconds
 
 TRAINING = Training(global_batch=8, seq_len=256)
@@ -57,7 +64,7 @@ def times_of(
 ) -> ShardTimes:
     params = ForestParams(trees=20)
     source = ForestSource(text, "made-up", params=params, cache=tmp_path)
-    return source.shard_times(small_model(), training, CLUSTER, kinds, ROWS)
+    return source.shard_times(query(small_model(), training, CLUSTER, kinds, ROWS))
 
 
 def true_seconds(unit: str) -> np.ndarray:
@@ -69,7 +76,7 @@ def true_seconds(unit: str) -> np.ndarray:
 
 
 def roofline(kinds: tuple[str, ...]) -> ShardTimes:
-    return Roofline().shard_times(small_model(), TRAINING, CLUSTER, kinds, ROWS)
+    return Roofline().shard_times(query(small_model(), TRAINING, CLUSTER, kinds, ROWS))
 
 
 def test_profiled_units_take_their_measured_times(tmp_path: Path) -> None:
