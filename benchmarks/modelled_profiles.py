@@ -14,8 +14,6 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from hetopt.cost.profiles.file import (
     PROFILE_SCHEMA,
     Profile,
@@ -120,11 +118,7 @@ def _cases() -> Iterator[_Case]:
 
 def _rows(accelerator: Accelerator, case: _Case) -> Iterator[ProfileRow]:
     training = Training(global_batch=1, seq_len=case.seq_len)
-    shape = Shape(
-        microbatch=np.array([case.microbatch]),
-        cp=np.array([case.cp]),
-        tp=np.array([case.tp]),
-    )
+    shape = Shape.of([(case.microbatch, case.cp, case.tp)])
     times = Roofline().shard_times(
         ShardQuery(
             model=case.model,

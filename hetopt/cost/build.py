@@ -32,16 +32,15 @@ from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_tabl
 from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.sources.by_cluster import latency_sources
-from hetopt.cost.sources.source import ShardQuery
+from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
 from hetopt.cost.strategies import strategies
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.cost.units import model_flops
+from hetopt.cost.units import model_flops, unit_parameters
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
-    from hetopt.cost.sources.source import LatencySource, ShardTimes
     from hetopt.plan import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
@@ -219,7 +218,7 @@ def _cluster_tables(
             training=problem.training,
             cluster=rows.cluster,
             kinds=kinds,
-            shape=Shape(microbatch=unique[:, 0], cp=unique[:, 1], tp=unique[:, 2]),
+            shape=Shape.of(unique),
         )
     )
     # numpy 2.0 alone keeps the reduced axis.
@@ -262,27 +261,19 @@ def _memory(
         [RECOMPUTE.index(strategy.recompute) for strategy in rows.strategies],
         dtype=np.int64,
     )
-    state, activation, temporary = [], [], []
+    state: list[Floats] = []
+    activation: list[Floats] = []
+    temporary: list[Floats] = []
     for kind in kinds:
         state.append(state_bytes(model, training, kind, shape.tp, rows.replicas))
-        activation.append(
-            np.choose(
-                policies,
-                [
-                    activation_bytes(model, training, kind, shape, policy)
-                    for policy in RECOMPUTE
-                ],
-            )
-        )
-        temporary.append(
-            np.choose(
-                policies,
-                [
-                    temporary_bytes(model, training, kind, shape, policy)
-                    for policy in RECOMPUTE
-                ],
-            )
-        )
+        for found, evaluate in (
+            (activation, activation_bytes),
+            (temporary, temporary_bytes),
+        ):
+            by_policy = [
+                evaluate(model, training, kind, shape, policy) for policy in RECOMPUTE
+            ]
+            found.append(np.choose(policies, by_policy))
     return _Memory(
         state=whole_bytes(np.stack(state, axis=1), limit_bytes),
         activation=whole_bytes(np.stack(activation, axis=1), limit_bytes),
@@ -340,13 +331,13 @@ def _sync_s(
     update_s_per_parameter: float | None,
 ) -> tuple[Floats, Floats]:
     """Return g as seconds per stage (R,) and per unit (R, N)."""
-    arguments = (problem.model, problem.training, rows.cluster)
     tp, replicas = rows.shape.tp, rows.replicas
-    reductions = [reduction_s(*arguments, kind, tp, replicas) for kind in kinds]
-    updates = [
-        update_s(*arguments, kind, tp, replicas, update_s_per_parameter)
-        for kind in kinds
-    ]
+    reductions, updates = [], []
+    for kind in kinds:
+        parameters = unit_parameters(problem.model, kind, tp)
+        unit = (problem.training, rows.cluster, parameters, tp, replicas)
+        reductions.append(reduction_s(*unit))
+        updates.append(update_s(*unit, update_s_per_parameter))
     stage_s, unit_s = exposed_s(
         np.stack(reductions, axis=1),
         backward_s,

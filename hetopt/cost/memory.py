@@ -32,13 +32,11 @@ import numpy as np
 
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
-from hetopt.cost.shapes import element_bytes
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
 from hetopt.cost.units import unit_parameters
-from hetopt.problem.model import EMBEDDING, END_KINDS
+from hetopt.problem.model import EMBEDDING, END_KINDS, Model
 
 if TYPE_CHECKING:
-    from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.model import Model
     from hetopt.problem.training import Recompute, Training
 
 #: Send and receive buffer, for activations and for their gradients.

@@ -62,7 +62,7 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
         A stage of all units could exceed the largest sum of times or bytes.
     """
     counts = np.bincount(table.units, minlength=len(table.kinds)).astype(np.float64)
-    for field, part in _parts(table):
+    for field, part in slices_of(table):
         in_flight = part.microbatches
         if table.schedule not in ("gpipe", "auto"):
             in_flight = min(in_flight, _MOST_DELTA * len(table.units))
@@ -88,8 +88,8 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
                 raise InputError(msg, file=file, field=where)
 
 
-def _parts(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
-    """Yield every slice with its field."""
+def slices_of(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
+    """Yield every slice, those per unit too, with its field."""
     for place, part in enumerate(table.slices):
         yield f"slices.{place}", part
     if table.per_unit is not None:

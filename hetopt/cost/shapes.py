@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
     from hetopt.problem.model import Block, Model
     from hetopt.problem.training import Precision
 
@@ -23,6 +26,12 @@ class Shape:
     microbatch: Ints
     cp: Ints
     tp: Ints
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Self:
+        """Return the shape of rows of (microbatch, cp, tp)."""
+        microbatch, cp, tp = np.array(list(rows), dtype=np.int64).reshape(-1, 3).T
+        return cls(microbatch=microbatch, cp=cp, tp=tp)
 
     def all_tokens(self, tokens: int) -> Floats:
         """Tokens of a device inside a piece, of ``tokens`` per sequence; (R,)."""

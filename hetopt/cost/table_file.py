@@ -50,7 +50,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.ranges import ensure_sums_fit
+from hetopt.cost.ranges import ensure_sums_fit, slices_of
 from hetopt.cost.table_parsing import (
     KIND_NUMBERS,
     STRATEGY_NUMBERS,
@@ -237,11 +237,7 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
         if found != expected:
             msg = "is not what the problem says"
             raise InputError(msg, file=file, field=field)
-    per_unit = () if table.per_unit is None else table.per_unit.slices
-    for field, part in (
-        *((f"slices.{place}", part) for place, part in enumerate(table.slices)),
-        *((f"per_unit.slices.{place}", part) for place, part in enumerate(per_unit)),
-    ):
+    for field, part in slices_of(table):
         if training.global_batch % part.microbatches:
             msg = (
                 f"{part.microbatches} micro-batches do not divide "

@@ -14,14 +14,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import Operations, sum_of
-from hetopt.cost.shapes import Shape, element_bytes, query_width
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, query_width
 
 if TYPE_CHECKING:
-    from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.model import Model
     from hetopt.problem.training import Training
 
@@ -70,8 +67,7 @@ def model_flops(model: Model, training: Training) -> float:
     the same by counting: three times the multiplications of the forward pass.
     """
     if not model.is_decoder_only:
-        whole = np.array([training.global_batch])
-        shape = Shape(microbatch=whole, cp=np.ones_like(whole), tp=np.ones_like(whole))
+        shape = Shape.of([(training.global_batch, 1, 1)])
         forward = 0.0
         for kind in model.units:
             work = unit_operations(model, training, kind, shape)

@@ -27,13 +27,12 @@ from hetopt.cost.profiles.file import interquartile_range
 from hetopt.cost.sources.forest import linear_rates
 from hetopt.errors import InputError
 from hetopt.files import ensure_writable, write_text
-from hetopt.profile.device import describe, find_device
+from hetopt.profile.device import Device, describe, find_device
 from hetopt.profile.measuring import REPETITIONS, WARM_UP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hetopt.profile.device import Device
 
 COLLECTIVES_SCHEMA = "hetopt-collectives/1"
 BACKENDS = {"cuda": "nccl", "npu": "hccl", "cpu": "gloo"}

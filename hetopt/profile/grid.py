@@ -115,10 +115,7 @@ def distinct_shapes(grid: Grid) -> tuple[ShardShape, ...]:
     """
     by_key: dict[object, ShardShape] = {}
     for shape in _all_shapes(grid):
-        too_long = grid.most_flops is not None and (
-            forward_flops(shape) > grid.most_flops
-        )
-        if not too_long:
+        if grid.most_flops is None or forward_flops(shape) <= grid.most_flops:
             by_key.setdefault(shard_key(shape), shape)
     groups: dict[tuple[str, bool], list[ShardShape]] = {}
     for shape in by_key.values():

@@ -24,12 +24,11 @@ from hetopt.cost.shard_shape import ShardShape
 from hetopt.errors import HetoptError, InputError
 from hetopt.interruption import held
 from hetopt.profile.device import NOMINAL_FLOPS, Device
-from hetopt.profile.units.timed import ShardUnit
+from hetopt.profile.units.timed import ShardUnit, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hetopt.profile.units.timed import Unit
 
 #: HetAuto, section 7.6.
 WARM_UP = 5

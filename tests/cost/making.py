@@ -108,8 +108,7 @@ def pinned(
 
 def shape(*rows: tuple[int, int, int]) -> Shape:
     """Rows of (microbatch, cp, tp)."""
-    numbers = np.array(rows, dtype=np.int64)
-    return Shape(microbatch=numbers[:, 0], cp=numbers[:, 1], tp=numbers[:, 2])
+    return Shape.of(rows)
 
 
 def query(

@@ -46,12 +46,11 @@ from hetopt.cost.communication.collectives import (
     intra_node_bandwidth,
 )
 from hetopt.errors import InputError
-from hetopt.problem.training import RESHARDING
+from hetopt.problem.training import RESHARDING, Domain, Resharding
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.cluster import Cluster, ClusterLinks
-    from hetopt.problem.training import Domain, Resharding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,14 +77,15 @@ def table_slice(
 def _with_layouts(
     tables: list[ClusterTable],
 ) -> tuple[tuple[ClusterTable, ...], tuple[Layout, ...], list[slice]]:
-    """Number the layouts of all clusters; return also each cluster's span of them."""
+    """Return the tables with their layouts' numbers, and each cluster's span."""
     layouts: list[Layout] = []
     numbered, spans = [], []
     for index, table in enumerate(tables):
         start = len(layouts)
         found = sorted({(s.dp, s.cp * s.tp) for s in table.strategies})
         layouts += [Layout(cluster=index, dp=dp, shards=shards) for dp, shards in found]
-        layout = [start + found.index((s.dp, s.cp * s.tp)) for s in table.strategies]
+        number = {key: start + place for place, key in enumerate(found)}
+        layout = [number[s.dp, s.cp * s.tp] for s in table.strategies]
         numbered.append(replace(table, layout=np.array(layout, dtype=np.int64)))
         spans.append(slice(start, len(layouts)))
     return tuple(numbered), tuple(layouts), spans

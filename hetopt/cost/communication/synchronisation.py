@@ -25,12 +25,10 @@ import numpy as np
 from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.communication.within_stage import overlapped_s
 from hetopt.cost.memory import parameter_bytes
-from hetopt.cost.units import unit_parameters
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.cluster import Cluster
-    from hetopt.problem.model import Model
     from hetopt.problem.training import Training
 
 #: Share of the memory bandwidth that the optimizer's element-wise kernels reach.
@@ -41,26 +39,20 @@ OPTIMIZER_START_S = 1e-3
 
 
 def reduction_s(
-    model: Model,
-    training: Training,
-    cluster: Cluster,
-    kind: str,
-    tp: Ints,
-    replicas: Ints,
+    training: Training, cluster: Cluster, parameters: Floats, tp: Ints, replicas: Ints
 ) -> Floats:
     """Reduce the gradients of one unit once per iteration; (R,)."""
     if training.zero >= 2:
         return np.zeros(len(tp))
-    gradients = unit_parameters(model, kind, tp) * parameter_bytes(training).gradient
+    gradients = parameters * parameter_bytes(training).gradient
     once = all_gather_s(cluster, replicas, tp, gradients)
     return 2 * once if training.zero == 0 else once
 
 
 def update_s(
-    model: Model,
     training: Training,
     cluster: Cluster,
-    kind: str,
+    parameters: Floats,
     tp: Ints,
     replicas: Ints,
     measured_s: float | None = None,
@@ -69,10 +61,11 @@ def update_s(
 
     Parameters
     ----------
+    parameters
+        Of the unit on one device, before ZeRO shards them.
     measured_s
         Of the update of one parameter; None if it was not measured.
     """
-    parameters = unit_parameters(model, kind, tp)
     size = parameter_bytes(training)
     seconds = np.zeros(len(tp))
     if training.zero in (1, 2):

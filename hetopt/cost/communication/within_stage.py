@@ -33,12 +33,11 @@ from hetopt.cost.communication.collectives import (
 )
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.pieces.kinds import pieces_of
-from hetopt.cost.shapes import element_bytes
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
 from hetopt.cost.units import unit_parameters
 
 if TYPE_CHECKING:
     from hetopt.cost.pieces.piece import Piece
-    from hetopt.cost.shapes import Floats, Ints, Shape
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.model import Model
     from hetopt.problem.training import Training

@@ -21,14 +21,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph
-from hetopt.cost.table import LONGEST_NS
+from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph, Matrix
+from hetopt.cost.table import LONGEST_NS, CostTable, UnitTable
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    from hetopt.cost.per_unit.layer_graph import Matrix
     from hetopt.cost.shapes import Ints
-    from hetopt.cost.table import CostTable, UnitTable
 
 
 def unit_costs(table: CostTable) -> UnitTable:

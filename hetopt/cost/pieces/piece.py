@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hetopt.cost.shapes import kv_width, query_width
+from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
 
 if TYPE_CHECKING:
     from hetopt.cost.pieces.operations import Operations
     from hetopt.cost.pieces.profiled import Profiled
-    from hetopt.cost.shapes import Floats, Ints, Shape
     from hetopt.problem.model import Block, Model
     from hetopt.problem.training import Recompute
 

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
 COPIES = 3
 
 
-def _nothing(shape: ShardShape) -> int:
-    del shape
-    return 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
     """A unit that is timed; the counts are rough, and nothing planned rests on them.
@@ -50,8 +45,8 @@ class Profiled:
     dense: bool = True
     sizes: Callable[[ShardShape], tuple[int, ...]]
     place: tuple[str, ...]
-    matrix_elements: Callable[[ShardShape], int] = _nothing
-    table_elements: Callable[[ShardShape], int] = _nothing
-    other_flops: Callable[[ShardShape], int] = _nothing
+    matrix_elements: Callable[[ShardShape], int] = lambda shape: 0
+    table_elements: Callable[[ShardShape], int] = lambda shape: 0
+    other_flops: Callable[[ShardShape], int] = lambda shape: 0
     held_elements: Callable[[ShardShape], int]
     held_bytes: Callable[[ShardShape, int], int] = lambda shape, element: 0

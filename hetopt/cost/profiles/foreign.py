@@ -25,13 +25,12 @@ from hetopt.cost.profiles.file import (
 from hetopt.cost.shard_shape import MODEL_SIZES
 from hetopt.cost.units import unit_parameters
 from hetopt.errors import InputError
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
 from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.problem.model import Model
     from hetopt.problem.training import Training
 
 #: An embedding, at least one layer, a head.

@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.profiles.file import INCLUDED
+from hetopt.cost.profiles.file import INCLUDED, Profile
 from hetopt.cost.profiles.foreign import (
     LayerTimes,
     check_count,
@@ -31,7 +31,6 @@ from hetopt.reading import read_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.cost.profiles.file import Profile
     from hetopt.cost.profiles.foreign import Target
 
 #: Backward over forward if only their sum is known: the middle of 2.2 to 2.7, what

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.profiles.file import INCLUDED
+from hetopt.cost.profiles.file import INCLUDED, Profile
 from hetopt.cost.profiles.foreign import (
     LayerTimes,
     check_count,
@@ -24,7 +24,6 @@ from hetopt.reading import read_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hetopt.cost.profiles.file import Profile
     from hetopt.cost.profiles.foreign import Target
 
 

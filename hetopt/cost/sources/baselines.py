@@ -10,7 +10,7 @@ from hetopt.cost.shard_shape import ATTENTION_CORE
 from hetopt.cost.sources.features import Shards, flops_and_bytes, grouped
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery
-from hetopt.problem.cluster import Cluster
+from hetopt.problem.cluster import Accelerator, Cluster
 from hetopt.problem.model import ATTENTION
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from hetopt.cost.profiles.file import ProfileRow
     from hetopt.cost.shapes import Floats
-    from hetopt.problem.cluster import Accelerator
 
 #: Between a shard and one of another dtype or another kind of MLP, in octaves.
 OTHER_VARIANT = 4.0

@@ -1,6 +1,6 @@
 """Where each cluster's latencies come from: the problem's ``latency`` field.
 
-``roofline``    the model of ``hetopt.cost.roofline``
+``roofline``    the model of ``hetopt.cost.sources.roofline``
 a name          of a profile that ships with hetopt
 a path          of a profile
 ``auto``        the shipped profile of the cluster's accelerator, measured before
@@ -12,8 +12,6 @@ a path          of a profile
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from hetopt.cost.profiles.file import KINDS
 from hetopt.cost.shapes import Shape
@@ -94,11 +92,7 @@ def far_outside(problem: Problem, plan: Plan) -> list[str]:
                     if other == strategy
                 )
             )
-            shape = Shape(
-                microbatch=np.array([batch // strategy.dp]),
-                cp=np.array([strategy.cp]),
-                tp=np.array([strategy.tp]),
-            )
+            shape = Shape.of([(batch // strategy.dp, strategy.cp, strategy.tp)])
             how = source.far_outside(problem.model, problem.training, kinds, shape)
             if how is not None:
                 found[stage.cluster] = (

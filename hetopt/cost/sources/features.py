@@ -7,7 +7,7 @@ Two sets of features are compared by ``hetopt forest evaluate``:
     kind besides: profiles vary them, the paper does not.
 ``shard``
     What one device computes: its tokens, heads and widths, and FLOPs, memory
-    traffic and their ratio as ``hetopt.cost.operations`` counts them. Degrees only
+    traffic and their ratio as ``hetopt.cost.units`` counts them. Degrees only
     enter through the shard, so that shards which coincide look the same.
 
 Sizes are base-2 logarithms: a tree splits half-way between two values, which between
@@ -41,7 +41,7 @@ from hetopt.problem.model import (
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -203,11 +203,8 @@ def grouped(
             seq_len=row.seq_len,
             precision=row.dtype,  # type: ignore[arg-type]  # one of the three
         )
-        shape = Shape(
-            microbatch=_whole(rows[index].microbatch for index in indices),
-            cp=_whole(rows[index].cp for index in indices),
-            tp=_whole(rows[index].tp for index in indices),
-        )
+        alike_rows = [rows[index] for index in indices]
+        shape = Shape.of((row.microbatch, row.cp, row.tp) for row in alike_rows)
         yield indices, model, training, shape
 
 
@@ -252,10 +249,6 @@ def flops_and_bytes(shards: Shards, *, backward: bool) -> tuple[Floats, Floats, 
         elementwise = shards.column("elementwise_backward_bytes")
         return 2 * dense, ATTENTION_BACKWARD * attention, 2 * moved + elementwise
     return dense, attention, moved + shards.column("elementwise_bytes")
-
-
-def _whole(values: Iterable[int]) -> Ints:
-    return np.array(list(values), dtype=np.int64)
 
 
 def _log(values: Floats) -> Floats:

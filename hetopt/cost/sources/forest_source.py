@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from hetopt import __version__
-from hetopt.cost.profiles.file import Profile, parse_profile
+from hetopt.cost.profiles.file import Profile, ProfileRow, parse_profile
 from hetopt.cost.profiles.units import place_columns
 from hetopt.cost.shapes import Floats, Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE
@@ -30,20 +30,17 @@ from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.features import Shards, shards_of, shards_of_rows
 from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.cost.sources.source import ShardTimes
+from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.errors import InputError
-from hetopt.problem.model import ATTENTION, BLOCKS, END_KINDS, LAYER
+from hetopt.problem.model import ATTENTION, BLOCKS, END_KINDS, LAYER, Model
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.profiles.file import ProfileRow
-    from hetopt.cost.sources.source import ShardQuery
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Cluster
-    from hetopt.problem.model import Model
     from hetopt.problem.training import Training
 
 #: A shape is far outside a profile when every profiled one differs from it by more

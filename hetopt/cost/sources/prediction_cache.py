@@ -61,7 +61,7 @@ def load(folder: Path, key: str, sizes: Mapping[str, int]) -> dict[str, Floats] 
     -------
     Forward and backward seconds by unit; (R, 2).
     """
-    path = _path(folder, key)
+    path = folder / f"{key}.json"
     try:
         if path.stat().st_size > MOST_BYTES:
             return None
@@ -92,12 +92,8 @@ def store(folder: Path, key: str, seconds: Mapping[str, Floats]) -> None:
     }
     with contextlib.suppress(OSError, InputError):
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(str(_path(folder, key)), json.dumps(data))
+        write_text(str(folder / f"{key}.json"), json.dumps(data))
         _forget_oldest(folder)
-
-
-def _path(folder: Path, key: str) -> Path:
-    return folder / f"{key}.json"
 
 
 def _are_times(rows: Any, size: int) -> bool:

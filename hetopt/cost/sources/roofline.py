@@ -26,13 +26,12 @@ import numpy as np
 
 from hetopt.cost.pieces.operations import Operations
 from hetopt.cost.shapes import Floats
-from hetopt.cost.sources.source import ShardTimes
+from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.units import unit_operations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.cost.sources.source import ShardQuery
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Accelerator, Cluster
     from hetopt.problem.training import Training
