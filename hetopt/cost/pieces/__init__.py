@@ -8,5 +8,6 @@ the ends are one piece each: an embedding or a projection of image patches, and 
 per token or a classifier per sequence.
 
 A new kind of piece is a class in a file of its own, derived from ``piece.Piece``, and
-a line in ``kinds``, which says what units have it.
+a line in ``kinds``, which says what units have it. If profiles time it by itself, its
+name is in ``shard_shape.UNITS`` too, and ``hetopt.profile.units`` has its operations.
 """
