@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.boundaries.resharding import permitted_strategies
-from hetopt.cost.boundaries.slices import table_slice
+from hetopt.cost.boundaries.slices import table_slices
 from hetopt.cost.communication.synchronisation import (
     OPTIMIZER_START_S,
     exposed_s,
@@ -120,13 +120,13 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
         _cluster_tables(problem, cluster, kinds, body, limit, source)
         for cluster, limit in zip(problem.clusters, usable, strict=True)
     ]
-    slices = []
-    for microbatches in problem.microbatch_counts:
-        tables = [tables[microbatches] for tables in per_cluster]
-        if any(table.strategies for table in tables):
-            slices.append(
-                table_slice(problem, microbatches, tables, cut_classes, permitted)
-            )
+    by_count = {q: [own[q] for own in per_cluster] for q in problem.microbatch_counts}
+    able = {
+        q: tables
+        for q, tables in by_count.items()
+        if any(table.strategies for table in tables)
+    }
+    slices = table_slices(problem, able, cut_classes, permitted)
     per_unit = None
     if has_unit_table(problem):
         shardings = {

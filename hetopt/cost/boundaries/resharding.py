@@ -111,12 +111,16 @@ def outer_degree(sender: Side, receiver: Side) -> Ints:
 
 
 def plan_transfer(
-    name: Resharding, sender: Side, receiver: Side, total_bytes: float, outer: Ints
+    name: Resharding,
+    sender: Side,
+    receiver: Side,
+    total_bytes: float | Floats,
+    outer: Ints,
 ) -> Transfer:
     """Return the messages of one strategy for a tensor of ``total_bytes``."""
     inner_first, inner_second = sender.dp // outer, receiver.dp // outer
     part = total_bytes / outer
-    nothing = np.zeros(np.broadcast(sender.dp, receiver.dp).shape)
+    nothing = np.zeros(np.broadcast(sender.dp, receiver.dp, total_bytes).shape)
     if name == "p2p":
         return Transfer(
             pairs=outer
@@ -166,7 +170,7 @@ def steps_s(
     receiver: Side,
     links: ClusterLinks,
     transfer: Transfer,
-    total_bytes: float,
+    total_bytes: float | Floats,
 ) -> list[Floats]:
     """Return the steps of a boundary in order; kappa is their sum."""
     if sender.cluster.name == receiver.cluster.name:
@@ -180,7 +184,7 @@ def boundary(
     sender: Side,
     receiver: Side,
     links: ClusterLinks,
-    total_bytes: float,
+    total_bytes: float | Floats,
     permitted: tuple[Resharding, ...],
 ) -> Boundary:
     """Return the cheapest permitted strategy for every pair of layouts.
@@ -188,7 +192,8 @@ def boundary(
     Parameters
     ----------
     total_bytes
-        The whole boundary tensor of one micro-batch, over all replicas.
+        The whole boundary tensor of one micro-batch, over all replicas; an array
+        broadcasts against the layouts.
     permitted
         Names that may be used, not empty; of equally fast ones the earlier wins.
     """
@@ -198,8 +203,10 @@ def boundary(
     peer_steps = steps_s(sender, receiver, links, peers, total_bytes)
     transfers, occupancies = [], []
     for name in permitted:
-        transfer = plan_transfer(name, sender, receiver, total_bytes, outer)
-        steps = steps_s(sender, receiver, links, transfer, total_bytes)
+        steps = peer_steps
+        if name != "p2p":
+            transfer = plan_transfer(name, sender, receiver, total_bytes, outer)
+            steps = steps_s(sender, receiver, links, transfer, total_bytes)
         transfers.append(
             np.where(same, np.add.reduce(peer_steps), np.add.reduce(steps))
         )
@@ -249,7 +256,7 @@ def _between_s(
     receiver: Side,
     links: ClusterLinks,
     transfer: Transfer,
-    total_bytes: float,
+    total_bytes: float | Floats,
 ) -> list[Floats]:
     """Return the steps between clusters: one device-direct, three host-staged."""
     link = links.between(sender.cluster.name, receiver.cluster.name)
@@ -274,7 +281,7 @@ def _between_s(
 
 
 def _inside_s(
-    sender: Side, receiver: Side, transfer: Transfer, total_bytes: float
+    sender: Side, receiver: Side, transfer: Transfer, total_bytes: float | Floats
 ) -> Floats:
     """Return the one step between two stages of a cluster."""
     cluster = sender.cluster

@@ -1,8 +1,9 @@
-"""Layouts and boundary times of one micro-batch count."""
+"""Layouts and boundary times by micro-batch count."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,80 +16,171 @@ from hetopt.cost.table import ClusterTable, Layout, TableSlice
 from hetopt.cost.units import tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hetopt.cost.boundaries.resharding import Boundary
+    from hetopt.cost.shapes import Floats, Ints
+    from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Resharding
 
+    #: A layout's dp and shards.
+    _Key = tuple[int, int]
 
-def table_slice(
+
+def table_slices(
     problem: Problem,
-    microbatches: int,
-    tables: list[ClusterTable],
+    tables: Mapping[int, Sequence[ClusterTable]],
     cut_classes: tuple[str, ...],
     permitted: tuple[Resharding, ...],
-) -> TableSlice:
-    """Add layouts and boundaries to the clusters' coefficients."""
-    numbered, layouts, spans = _with_layouts(tables)
-    count = len(layouts)
-    shape = (len(cut_classes), count, count)
-    transfer, occupancy = np.zeros(shape), np.zeros(shape)
-    resharding = np.zeros(shape, dtype=np.int64)
-    tied = np.zeros((count, count)) if problem.model.tied else None
-    batch_slices = np.array([layout.dp for layout in layouts], dtype=np.int64)
-    token_slices = np.array([layout.shards for layout in layouts], dtype=np.int64)
-    for cluster, rows in zip(problem.clusters, spans, strict=True):
-        sender = Side(
-            cluster=cluster,
-            dp=batch_slices[rows, None],
-            shards=token_slices[rows, None],
+) -> list[TableSlice]:
+    """Add layouts and boundaries to the clusters' coefficients.
+
+    A boundary is priced for all micro-batch counts at once.
+
+    Parameters
+    ----------
+    tables
+        Of every cluster, by micro-batch count.
+    """
+    clusters = problem.clusters
+    keys = {
+        q: [sorted({(s.dp, s.cp * s.tp) for s in table.strategies}) for table in own]
+        for q, own in tables.items()
+    }
+    known = [
+        sorted({key for own in keys.values() for key in own[j]})
+        for j in range(len(clusters))
+    ]
+    drafts = [
+        _Draft.of(keys[q], known, len(cut_classes), tied=problem.model.tied)
+        for q in keys
+    ]
+    totals = [
+        np.array([boundary_bytes(problem, q, cut) for q in tables])
+        for cut in cut_classes
+    ]
+    for i, j in product(range(len(clusters)), repeat=2):
+        if not known[i] or not known[j]:
+            continue
+        sender = _side(clusters[i], known[i], axis=0)
+        receiver = _side(clusters[j], known[j], axis=1)
+        found = [
+            boundary(sender, receiver, problem.links, total[:, None, None], permitted)
+            for total in totals
+        ]
+        tied = None
+        if problem.model.tied:
+            tied = tied_exchange_s(sender, receiver, problem.links, tied_bytes(problem))
+        for number, draft in enumerate(drafts):
+            for cut, (total, each) in enumerate(zip(totals, found, strict=True)):
+                if total[number]:
+                    draft.put(cut, i, j, each, number)
+            if draft.tied is not None and tied is not None:
+                draft.put_tied(i, j, tied)
+    return [
+        draft.finished(q, own)
+        for draft, (q, own) in zip(drafts, tables.items(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """Boundaries of one micro-batch count in seconds; (X, A, A), ``tied`` (A, A).
+
+    Attributes
+    ----------
+    keys
+        Layouts of each cluster.
+    spans
+        Where they are in the arrays.
+    known
+        Where they are among the layouts of all micro-batch counts.
+    """
+
+    keys: Sequence[Sequence[_Key]]
+    spans: Sequence[slice]
+    known: Sequence[Ints]
+    transfer: Floats
+    occupancy: Floats
+    resharding: Ints
+    tied: Floats | None
+
+    @classmethod
+    def of(
+        cls,
+        keys: Sequence[Sequence[_Key]],
+        known: Sequence[Sequence[_Key]],
+        cuts: int,
+        *,
+        tied: bool,
+    ) -> _Draft:
+        """Return one in which no boundary takes any time."""
+        starts = list(accumulate(map(len, keys), initial=0))
+        shape = (cuts, starts[-1], starts[-1])
+        return cls(
+            keys=keys,
+            spans=[slice(*pair) for pair in pairwise(starts)],
+            known=[
+                np.array([every.index(key) for key in own], dtype=np.int64)
+                for own, every in zip(keys, known, strict=True)
+            ],
+            transfer=np.zeros(shape),
+            occupancy=np.zeros(shape),
+            resharding=np.zeros(shape, dtype=np.int64),
+            tied=np.zeros(shape[1:]) if tied else None,
         )
-        for other, columns in zip(problem.clusters, spans, strict=True):
-            receiver = Side(
-                cluster=other,
-                dp=batch_slices[None, columns],
-                shards=token_slices[None, columns],
-            )
-            for place, cut in enumerate(cut_classes):
-                total = boundary_bytes(problem, microbatches, cut)
-                if total == 0:
-                    continue
-                found_boundary = boundary(
-                    sender, receiver, problem.links, total, permitted
-                )
-                at = (place, rows, columns)
-                transfer[at] = found_boundary.transfer_s
-                occupancy[at] = found_boundary.occupancy_s
-                resharding[at] = found_boundary.strategy
-            if tied is not None:
-                tied[rows, columns] = tied_exchange_s(
-                    sender, receiver, problem.links, tied_bytes(problem)
-                )
-    transfer_ns = np.where(transfer > 0, np.maximum(nanoseconds(transfer), 1), 0)
-    return TableSlice(
-        microbatches=microbatches,
-        clusters=numbered,
-        layouts=layouts,
-        transfer_ns=transfer_ns,
-        occupancy_ns=np.minimum(np.maximum(nanoseconds(occupancy), 1), transfer_ns),
-        resharding=resharding,
-        tied_ns=None if tied is None else nanoseconds(tied),
+
+    def put(self, cut: int, i: int, j: int, found: Boundary, number: int) -> None:
+        """Take in boundaries from cluster i to j; ``number`` is ours in ``found``."""
+        target = (cut, self.spans[i], self.spans[j])
+        source = (number, self.known[i][:, None], self.known[j])
+        self.transfer[target] = found.transfer_s[source]
+        self.occupancy[target] = found.occupancy_s[source]
+        self.resharding[target] = found.strategy[source]
+
+    def put_tied(self, i: int, j: int, seconds: Floats) -> None:
+        """Take in the exchange between an embedding on cluster i and one on j."""
+        assert self.tied is not None
+        source = (self.known[i][:, None], self.known[j])
+        self.tied[self.spans[i], self.spans[j]] = seconds[source]
+
+    def finished(self, microbatches: int, tables: Sequence[ClusterTable]) -> TableSlice:
+        """Return the slice, its times in whole nanoseconds."""
+        transfer_ns = np.where(
+            self.transfer > 0, np.maximum(nanoseconds(self.transfer), 1), 0
+        )
+        occupancy_ns = np.maximum(nanoseconds(self.occupancy), 1)
+        return TableSlice(
+            microbatches=microbatches,
+            clusters=tuple(map(_numbered, tables, self.keys, self.spans)),
+            layouts=tuple(
+                Layout(cluster=j, dp=dp, shards=shards)
+                for j, own in enumerate(self.keys)
+                for dp, shards in own
+            ),
+            transfer_ns=transfer_ns,
+            occupancy_ns=np.minimum(occupancy_ns, transfer_ns),
+            resharding=self.resharding,
+            tied_ns=None if self.tied is None else nanoseconds(self.tied),
+        )
+
+
+def _numbered(table: ClusterTable, keys: Sequence[_Key], span: slice) -> ClusterTable:
+    """Return a cluster's coefficients with the layouts' numbers."""
+    number = {key: place + span.start for place, key in enumerate(keys)}
+    layout = [number[s.dp, s.cp * s.tp] for s in table.strategies]
+    return replace(table, layout=np.array(layout, dtype=np.int64))
+
+
+def _side(cluster: Cluster, keys: Sequence[_Key], axis: int) -> Side:
+    """Return layouts as one side of boundaries: along rows (0) or columns (1)."""
+    dp, shards = np.array(keys, dtype=np.int64).T
+    return Side(
+        cluster=cluster,
+        dp=np.expand_dims(dp, 1 - axis),
+        shards=np.expand_dims(shards, 1 - axis),
     )
-
-
-def _with_layouts(
-    tables: list[ClusterTable],
-) -> tuple[tuple[ClusterTable, ...], tuple[Layout, ...], list[slice]]:
-    """Return the tables with their layouts' numbers, and each cluster's span."""
-    layouts: list[Layout] = []
-    numbered, spans = [], []
-    for index, table in enumerate(tables):
-        start = len(layouts)
-        found = sorted({(s.dp, s.cp * s.tp) for s in table.strategies})
-        layouts += [Layout(cluster=index, dp=dp, shards=shards) for dp, shards in found]
-        number = {key: start + place for place, key in enumerate(found)}
-        layout = [number[s.dp, s.cp * s.tp] for s in table.strategies]
-        numbered.append(replace(table, layout=np.array(layout, dtype=np.int64)))
-        spans.append(slice(start, len(layouts)))
-    return tuple(numbered), tuple(layouts), spans
 
 
 def boundary_bytes(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.boundaries.slices import boundary_bytes, table_slice
+from hetopt.cost.boundaries.slices import boundary_bytes, table_slices
 from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.table import ClusterTable, TableSlice, UnitTable
@@ -50,16 +50,15 @@ def unit_table(
     """
     edges = problem.model.edges
     tensors = tuple(dict.fromkeys(tensor for _, _, tensor in edges))
-    slices = []
-    for microbatches in problem.microbatch_counts:
-        joined = _joined(
-            problem, {zero: tables[zero][microbatches] for zero in SHARDINGS}
-        )
-        if not joined.strategies:
-            continue
-        part = table_slice(problem, microbatches, [joined], tensors, permitted)
-        within = _within_ns(problem, part, tensors)
-        slices.append(replace(part, within_ns=within))
+    joined = {
+        q: _joined(problem, {zero: tables[zero][q] for zero in SHARDINGS})
+        for q in problem.microbatch_counts
+    }
+    able = {q: [table] for q, table in joined.items() if table.strategies}
+    slices = [
+        replace(part, within_ns=_within_ns(problem, part, tensors))
+        for part in table_slices(problem, able, tensors, permitted)
+    ]
     return UnitTable(
         tensors=tensors,
         edges=tuple((u, v, tensors.index(tensor)) for u, v, tensor in edges),
