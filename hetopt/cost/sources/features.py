@@ -41,38 +41,11 @@ from hetopt.problem.model import (
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hetopt.cost.profiles.file import ProfileRow
-
-#: Columns of ``Shards.numbers``.
-COLUMNS = (
-    "microbatch",
-    "seq_len",
-    "hidden",
-    "heads",
-    "head_dim",
-    "cp",
-    "tp",
-    "element_bytes",
-    "fp16",
-    "gated",
-    "tokens",
-    "query",
-    "kv",
-    "inner",
-    "logits",
-    "weights",
-    "dense_flops",
-    "attention_flops",
-    "dense_bytes",
-    "attention_bytes",
-    "elementwise_bytes",
-    "elementwise_backward_bytes",
-    "kernels",
-)
 
 #: What ``attention`` does besides its core.
 _NOT_OF_CORE = (
@@ -95,21 +68,21 @@ class Shards:
     ----------
     unit
         Kind of unit.
-    numbers
-        One row per shard, one column for each of ``COLUMNS``; (R, C).
+    columns
+        Numbers of every shard by name; (R,) each.
     """
 
     unit: str
-    numbers: Floats
+    columns: Mapping[str, Floats]
 
     def column(self, name: str) -> Floats:
         """Return one column; (R,)."""
-        values: Floats = self.numbers[:, COLUMNS.index(name)]
-        return values
+        return self.columns[name]
 
     def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Shards:
         """Return the shards of some rows."""
-        return Shards(unit=self.unit, numbers=self.numbers[rows])
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Shards(unit=self.unit, columns=columns)
 
     def place(self) -> Floats:
         """Return logarithms of the columns that tell the shards apart; (R, D)."""
@@ -123,7 +96,7 @@ class Shards:
 
     def __len__(self) -> int:
         """Return how many shards there are."""
-        return len(self.numbers)
+        return len(self.column("tp"))
 
 
 def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shards:
@@ -166,18 +139,18 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
     }
     if core:
         values |= dict.fromkeys(_NOT_OF_CORE, 0.0)
-    numbers = np.empty((len(nothing), len(COLUMNS)))
-    for index, name in enumerate(COLUMNS):
-        numbers[:, index] = values[name]
-    return Shards(unit=unit, numbers=numbers)
+    columns = {name: nothing + value for name, value in values.items()}
+    return Shards(unit=unit, columns=columns)
 
 
 def shards_of_rows(unit: str, rows: Sequence[ProfileRow]) -> Shards:
     """Describe rows of a profile that are all of one unit, in their order."""
-    numbers = np.empty((len(rows), len(COLUMNS)))
+    columns: dict[str, Floats] = {}
     for indices, model, training, shape in grouped(rows):
-        numbers[indices] = shards_of(unit, model, training, shape).numbers
-    return Shards(unit=unit, numbers=numbers)
+        part = shards_of(unit, model, training, shape)
+        for name, values in part.columns.items():
+            columns.setdefault(name, np.empty(len(rows)))[indices] = values
+    return Shards(unit=unit, columns=columns)
 
 
 def grouped(
@@ -293,19 +266,8 @@ def _shard(shards: Shards) -> list[Floats]:
 
 
 def _table_6(shards: Shards) -> list[Floats]:
-    s, h, heads, head_dim, c, t, b, e = (
-        shards.column(name)
-        for name in (
-            "seq_len",
-            "hidden",
-            "heads",
-            "head_dim",
-            "cp",
-            "tp",
-            "microbatch",
-            "element_bytes",
-        )
-    )
+    names = "seq_len hidden heads head_dim cp tp microbatch element_bytes"
+    s, h, heads, head_dim, c, t, b, e = map(shards.column, names.split())
     u = b * s * h
     flops = (24 * u * h + 4 * u * s) / (c * t)
     memory = (12 * h**2 + 8 * u + 4 * b * s * heads) * e / (c * t)

@@ -230,7 +230,8 @@ class ForestSource:
         known = ["hetopt " + __version__, *versions, repr(astuple(self._params))]
         parts = [self._text, "\n".join(known).encode()]
         for unit, shards in wanted.items():
-            parts += [unit.encode(), np.ascontiguousarray(shards.numbers).tobytes()]
+            numbers = np.stack(list(shards.columns.values()), axis=1)
+            parts += [unit.encode(), numbers.tobytes()]
         return prediction_cache.digest(*parts)
 
 
