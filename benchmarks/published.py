@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.build import build_table
-from hetopt.cost.roofline import EFFICIENCIES, Roofline, family_of
+from hetopt.cost.sources.roofline import EFFICIENCIES, Roofline, family_of
 from hetopt.plan import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import price
 from hetopt.problem.catalogue import accelerators, problem_files
@@ -46,7 +46,7 @@ from hetopt.problem.training import ClusterPins, Domain, Pins, Training
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hetopt.cost.roofline import Efficiency
+    from hetopt.cost.sources.roofline import Efficiency
     from hetopt.problem.training import Recompute
 
 HETAUTO = "HetAuto, Table 1"

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
-from hetopt.cost.layer_costs import rows_of
+from hetopt.cost.per_unit.layer_costs import rows_of
 from hetopt.cost.table import TICK_S
 from hetopt.files import ensure_writable, write_text
 from hetopt.formulations.uniap_choice import UniapChoice

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.layer_graph import Edge
+    from hetopt.cost.per_unit.layer_graph import Edge
     from hetopt.formulations.linear_program import Terms
     from hetopt.formulations.uniap_choice import UniapProgram
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hetopt.cost.layer_graph import LayerGraph
+    from hetopt.cost.per_unit.layer_graph import LayerGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

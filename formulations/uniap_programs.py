@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cost.layer_costs import layer_graph, unit_costs
+from hetopt.cost.per_unit.layer_costs import layer_graph, unit_costs
 from hetopt.formulations.uniap_choice import UniapProgram
 
 if TYPE_CHECKING:

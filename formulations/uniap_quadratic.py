@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from hetopt.cost.layer_graph import Edge
+    from hetopt.cost.per_unit.layer_graph import Edge
     from hetopt.formulations.uniap_choice import UniapProgram
 
 #: A device's memory, and the slowest layer's cost, in the program's units.

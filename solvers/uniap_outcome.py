@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
-from hetopt.cost.layer_costs import rows_of, unit_costs
+from hetopt.cost.per_unit.layer_costs import rows_of, unit_costs
 from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import SolverError

@@ -89,7 +89,7 @@ def _problems() -> RenderableType:
 
 
 def _profiles() -> RenderableType:
-    from hetopt.cost.sources import header_of
+    from hetopt.cost.sources.by_cluster import header_of
     from hetopt.problem.catalogue import profile_files
     from hetopt.report.console import table
 

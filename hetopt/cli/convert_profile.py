@@ -62,8 +62,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Convert, write, and say what was assumed."""
-    from hetopt.cost.foreign_profiles import Target, read_metis, read_sailor
-    from hetopt.cost.profile_table import write_profile
+    from hetopt.cost.profiles.file import write_profile
+    from hetopt.cost.profiles.foreign import Target
+    from hetopt.cost.profiles.metis import read_metis
+    from hetopt.cost.profiles.sailor import read_sailor
 
     if not options.accelerator.strip():
         msg = "is empty, expected the name of what was measured"

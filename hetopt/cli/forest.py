@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from hetopt.cost.evaluation import Evaluation
-    from hetopt.cost.profile_table import Profile
+    from hetopt.cost.profiles.file import Profile
+    from hetopt.cost.sources.evaluation import Evaluation
 
 #: Files that ``--out`` gets.
 TEXT, SCORES, PREDICTIONS = "evaluation.txt", "scores.csv", "predictions.csv"
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate, print the tables, and write the files."""
     import json
 
-    from hetopt.cost.evaluation import evaluate
+    from hetopt.cost.sources.evaluation import evaluate
     from hetopt.files import make_folder
     from hetopt.report.forest import evaluation_data
 
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _read(name: str) -> tuple[str, Profile]:
     """Read a profile by path, or by the name of one that ships with hetopt."""
-    from hetopt.cost.profile_table import parse_profile, read_profile
+    from hetopt.cost.profiles.file import parse_profile, read_profile
     from hetopt.problem.catalogue import profile_files
 
     shipped = profile_files()
@@ -96,8 +96,8 @@ def _read(name: str) -> tuple[str, Profile]:
 
 
 def _compare(profile: Profile, file: str) -> list[Evaluation]:
-    from hetopt.cost.evaluation import evaluate
-    from hetopt.cost.forest import DEFAULT_PARAMS, FeatureSet, Target
+    from hetopt.cost.sources.evaluation import evaluate
+    from hetopt.cost.sources.forest import DEFAULT_PARAMS, FeatureSet, Target
 
     return [
         evaluate(

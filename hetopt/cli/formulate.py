@@ -215,7 +215,7 @@ def _uniap(problem: Problem, table: CostTable, options: argparse.Namespace) -> W
     import numpy as np
 
     from hetopt.cli.written import WrittenLinear
-    from hetopt.cost.layer_costs import layer_graph, unit_costs
+    from hetopt.cost.per_unit.layer_costs import layer_graph, unit_costs
     from hetopt.formulations.uniap import UniapLinear
     from hetopt.formulations.uniap_choice import UniapProgram
     from hetopt.solvers.uniap_outcome import plan_of

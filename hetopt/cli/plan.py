@@ -368,7 +368,7 @@ def _warn(
     """Say what clusters cannot be used, and when others' latencies are relied on."""
     if result.best is None:
         return
-    from hetopt.cost.sources import far_outside, of_other_devices
+    from hetopt.cost.sources.by_cluster import far_outside, of_other_devices
     from hetopt.solvers.diagnosis import unusable
 
     warnings = [f"a cluster cannot be used: {why}" for why in unusable(problem, table)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from hetopt.cli.inputs import whole
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cost.profile_table import DTYPES, UNITS
+from hetopt.cost.shard_shape import DTYPES, UNITS
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:

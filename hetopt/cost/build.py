@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.boundaries import nanoseconds, table_slice
-from hetopt.cost.communication import (
+from hetopt.cost.boundaries.resharding import permitted_strategies
+from hetopt.cost.boundaries.slices import table_slices
+from hetopt.cost.communication.synchronisation import (
+    OPTIMIZER_START_S,
+    exposed_s,
+    reduction_s,
+    update_s,
+)
+from hetopt.cost.communication.within_stage import (
     exposed_ring_s,
     overlapped_s,
     stage_communication,
@@ -21,36 +28,22 @@ from hetopt.cost.memory import (
     state_bytes,
     temporary_bytes,
 )
-from hetopt.cost.operations import (
-    Floats,
-    Ints,
-    Shape,
-    model_flops,
-)
-from hetopt.cost.ranges import ensure_sums_fit
-from hetopt.cost.resharding import permitted_strategies
-from hetopt.cost.sources import latency_sources
+from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
+from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
 from hetopt.cost.strategies import strategies
-from hetopt.cost.synchronisation import (
-    OPTIMIZER_START_S,
-    exposed_s,
-    reduction_s,
-    update_s,
-)
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.cost.unit_table import SHARDINGS, has_unit_table, unit_table
+from hetopt.cost.units import model_flops, unit_parameters
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
-    from hetopt.cost.source import LatencySource, ShardTimes
     from hetopt.plan import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
-
-#: Needs up to this stay as they are even where no device has as much, for reports.
-_ORDINARY_BYTES = 2**40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +120,13 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
         _cluster_tables(problem, cluster, kinds, body, limit, source)
         for cluster, limit in zip(problem.clusters, usable, strict=True)
     ]
-    slices = []
-    for microbatches in problem.microbatch_counts:
-        tables = [tables[microbatches] for tables in per_cluster]
-        if any(table.strategies for table in tables):
-            slices.append(
-                table_slice(problem, microbatches, tables, cut_classes, permitted)
-            )
+    by_count = {q: [own[q] for own in per_cluster] for q in problem.microbatch_counts}
+    able = {
+        q: tables
+        for q, tables in by_count.items()
+        if any(table.strategies for table in tables)
+    }
+    slices = table_slices(problem, able, cut_classes, permitted)
     per_unit = None
     if has_unit_table(problem):
         shardings = {
@@ -173,18 +166,6 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:
     """Return a device's memory after the reserve."""
     return math.floor(cluster.memory_bytes * (1 - problem.training.reserve))
-
-
-def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
-    """Round up to whole bytes; what no device has room for is one byte too many.
-
-    Parameters
-    ----------
-    limit_bytes
-        What a device has.
-    """
-    most = max(limit_bytes + 1, _ORDINARY_BYTES)
-    return np.ceil(np.minimum(size_bytes, most)).astype(np.int64)
 
 
 def _rows(problem: Problem, cluster: Cluster) -> _Rows:
@@ -232,11 +213,13 @@ def _cluster_tables(
     keys = np.stack([rows.shape.microbatch, rows.shape.cp, rows.shape.tp], axis=1)
     unique, where = np.unique(keys, axis=0, return_inverse=True)
     times = source.shard_times(
-        problem.model,
-        problem.training,
-        rows.cluster,
-        kinds,
-        Shape(microbatch=unique[:, 0], cp=unique[:, 1], tp=unique[:, 2]),
+        ShardQuery(
+            model=problem.model,
+            training=problem.training,
+            cluster=rows.cluster,
+            kinds=kinds,
+            shape=Shape.of(unique),
+        )
     )
     # numpy 2.0 alone keeps the reduced axis.
     forward_s, backward_s = _passes_s(problem, rows, kinds, times, where.reshape(-1))
@@ -278,27 +261,19 @@ def _memory(
         [RECOMPUTE.index(strategy.recompute) for strategy in rows.strategies],
         dtype=np.int64,
     )
-    state, activation, temporary = [], [], []
+    state: list[Floats] = []
+    activation: list[Floats] = []
+    temporary: list[Floats] = []
     for kind in kinds:
         state.append(state_bytes(model, training, kind, shape.tp, rows.replicas))
-        activation.append(
-            np.choose(
-                policies,
-                [
-                    activation_bytes(model, training, kind, shape, policy)
-                    for policy in RECOMPUTE
-                ],
-            )
-        )
-        temporary.append(
-            np.choose(
-                policies,
-                [
-                    temporary_bytes(model, training, kind, shape, policy)
-                    for policy in RECOMPUTE
-                ],
-            )
-        )
+        for found, evaluate in (
+            (activation, activation_bytes),
+            (temporary, temporary_bytes),
+        ):
+            by_policy = [
+                evaluate(model, training, kind, shape, policy) for policy in RECOMPUTE
+            ]
+            found.append(np.choose(policies, by_policy))
     return _Memory(
         state=whole_bytes(np.stack(state, axis=1), limit_bytes),
         activation=whole_bytes(np.stack(activation, axis=1), limit_bytes),
@@ -356,13 +331,13 @@ def _sync_s(
     update_s_per_parameter: float | None,
 ) -> tuple[Floats, Floats]:
     """Return g as seconds per stage (R,) and per unit (R, N)."""
-    arguments = (problem.model, problem.training, rows.cluster)
     tp, replicas = rows.shape.tp, rows.replicas
-    reductions = [reduction_s(*arguments, kind, tp, replicas) for kind in kinds]
-    updates = [
-        update_s(*arguments, kind, tp, replicas, update_s_per_parameter)
-        for kind in kinds
-    ]
+    reductions, updates = [], []
+    for kind in kinds:
+        parameters = unit_parameters(problem.model, kind, tp)
+        unit = (problem.training, rows.cluster, parameters, tp, replicas)
+        reductions.append(reduction_s(*unit))
+        updates.append(update_s(*unit, update_s_per_parameter))
     stage_s, unit_s = exposed_s(
         np.stack(reductions, axis=1),
         backward_s,

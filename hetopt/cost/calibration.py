@@ -3,8 +3,8 @@
 One measured iteration tells one number, so it corrects one thing: what the devices of
 the plan's clusters reach of their modelled or profiled speed (``efficiency``), or what
 the networks between nodes and clusters reach of their bandwidth (``bandwidth``).
-Measured memory corrects the reserve. All factors are bounded; where a bound is met the
-rest of the difference stays, and is reported.
+Measured memory corrects the reserve. All factors are bounded: a difference that they
+cannot correct in full is reported.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from hetopt.problem.calibration import (
 from hetopt.problem.training import ClusterPins, Domain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hetopt.plan import Plan
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
@@ -44,14 +46,14 @@ class Fit:
     Attributes
     ----------
     calibration, reserve
-        To be used from now on; the reserve is None where no memory was measured.
+        To be used from now on; the reserve is None if no memory was measured.
     before_s, after_s
         The plan's simulated iteration with the problem's own, and with the new
         calibration.
     memory_bytes
         What the fullest stage needs per device by our count.
     bounded
-        What the bounds kept from being corrected in full.
+        What the bounds did not let correct in full.
     """
 
     calibration: Calibration
@@ -78,7 +80,7 @@ def fit(
     measured_bytes
         Peak memory of the fullest device.
     correct
-        What is taken to be the reason of the difference.
+        What the difference is blamed on.
     clusters
         Whose efficiency is corrected; those of the plan by default.
 
@@ -108,16 +110,13 @@ def fit(
     if slow == quick:
         msg = f"the plan's iteration time does not depend on {correct}"
         raise InputError(msg)
-    # Iterations only get shorter as a factor rises: halve its logarithm.
-    slowest, quickest = math.log(low / high), math.log(high / low)
-    while quickest - slowest > PRECISION / 2:
-        middle = (slowest + quickest) / 2
-        seconds, _ = _priced(problem, plan, corrected(math.exp(middle)))
-        if seconds > measured_s:
-            slowest = middle
-        else:
-            quickest = middle
-    calibration = corrected(math.exp((slowest + quickest) / 2))
+    factor = _bisected(
+        lambda factor: _priced(problem, plan, corrected(factor))[0],
+        measured_s,
+        low / high,
+        high / low,
+    )
+    calibration = corrected(factor)
     after_s, _ = _priced(problem, plan, calibration)
     bounded = []
     if abs(after_s / measured_s - 1) > 10 * PRECISION:
@@ -137,6 +136,21 @@ def fit(
         memory_bytes=max(memory),
         bounded=tuple(bounded),
     )
+
+
+def _bisected(
+    seconds: Callable[[float], float], measured_s: float, low: float, high: float
+) -> float:
+    """Return the factor with which an iteration takes ``measured_s``."""
+    # Iterations only get shorter as a factor rises: halve its logarithm.
+    slowest, quickest = math.log(low), math.log(high)
+    while quickest - slowest > PRECISION / 2:
+        middle = (slowest + quickest) / 2
+        if seconds(math.exp(middle)) > measured_s:
+            slowest = middle
+        else:
+            quickest = middle
+    return math.exp((slowest + quickest) / 2)
 
 
 def _only_this_plan(problem: Problem, plan: Plan) -> Problem:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.problem.cluster import ClusterLinks
+from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
 
 if TYPE_CHECKING:
-    from hetopt.cost.operations import Shape
-    from hetopt.cost.source import LatencySource, ShardTimes
+    from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
     from hetopt.cost.table import SourceKind
     from hetopt.problem.calibration import Calibration
-    from hetopt.problem.cluster import Cluster, ClusterLink, Link
-    from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Training
 
 
 class CorrectedSource:
@@ -29,17 +25,10 @@ class CorrectedSource:
         """Ask the source."""
         return self._source.source_kind(cluster)
 
-    def shard_times(
-        self,
-        model: Model,
-        training: Training,
-        cluster: Cluster,
-        kinds: tuple[str, ...],
-        shape: Shape,
-    ) -> ShardTimes:
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
         """Ask the source, and divide by the cluster's factor."""
-        times = self._source.shard_times(model, training, cluster, kinds, shape)
-        factor = self._calibration.efficiency_of(cluster.name)
+        times = self._source.shard_times(query)
+        factor = self._calibration.efficiency_of(query.cluster.name)
         if factor == 1:
             return times
         return replace(

@@ -1,6 +1,6 @@
 """Memory of one unit on one device (MODEL.md section 5).
 
-Nothing is under-estimated on purpose. With flash attention and sequence
+Estimates err on the high side. With flash attention and sequence
 parallelism, per token and in 16 bits, a layer keeps
 
     attention   5 h + 4 (query width + kv width)
@@ -30,44 +30,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.operations import (
-    element_bytes,
-    kv_width,
-    logit_shard,
-    query_width,
-    results,
-    sum_of,
-    unit_parameters,
-)
-from hetopt.cost.pieces import (
-    CLASSIFIER,
-    CROSS_ATTENTION,
-    MERGE,
-    PATCHES,
-    Piece,
-    all_tokens,
-    own_tokens,
-    pieces_of,
-)
-from hetopt.problem.model import (
-    ATTENTION,
-    EMBEDDING,
-    END_KINDS,
-    HEAD,
-    MLP_DOWN,
-    MLP_UP,
-    Model,
-)
+from hetopt.cost.pieces.kinds import pieces_of
+from hetopt.cost.pieces.operations import sum_of
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
+from hetopt.cost.units import unit_parameters
+from hetopt.problem.model import EMBEDDING, END_KINDS, Model
 
 if TYPE_CHECKING:
-    from hetopt.cost.operations import Floats, Ints, Shape
     from hetopt.problem.training import Recompute, Training
 
 #: Send and receive buffer, for activations and for their gradients.
 BOUNDARY_BUFFERS = 4
 
-#: A token as data loaders hand it out.
-TOKEN_ID_BYTES = 8
+#: Send and receive buffer of the ring of context parallelism.
+RING_BUFFERS = 2
 
 #: A unit's weights are gathered while the previous unit still holds its own.
 ZERO3_GATHERED_UNITS = 2
@@ -118,10 +94,14 @@ def activation_bytes(
     model: Model, training: Training, kind: str, shape: Shape, recompute: Recompute
 ) -> Floats:
     """Bytes kept by one unit from forward to backward of one micro-batch."""
+    e = element_bytes(training.precision)
     pieces = pieces_of(model, training.seq_len, kind)
     if recompute == "full" and kind not in END_KINDS:
-        return _input_bytes(training, pieces, shape)
-    return _kept_bytes(model, training, pieces, shape, recompute)
+        kept = pieces[0].input_bytes(shape, e)
+        for piece in pieces:
+            kept = kept + piece.context_bytes(shape, e)
+        return kept
+    return sum_of(piece.kept_bytes(shape, e, recompute) for piece in pieces)
 
 
 def temporary_bytes(
@@ -137,15 +117,14 @@ def temporary_bytes(
     e = element_bytes(training.precision)
     pieces = pieces_of(model, training.seq_len, kind)
     need: Floats = np.maximum.reduce(
-        [e * _working_elements(model, piece, shape) for piece in pieces]
+        [e * piece.working_elements(shape) for piece in pieces]
     )
     for piece in pieces:
-        if piece.name == ATTENTION:
-            tokens = all_tokens(shape, piece.tokens)
-            ring = np.where(shape.cp > 1, tokens, 0.0) * 4
-            need = need + e * (ring * kv_width(piece.block, shape.tp))
+        ring = piece.ring_bytes(shape, e)
+        if ring is not None:
+            need = need + np.where(shape.cp > 1, RING_BUFFERS * ring, 0.0)
     if recompute == "full" and kind not in END_KINDS:
-        need = need + _kept_bytes(model, training, pieces, shape, "none")
+        need = need + sum_of(piece.kept_bytes(shape, e, "none") for piece in pieces)
     parameters = unit_parameters(model, kind, shape.tp)
     size = parameter_bytes(training)
     if training.zero >= 2:
@@ -162,7 +141,7 @@ def fixed_bytes(model: Model, training: Training, shape: Shape) -> Floats:
     widest: Floats = np.maximum.reduce(
         [
             sum_of(
-                own_tokens(shape, tokens) * width
+                shape.own_tokens(tokens) * width
                 for tokens, width in model.cut_tensors(cut, training.seq_len)
             )
             for cut in cuts
@@ -170,109 +149,3 @@ def fixed_bytes(model: Model, training: Training, shape: Shape) -> Floats:
     )
     size: Floats = BOUNDARY_BUFFERS * (widest * element_bytes(training.precision))
     return np.ceil(size)
-
-
-def _input_bytes(training: Training, pieces: tuple[Piece, ...], shape: Shape) -> Floats:
-    """Bytes of what a unit reads: the last unit's output, and the context."""
-    e = element_bytes(training.precision)
-    first = pieces[0]
-    if first.name == MLP_DOWN:
-        size = all_tokens(shape, first.tokens) * first.block.ffn / shape.tp * e
-    elif first.name == EMBEDDING:
-        size = all_tokens(shape, first.tokens) * TOKEN_ID_BYTES
-    elif first.name == MERGE:
-        size = own_tokens(shape, first.source_tokens) * first.source_hidden * e
-    else:
-        size = own_tokens(shape, first.tokens) * first.block.hidden * e
-    for piece in pieces:
-        if piece.name == CROSS_ATTENTION:
-            source = own_tokens(shape, piece.source_tokens)
-            size = size + source * piece.source_hidden * e
-    return size
-
-
-def _kept_bytes(
-    model: Model,
-    training: Training,
-    pieces: tuple[Piece, ...],
-    shape: Shape,
-    recompute: Recompute,
-) -> Floats:
-    """Bytes kept when the unit is not fully recomputed."""
-    return sum_of(
-        _kept_by_piece(model, training, piece, shape, recompute) for piece in pieces
-    )
-
-
-def _kept_by_piece(
-    model: Model, training: Training, piece: Piece, shape: Shape, recompute: Recompute
-) -> Floats:
-    e = element_bytes(training.precision)
-    block, hidden = piece.block, piece.block.hidden
-    tokens, own = all_tokens(shape, piece.tokens), own_tokens(shape, piece.tokens)
-    query, kv = query_width(block) / shape.tp, kv_width(block, shape.tp)
-    scores = 4 * block.heads / shape.tp if recompute == "none" else 0.0
-    if piece.name == EMBEDDING:
-        # Token ids and the dropout mask.
-        return tokens * TOKEN_ID_BYTES + own * hidden
-    if piece.name == PATCHES:
-        return own * model.patch * e + own * hidden
-    if piece.name in (HEAD, CLASSIFIER):
-        # Inputs of the norm and of the head; the softmax in fp32.
-        rows = results(piece, shape)
-        return own * hidden * 2 * e + 4 * (rows * logit_shard(model, shape.tp))
-    if piece.name == ATTENTION:
-        core = e * (2 * query + 2 * kv) + scores
-        return own * hidden * (2 * e + 1) + tokens * core
-    if piece.name == CROSS_ATTENTION:
-        # Every layer is taken to keep the context, which a stage keeps once.
-        source = all_tokens(shape, piece.source_tokens)
-        context = own_tokens(shape, piece.source_tokens) * piece.source_hidden * e
-        core = tokens * (e * 2 * query + scores) + source * e * 2 * kv
-        return own * hidden * (2 * e + 1) + core + context
-    if piece.name == MERGE:
-        # Inputs of the norm and of the matrix.
-        return own_tokens(shape, piece.source_tokens) * piece.source_hidden * 2 * e
-    inner = tokens * block.ffn / shape.tp * e
-    if piece.name == MLP_UP:
-        gate = 2 if block.gated else 1
-        return own * hidden * 2 * e + inner * gate
-    return own * hidden + inner
-
-
-def _working_elements(model: Model, piece: Piece, shape: Shape) -> Floats:
-    """Elements of the gathered input and of the gradients held at once; (R,)."""
-    hidden = piece.block.hidden
-    tokens, own = all_tokens(shape, piece.tokens), own_tokens(shape, piece.tokens)
-    gathered = np.where(shape.tp > 1, tokens, 0.0) * hidden
-    if piece.name == CLASSIFIER:
-        logits = logit_shard(model, shape.tp)
-        return own * hidden + results(piece, shape) * (hidden + logits)
-    if piece.name == PATCHES:
-        return own * (hidden + model.patch)
-    if piece.name in (CROSS_ATTENTION, MERGE):
-        source = all_tokens(shape, piece.source_tokens)
-        own_source = own_tokens(shape, piece.source_tokens)
-        read = np.where(shape.tp > 1, source, 0.0) + own_source
-        if piece.name == MERGE:
-            # Joining copies the tokens.
-            wide = source * piece.source_hidden + tokens * hidden / shape.tp
-        else:
-            wide = tokens * query_width(piece.block) / shape.tp
-            wide = wide + source * 2 * kv_width(piece.block, shape.tp)
-        return gathered + own * hidden + read * piece.source_hidden + wide
-    return gathered + own * hidden + tokens * _gradient_width(model, piece, shape)
-
-
-def _gradient_width(model: Model, piece: Piece, shape: Shape) -> Floats:
-    """Elements per token of the widest tensor whose gradient is held; (R,)."""
-    block = piece.block
-    if piece.name == ATTENTION:
-        return query_width(block) / shape.tp + 2 * kv_width(block, shape.tp)
-    if piece.name == MLP_UP:
-        return block.ffn / shape.tp * (2 if block.gated else 1)
-    if piece.name == MLP_DOWN:
-        return block.ffn / shape.tp
-    if piece.name == HEAD:
-        return logit_shard(model, shape.tp)
-    return np.full(len(shape.tp), float(block.hidden))

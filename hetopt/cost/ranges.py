@@ -11,18 +11,41 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.table import LONGEST_S, TICK_S, TOO_LONG_NS
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.operations import Floats
+    from hetopt.cost.shapes import Floats, Ints
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
 
 #: Largest sum of times or sizes over a stage: two of them fit 64 bits.
 LARGEST_SUM = 2**62
 #: No schedule but gpipe and auto adds more warm-ups at a boundary (HAPT, Eq. 2).
 _MOST_DELTA = 3
+
+#: Needs up to this stay as they are, for reports, even if no device has as much.
+_ORDINARY_BYTES = 2**40
+
+
+def nanoseconds(seconds: Floats) -> Ints:
+    """Round to the nearest tick; what is longer than any iteration is TOO_LONG_NS."""
+    # Limited twice: the quotient may overflow, or exceed the limit by a tick.
+    ticks = np.minimum(seconds, 2 * LONGEST_S) / TICK_S
+    return np.rint(np.minimum(ticks, TOO_LONG_NS)).astype(np.int64)
+
+
+def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
+    """Round up to whole bytes; what fits no device becomes one byte too many.
+
+    Parameters
+    ----------
+    limit_bytes
+        What a device has.
+    """
+    most = max(limit_bytes + 1, _ORDINARY_BYTES)
+    return np.ceil(np.minimum(size_bytes, most)).astype(np.int64)
 
 
 def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
@@ -31,15 +54,15 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
     Parameters
     ----------
     file
-        The table's, named in errors; None where the table was not read.
+        The table's, named in errors; None if the table was not read.
 
     Raises
     ------
     InputError
-        A stage of all units could take longer, or more memory, than can be added up.
+        A stage of all units could exceed the largest sum of times or bytes.
     """
     counts = np.bincount(table.units, minlength=len(table.kinds)).astype(np.float64)
-    for field, part in _parts(table):
+    for field, part in slices_of(table):
         in_flight = part.microbatches
         if table.schedule not in ("gpipe", "auto"):
             in_flight = min(in_flight, _MOST_DELTA * len(table.units))
@@ -65,8 +88,8 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
                 raise InputError(msg, file=file, field=where)
 
 
-def _parts(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
-    """Yield every slice with its field."""
+def slices_of(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
+    """Yield every slice, those per unit too, with its field."""
     for place, part in enumerate(table.slices):
         yield f"slices.{place}", part
     if table.per_unit is not None:

@@ -1,6 +1,6 @@
 """Which (dp, cp, tp, recompute) a stage of a cluster may use at a micro-batch count.
 
-Memory is checked where it is known, in ``hetopt.cost.build``.
+``hetopt.cost.build`` drops those that need too much memory.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from hetopt.plan import Strategy
 from hetopt.problem.meshes import meshes
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.training import RECOMPUTE, Recompute
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute
 
 
 def strategies(

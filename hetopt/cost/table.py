@@ -30,7 +30,7 @@ TICK_S = 1e-9
 LONGEST_S = 10**5
 LONGEST_NS = LONGEST_S * 10**9
 #: Stands for every time above ``LONGEST_NS``. An iteration takes at least as long as
-#: each of its parts, so whoever prices a plan with it finds that the plan is too slow.
+#: each of its parts, so a plan that is priced with it is found to be too slow.
 TOO_LONG_NS = LONGEST_NS + 1
 
 SourceKind = Literal["measured", "published", "modelled"]
@@ -38,7 +38,7 @@ SourceKind = Literal["measured", "published", "modelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a stage's boundary tensor lies on its devices.
+    """How a stage's boundary tensor is divided among its devices.
 
     ``[b / dp, s / (cp * tp), width]`` per device (HetAuto section 5.2): boundary
     costs depend on nothing else of a strategy.
@@ -50,7 +50,7 @@ class Layout:
 
 
 class _Rows:
-    """Finds strategies among a cluster's; what it remembers is no field."""
+    """Finds the row of a strategy; the index it keeps is no field."""
 
     __slots__ = ("_known",)
 
@@ -91,7 +91,7 @@ class ClusterTable(_Rows):
     microbatch
         Sequences per replica and micro-batch, b = B / (q dp); shape (K,).
     devices, max_stages
-        Devices of one stage; stages the cluster has room for; shape (K,).
+        Devices of one stage; stages that fit the cluster; shape (K,).
     layout
         Index into ``TableSlice.layouts``; shape (K,).
     forward_ns, backward_ns
@@ -104,7 +104,7 @@ class ClusterTable(_Rows):
         Largest short-lived tensor while a unit of the kind runs; (K, N). A stage
         needs the largest over the kinds it holds.
     fixed_bytes
-        Receive buffers and whatever else a stage needs once; (K,).
+        Receive buffers and all else that a stage needs once; (K,).
     sync_ns, sync_unit_ns
         g of a stage = ``sync_ns`` (K,) + units of each kind * ``sync_unit_ns`` (K, N).
     """
@@ -140,8 +140,8 @@ class TableSlice:
         layouts, when p > 1; shape (A, A), or None for untied models.
     within_ns
         One way of a tensor of class x between units of one stage with layouts a and
-        a', which have equally many devices; shape (X, A, A). None where stages have
-        one strategy.
+        a', which have equally many devices; shape (X, A, A). None if stages have one
+        strategy.
     """
 
     microbatches: int

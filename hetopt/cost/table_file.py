@@ -1,7 +1,7 @@
 """The latency table as a JSON document: what ``hetopt table`` writes and reads.
 
 Schema ``hetopt-table/1``. Times are whole nanoseconds, memory whole bytes. The
-document is complete: a problem can be planned from it alone, and whoever has
+document is complete: a problem can be planned from it alone, and a user who has
 measured better numbers may replace any of them.
 
 ======================  ==========================================================
@@ -50,8 +50,13 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.ranges import ensure_sums_fit
-from hetopt.cost.table_parsing import TableReader
+from hetopt.cost.ranges import ensure_sums_fit, slices_of
+from hetopt.cost.table_parsing import (
+    KIND_NUMBERS,
+    STRATEGY_NUMBERS,
+    TABLE_SCHEMA,
+    TableReader,
+)
 from hetopt.errors import DigestError, InputError
 from hetopt.files import write_text
 from hetopt.problem.digest import problem_digest
@@ -63,26 +68,6 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice, UnitTable
     from hetopt.problem.problem import Problem
-
-TABLE_SCHEMA = "hetopt-table/1"
-
-#: Fields of a strategy that hold one number, and one number per kind.
-STRATEGY_NUMBERS = (
-    "microbatch",
-    "devices",
-    "max_stages",
-    "layout",
-    "fixed_bytes",
-    "sync_ns",
-)
-KIND_NUMBERS = (
-    "forward_ns",
-    "backward_ns",
-    "state_bytes",
-    "activation_bytes",
-    "temporary_bytes",
-    "sync_unit_ns",
-)
 
 
 def table_to_json(table: CostTable) -> dict[str, Any]:
@@ -125,7 +110,7 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
 def table_from_json(
     data: Any, *, file: str | None = None, problem: Problem | None = None
 ) -> CostTable:
-    """Read what ``table_to_json`` wrote, or what somebody else did.
+    """Read what ``table_to_json`` wrote, or a table from elsewhere.
 
     Parameters
     ----------
@@ -142,7 +127,7 @@ def table_from_json(
     DigestError
         The table was made for another problem.
     """
-    table = TableReader(file, TABLE_SCHEMA, STRATEGY_NUMBERS, KIND_NUMBERS).table(data)
+    table = TableReader(file).table(data)
     if problem is not None:
         expected = problem_digest(problem)
         if table.problem_digest != expected:
@@ -252,11 +237,7 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
         if found != expected:
             msg = "is not what the problem says"
             raise InputError(msg, file=file, field=field)
-    per_unit = () if table.per_unit is None else table.per_unit.slices
-    for field, part in (
-        *((f"slices.{place}", part) for place, part in enumerate(table.slices)),
-        *((f"per_unit.slices.{place}", part) for place, part in enumerate(per_unit)),
-    ):
+    for field, part in slices_of(table):
         if training.global_batch % part.microbatches:
             msg = (
                 f"{part.microbatches} micro-batches do not divide "

@@ -1,4 +1,4 @@
-"""Read a latency table from JSON data, naming the field of whatever is wrong."""
+"""Reads a latency table from JSON data; errors name the field."""
 
 from __future__ import annotations
 
@@ -26,6 +26,26 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+TABLE_SCHEMA = "hetopt-table/1"
+
+#: Fields of a strategy that hold one number, and one number per kind.
+STRATEGY_NUMBERS = (
+    "microbatch",
+    "devices",
+    "max_stages",
+    "layout",
+    "fixed_bytes",
+    "sync_ns",
+)
+KIND_NUMBERS = (
+    "forward_ns",
+    "backward_ns",
+    "state_bytes",
+    "activation_bytes",
+    "temporary_bytes",
+    "sync_unit_ns",
+)
+
 _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
 
 
@@ -39,33 +59,21 @@ def _most(name: str) -> int:
 class TableReader(DocumentReader):
     """Reads one document; every method takes the dotted field it reads.
 
-    Parameters
+    Attributes
     ----------
-    file
-        Named in errors.
-    schema
-        The schema the document must declare.
-    strategy_numbers, kind_numbers
-        Names of the integer fields of a strategy, single and by kind.
+    kinds, names, devices
+        Of the whole table: kinds of units, and the clusters with their devices.
     """
 
-    def __init__(
-        self,
-        file: str | None,
-        schema: str,
-        strategy_numbers: Sequence[str],
-        kind_numbers: Sequence[str],
-    ) -> None:
-        super().__init__(file)
-        self.schema = schema
-        self.strategy_numbers = strategy_numbers
-        self.kind_numbers = kind_numbers
+    kinds: tuple[str, ...]
+    names: tuple[str, ...]
+    devices: tuple[int, ...]
 
     def table(self, data: Any) -> CostTable:
         """Read the whole document."""
         top = self._object(data, "")
-        self._choice(self._get(top, "", "schema"), "schema", (self.schema,))
-        kinds = self._names(top, "kinds")
+        self._choice(self._get(top, "", "schema"), "schema", (TABLE_SCHEMA,))
+        self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
         body = self._list(top, "", "body", length=len(kinds))
         for place, value in enumerate(body):
@@ -78,10 +86,10 @@ class TableReader(DocumentReader):
         if len(cuts) != len(units) - 1:
             self._wrong("cuts", f"{len(cuts)} cuts", f"{len(units) - 1}")
         clusters = self._clusters(top)
-        names = tuple(cluster["name"] for cluster in clusters)
-        devices = tuple(cluster["devices"] for cluster in clusters)
+        self.names = tuple(cluster["name"] for cluster in clusters)
+        self.devices = tuple(cluster["devices"] for cluster in clusters)
         slices = tuple(
-            self._slice(part, f"slices.{place}", kinds, cut_classes, names, devices)
+            self._slice(part, f"slices.{place}", cut_classes)
             for place, part in enumerate(self._list(top, "", "slices"))
         )
         self._ascending(slices, "slices")
@@ -95,15 +103,15 @@ class TableReader(DocumentReader):
             units=units,
             cuts=cuts,
             body=tuple(body),
-            cluster_names=names,
-            cluster_devices=devices,
+            cluster_names=self.names,
+            cluster_devices=self.devices,
             usable_bytes=tuple(cluster["usable_bytes"] for cluster in clusters),
             sources=tuple(cluster["source"] for cluster in clusters),
             slices=slices,
             tokens=self._integer(top, "", "tokens", least=1),
             model_flops=self._float(top, "", "model_flops"),
             peak_flops=tuple(cluster["peak_flops"] for cluster in clusters),
-            per_unit=self._per_unit(top, kinds, names, devices, len(units)),
+            per_unit=self._per_unit(top, len(units)),
         )
 
     def _ascending(self, slices: Sequence[TableSlice], where: str) -> None:
@@ -111,20 +119,13 @@ class TableReader(DocumentReader):
         if counts != sorted(set(counts)):
             self._wrong(where, counts, "ascending micro-batch counts")
 
-    def _per_unit(
-        self,
-        top: dict[str, Any],
-        kinds: tuple[str, ...],
-        names: tuple[str, ...],
-        devices: tuple[int, ...],
-        units: int,
-    ) -> UnitTable | None:
-        """Read what plans with a strategy per unit need, where the table has it."""
+    def _per_unit(self, top: dict[str, Any], units: int) -> UnitTable | None:
+        """Read what plans with a strategy per unit need, if the table has it."""
         if "per_unit" not in top:
             return None
         entry = self._object(top["per_unit"], "per_unit")
-        if len(names) != 1:
-            self._wrong("per_unit", f"of {len(names)} clusters", "one cluster")
+        if len(self.names) != 1:
+            self._wrong("per_unit", f"of {len(self.names)} clusters", "one cluster")
         tensors = self._names(entry, "per_unit.tensors")
         edges = []
         for place, item in enumerate(self._list(entry, "per_unit", "edges")):
@@ -144,7 +145,7 @@ class TableReader(DocumentReader):
         slices = []
         for place, item in enumerate(self._list(entry, "per_unit", "slices")):
             where = f"per_unit.slices.{place}"
-            part = self._slice(item, where, kinds, tensors, names, devices)
+            part = self._slice(item, where, tensors)
             size = len(part.layouts)
             shape = (len(tensors), size, size)
             within = self._matrix(item, where, "within_ns", shape)
@@ -177,17 +178,9 @@ class TableReader(DocumentReader):
             self._wrong("clusters", names, "different names")
         return found
 
-    def _slice(
-        self,
-        item: Any,
-        where: str,
-        kinds: tuple[str, ...],
-        cut_classes: tuple[str, ...],
-        names: tuple[str, ...],
-        devices: tuple[int, ...],
-    ) -> TableSlice:
+    def _slice(self, item: Any, where: str, cut_classes: tuple[str, ...]) -> TableSlice:
         entry = self._object(item, where)
-        layouts = self._layouts(entry, where, names)
+        layouts = self._layouts(entry, where)
         size = len(layouts)
         shape = (len(cut_classes), size, size)
         transfer = self._matrix(entry, where, "transfer_ns", shape)
@@ -199,17 +192,15 @@ class TableReader(DocumentReader):
         tied = None
         if self._get(entry, where, "tied_ns") is not None:
             tied = self._matrix(entry, where, "tied_ns", shape[1:])
-        parts = self._list(entry, where, "clusters", length=len(names))
+        parts = self._list(entry, where, "clusters", length=len(self.names))
         clusters = []
         for place, part in enumerate(parts):
             field = f"{where}.clusters.{place}"
             named = self._object(part, field)
             self._choice(
-                self._get(named, field, "name"), f"{field}.name", (names[place],)
+                self._get(named, field, "name"), f"{field}.name", (self.names[place],)
             )
-            clusters.append(
-                self._cluster(named, field, kinds, layouts, place, devices[place])
-            )
+            clusters.append(self._cluster(named, field, layouts, place))
         return TableSlice(
             microbatches=self._integer(entry, where, "microbatches", least=1),
             clusters=tuple(clusters),
@@ -220,19 +211,17 @@ class TableReader(DocumentReader):
             tied_ns=tied,
         )
 
-    def _layouts(
-        self, entry: dict[str, Any], where: str, names: tuple[str, ...]
-    ) -> tuple[Layout, ...]:
+    def _layouts(self, entry: dict[str, Any], where: str) -> tuple[Layout, ...]:
         layouts = []
         for place, item in enumerate(self._list(entry, where, "layouts")):
             field = f"{where}.layouts.{place}"
             layout = self._object(item, field)
             name = self._choice(
-                self._get(layout, field, "cluster"), f"{field}.cluster", names
+                self._get(layout, field, "cluster"), f"{field}.cluster", self.names
             )
             layouts.append(
                 Layout(
-                    cluster=names.index(name),
+                    cluster=self.names.index(name),
                     dp=self._integer(layout, field, "dp", least=1),
                     shards=self._integer(layout, field, "shards", least=1),
                 )
@@ -243,14 +232,12 @@ class TableReader(DocumentReader):
         self,
         entry: dict[str, Any],
         where: str,
-        kinds: tuple[str, ...],
         layouts: tuple[Layout, ...],
         cluster: int,
-        devices: int,
     ) -> ClusterTable:
         strategies = []
         columns: dict[str, list[Any]] = {
-            name: [] for name in (*self.strategy_numbers, *self.kind_numbers)
+            name: [] for name in (*STRATEGY_NUMBERS, *KIND_NUMBERS)
         }
         for place, item in enumerate(self._list(entry, where, "strategies")):
             field = f"{where}.strategies.{place}"
@@ -264,19 +251,19 @@ class TableReader(DocumentReader):
                 ),
                 zero=self._zero(row, field),
             )
-            for name in self.strategy_numbers:
+            for name in STRATEGY_NUMBERS:
                 columns[name].append(self._integer(row, field, name, most=_most(name)))
-            for name in self.kind_numbers:
+            for name in KIND_NUMBERS:
                 where_kind = f"{field}.{name}"
                 by_kind = self._object(self._get(row, field, name), where_kind)
                 columns[name].append(
                     [
                         self._integer(by_kind, where_kind, kind, most=_most(name))
-                        for kind in kinds
+                        for kind in self.kinds
                     ]
                 )
             number = columns["layout"][-1]
-            self._strategy(strategy, row, field, devices)
+            self._strategy(strategy, row, field, self.devices[cluster])
             lies = Layout(
                 cluster=cluster, dp=strategy.dp, shards=strategy.cp * strategy.tp
             )
@@ -286,8 +273,8 @@ class TableReader(DocumentReader):
             strategies.append(strategy)
         if len(set(strategies)) < len(strategies):
             self._wrong(f"{where}.strategies", "a repeated strategy", "each once")
-        shapes = dict.fromkeys(self.strategy_numbers, (len(strategies),)) | (
-            dict.fromkeys(self.kind_numbers, (len(strategies), len(kinds)))
+        shapes = dict.fromkeys(STRATEGY_NUMBERS, (len(strategies),)) | (
+            dict.fromkeys(KIND_NUMBERS, (len(strategies), len(self.kinds)))
         )
         return ClusterTable(
             strategies=tuple(strategies),

@@ -1,4 +1,4 @@
-"""Read single values of JSON data, naming the field of whatever is wrong."""
+"""Reads single values of JSON data; errors name the field."""
 
 from __future__ import annotations
 

@@ -17,6 +17,9 @@ MLP_UP = "mlp-up"
 MLP_DOWN = "mlp-down"
 HEAD = "head"
 
+#: Units that make up one decoder-only layer where models are cut into them.
+BLOCKS = (ATTENTION, MLP_UP, MLP_DOWN)
+
 #: Kinds that carry no transformer layer; every stage needs a unit of another kind.
 END_KINDS = frozenset({EMBEDDING, HEAD})
 
@@ -31,7 +34,7 @@ FIRST = "-first"
 AND, ACROSS = "+", "/"
 
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
-_TAKEN = frozenset({EMBEDDING, ATTENTION, MLP_UP, MLP_DOWN, HEAD, CUT_HIDDEN, CUT_FFN})
+_TAKEN = frozenset({EMBEDDING, *BLOCKS, HEAD, CUT_HIDDEN, CUT_FFN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +266,7 @@ class Model:
                 kinds = (block.name + FIRST, *kinds[1:])
             body += kinds
         if self.granularity == "block":
-            body = (ATTENTION, MLP_UP, MLP_DOWN) * self.layers
+            body = BLOCKS * self.layers
         return (EMBEDDING, *body, HEAD)
 
     @property

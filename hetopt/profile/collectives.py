@@ -2,8 +2,8 @@
 
 Every size of every collective is timed like a shard; the slowest rank counts. Per
 collective, ``seconds = steps * latency + traffic / bandwidth`` is fitted over all
-sizes, with the steps and traffic that ``hetopt.cost.collectives`` charges, so that
-the two numbers mean what a problem file's links mean.
+sizes, with the steps and traffic that ``cost.communication.collectives`` charges, so
+that the two numbers mean what a problem file's links mean.
 
 The result is a CSV of its own (schema ``hetopt-collectives/1``): a header like a
 profile's, one line per collective with its fit, then one row per measurement.
@@ -19,18 +19,20 @@ from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
+from hetopt.cost.profiles.file import interquartile_range
+from hetopt.cost.sources.forest import linear_rates
 from hetopt.errors import InputError
 from hetopt.files import ensure_writable, write_text
-from hetopt.profile.device import describe, find_device
-from hetopt.profile.measuring import REPETITIONS, WARM_UP, interquartile_range
+from hetopt.profile.device import Device, describe, find_device
+from hetopt.profile.measuring import REPETITIONS, WARM_UP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hetopt.profile.device import Device
 
 COLLECTIVES_SCHEMA = "hetopt-collectives/1"
 BACKENDS = {"cuda": "nccl", "npu": "hccl", "cpu": "gloo"}
@@ -79,9 +81,9 @@ class LinkFit:
     Attributes
     ----------
     latency_s
-        Of one step; 0 where times are proportional to sizes.
+        Of one step; 0 if times are proportional to sizes.
     bandwidth_bytes_per_s
-        Per rank and direction; None where larger sizes took no longer.
+        Per rank and direction; None if larger sizes took no longer.
     mean_error
         Mean relative error of the fit over the sizes.
     """
@@ -111,36 +113,23 @@ def fit_link(rows: Sequence[CollectiveRow]) -> LinkFit:
     Least squares of *relative* errors, so that small sizes count as much as large
     ones; neither term may be negative.
     """
-    points = [
-        (
-            steps(row.collective, row.ranks) / row.seconds,
-            traffic_bytes(row.collective, row.ranks, row.total_bytes) / row.seconds,
-        )
-        for row in rows
-    ]
-    # Minimise the sum of (latency * a + slowness * b - 1) squared.
-    aa = sum(a * a for a, _ in points)
-    bb = sum(b * b for _, b in points)
-    ab = sum(a * b for a, b in points)
-    sum_a = sum(a for a, _ in points)
-    sum_b = sum(b for _, b in points)
-    determinant = aa * bb - ab * ab
-    latency = slowness = -1.0
-    if determinant > 0:
-        latency = (sum_a * bb - sum_b * ab) / determinant
-        slowness = (sum_b * aa - sum_a * ab) / determinant
-    if latency < 0 or slowness < 0:
-        # The better of the two fits with one term.
-        only_latency, only_slowness = sum_a / aa, sum_b / bb
-        if only_latency * sum_a >= only_slowness * sum_b:
-            latency, slowness = only_latency, 0.0
-        else:
-            latency, slowness = 0.0, only_slowness
-    errors = [abs(latency * a + slowness * b - 1) for a, b in points]
+    terms = np.array(
+        [
+            (
+                steps(row.collective, row.ranks),
+                traffic_bytes(row.collective, row.ranks, row.total_bytes),
+            )
+            for row in rows
+        ],
+        dtype=np.float64,
+    )
+    seconds = np.array([row.seconds for row in rows])
+    rates = linear_rates(terms, seconds)
+    latency_s, slowness = rates.tolist()
     return LinkFit(
-        latency_s=latency,
+        latency_s=latency_s,
         bandwidth_bytes_per_s=1 / slowness if slowness > 0 else None,
-        mean_error=statistics.fmean(errors),
+        mean_error=float(np.abs(terms @ rates / seconds - 1).mean()),
     )
 
 
@@ -285,7 +274,7 @@ def _reduce_scatter(elements: int, ranks: int, device: Device) -> Callable[[], N
 
 
 def _send_recv(elements: int, ranks: int, device: Device) -> Callable[[], None]:
-    """From the first rank to the last: across nodes where there are several."""
+    """From the first rank to the last: across nodes if there are several."""
     buffer = torch.ones(elements, device=device.torch_device)
 
     def call() -> None:

@@ -1,8 +1,8 @@
 """The device PyTorch sees: what it is, its clock, its memory.
 
 ``torch.npu`` (Ascend, from torch_npu) and ROCm's ``torch.cuda`` have the interface of
-``torch.cuda``. A CPU is timed by the clock on the wall, and with a single thread by the
-CPU time it takes, which other programs do not lengthen.
+``torch.cuda``. A CPU is timed by wall-clock time, and with a single thread by
+CPU time, which other programs do not lengthen.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Device:
     _api: Any = field(repr=False)
 
     def select(self, index: int) -> None:
-        """Take the device of this number, as one process per device does."""
+        """Use the device of this number: one process per device."""
         self.torch_device = torch.device(self.kind, index)
         self._api.set_device(index)
 
@@ -59,7 +59,7 @@ class Device:
             self._api.synchronize()
 
     def empty_cache(self) -> None:
-        """Give memory back that nothing holds."""
+        """Free memory that nothing uses."""
         if self.kind != "cpu":
             self._api.empty_cache()
 
@@ -182,7 +182,7 @@ def describe(device: Device) -> dict[str, str]:
 
 
 def catalogue_name(device_name: str, memory_bytes: int) -> str:
-    """Return the catalogue's name of a device, or its own where there is none.
+    """Return the catalogue's name of a device, or its own if it is not there.
 
     Catalogue names are a family and sometimes a memory size (``A100-80GB``); the
     family must be a word of the device's name, and the memory within 10%.
@@ -208,7 +208,7 @@ def cpu_name() -> str:
 
 
 def free_cpu_bytes() -> int | None:
-    """Return what a process may still take, None where the system does not say."""
+    """Return the memory a process may still take; None if the system does not say."""
     free = None
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.cost.profile_table import ATTENTION_CORE, UNITS, ShardShape
+from hetopt.cost.profiles.units import forward_flops, shard_key
+from hetopt.cost.shard_shape import ATTENTION_CORE, UNITS, ShardShape
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER
-from hetopt.profile.work import forward_flops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ class Grid:
     most_flops
         Shards with a longer forward pass are left out.
     per_unit
-        At most this many shards of each kind and family, chosen by lot.
+        At most this many shards of each kind and family, drawn at random.
     """
 
     units: tuple[str, ...]
@@ -107,19 +107,16 @@ def quick_grid(dtype: str) -> Grid:
 
 
 def distinct_shapes(grid: Grid) -> tuple[ShardShape, ...]:
-    """Return the grid's shards, each once however many degrees share it.
+    """Return the grid's shards, each once even if several degrees share it.
 
-    They are shuffled, always alike: a profile that was interrupted still covers the
-    whole grid, the time left can be judged from the time spent, and a device that
-    grows warm slows no size in particular.
+    They are shuffled, always in the same way: a profile that was interrupted still
+    covers the whole grid, the time left follows from the time spent, and a device
+    that grows warm slows no size in particular.
     """
     by_key: dict[object, ShardShape] = {}
     for shape in _all_shapes(grid):
-        too_long = grid.most_flops is not None and (
-            forward_flops(shape) > grid.most_flops
-        )
-        if not too_long:
-            by_key.setdefault(shape.shard_key, shape)
+        if grid.most_flops is None or forward_flops(shape) <= grid.most_flops:
+            by_key.setdefault(shard_key(shape), shape)
     groups: dict[tuple[str, bool], list[ShardShape]] = {}
     for shape in by_key.values():
         groups.setdefault((shape.unit, shape.gated), []).append(shape)

@@ -1,4 +1,4 @@
-"""Times shards one by one, and keeps every row in the file as soon as it is known."""
+"""Times shards one by one; every row is written to the file at once."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cost.profile_table import (
+from hetopt.cost.profiles.file import (
     PROFILE_SCHEMA,
     Profile,
     ProfileRow,
-    ShardShape,
     append_row,
+    interquartile_range,
     read_profile,
     write_profile,
 )
+from hetopt.cost.profiles.units import estimated_bytes, forward_flops, shard_key
+from hetopt.cost.shard_shape import ShardShape
 from hetopt.errors import HetoptError, InputError
 from hetopt.interruption import held
 from hetopt.profile.device import NOMINAL_FLOPS, Device
-from hetopt.profile.units import ShardUnit
-from hetopt.profile.work import estimated_bytes, forward_flops
+from hetopt.profile.units.timed import ShardUnit, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hetopt.profile.units import Unit
 
 #: HetAuto, section 7.6.
 WARM_UP = 5
@@ -37,20 +37,20 @@ REPETITIONS = 10
 #: What must agree before rows are added to a profile.
 SAME_DEVICE = ("accelerator", "device", "driver", "libraries")
 
-#: Seconds a shard takes however small it is, for the time left.
+#: Seconds that the smallest shard takes, for the time left.
 OVERHEAD_S = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a profile is.
+    """How far a run has come.
 
     Attributes
     ----------
     done, total
         Shards of this grid.
     work_done, work_total
-        The same, weighted by how long shards are thought to take.
+        The same, weighted by the expected times of the shards.
     shape
         What is measured now; None at the end.
     """
@@ -104,8 +104,8 @@ def measure_grid(
     InputError
         The file cannot be written, is no profile, or is another device's.
     """
-    known = {row.shard_key for row in _open(path, description).rows}
-    todo = [shape for shape in shapes if shape.shard_key not in known]
+    known = {shard_key(row) for row in _open(path, description).rows}
+    todo = [shape for shape in shapes if shard_key(shape) not in known]
     work = [_expected_s(shape, device) for shape in todo]
     measured: list[ProfileRow] = []
 
@@ -130,7 +130,7 @@ def measure_grid(
                 measured.append(row)
         report()
     except KeyboardInterrupt:
-        # The row that was being measured is lost, nothing else.
+        # Only the row that was being measured is lost.
         pass
     return Outcome(
         found=len(shapes) - len(todo),
@@ -158,25 +158,15 @@ def measure(shape: ShardShape, device: Device) -> ProfileRow:
                 raise HetoptError(msg) from error
     device.empty_cache()
     columns = {item.name: getattr(shape, item.name) for item in fields(ShardShape)}
-    if times is None:
-        return ProfileRow(
-            **columns,
-            forward_s=None,
-            backward_s=None,
-            forward_spread_s=None,
-            backward_spread_s=None,
-            repetitions=0,
-            status="oom",
-        )
-    forward, backward = times
+    forward, backward = times or ([], [])
     return ProfileRow(
         **columns,
-        forward_s=_rounded(statistics.median(forward)),
-        backward_s=_rounded(statistics.median(backward)),
-        forward_spread_s=_rounded(interquartile_range(forward)),
-        backward_spread_s=_rounded(interquartile_range(backward)),
+        forward_s=_rounded(statistics.median, forward),
+        backward_s=_rounded(statistics.median, backward),
+        forward_spread_s=_rounded(interquartile_range, forward),
+        backward_spread_s=_rounded(interquartile_range, backward),
         repetitions=len(forward),
-        status="ok",
+        status="ok" if times else "oom",
     )
 
 
@@ -194,12 +184,6 @@ def shape_label(shape: ShardShape) -> str:
         f"{shape.unit} {shape.dtype} b={shape.microbatch} s={shape.seq_len} "
         f"h={shape.hidden} cp={shape.cp} tp={shape.tp}"
     )
-
-
-def interquartile_range(values: Sequence[float]) -> float:
-    """Return the distance of the quartiles, interpolated inside the sample."""
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return high - low
 
 
 def _open(path: str, description: Mapping[str, str]) -> Profile:
@@ -244,9 +228,9 @@ def _expected_s(shape: ShardShape, device: Device) -> float:
     return OVERHEAD_S + (WARM_UP + REPETITIONS) * once
 
 
-def _rounded(seconds: float) -> float:
-    """Six digits: far below any repetition's noise."""
-    return float(f"{seconds:.6g}")
+def _rounded(of: Callable[[list[float]], float], values: list[float]) -> float | None:
+    """Six digits: far below any repetition's noise; None if nothing was timed."""
+    return float(f"{of(values):.6g}") if values else None
 
 
 @contextmanager

@@ -7,13 +7,13 @@ import io
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.evaluation import FOREST, METHODS, SPLIT_BY_SHAPE, SPLITS
+from hetopt.cost.sources.evaluation import FOREST, METHODS, SPLIT_BY_SHAPE, SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hetopt.cost.evaluation import Evaluation, Judged, Score
-    from hetopt.cost.profile_table import Profile
+    from hetopt.cost.profiles.file import Profile
+    from hetopt.cost.sources.evaluation import Evaluation, Judged, Score
 
 EVALUATION_SCHEMA = "hetopt-forest-evaluation/1"
 

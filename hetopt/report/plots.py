@@ -13,12 +13,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from hetopt.cost.evaluation import FOREST, METHODS, PASSES, SPLITS
+from hetopt.cost.sources.evaluation import FOREST, METHODS, PASSES, SPLITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hetopt.cost.evaluation import Evaluation, Judged
+    from hetopt.cost.sources.evaluation import Evaluation, Judged
 
 #: Marker, face and edge of each pass: dark filled circles, light open triangles.
 _STYLES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hetopt.cost.profile_table import write_profile
+from hetopt.cost.profiles.file import write_profile
 from tests.cli.conftest import SMALL, RunHetopt
 from tests.cost.profiling import make_profile
 

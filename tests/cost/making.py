@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.operations import Shape
+from hetopt.cost.shapes import Shape
+from hetopt.cost.sources.source import ShardQuery
+from hetopt.cost.units import tables, unit_parameters
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
 from hetopt.problem.model import Model
@@ -106,5 +108,25 @@ def pinned(
 
 def shape(*rows: tuple[int, int, int]) -> Shape:
     """Rows of (microbatch, cp, tp)."""
-    numbers = np.array(rows, dtype=np.int64)
-    return Shape(microbatch=numbers[:, 0], cp=numbers[:, 1], tp=numbers[:, 2])
+    return Shape.of(rows)
+
+
+def query(
+    model: Model,
+    training: Training,
+    cluster: Cluster,
+    kinds: tuple[str, ...],
+    shape: Shape,
+) -> ShardQuery:
+    return ShardQuery(
+        model=model, training=training, cluster=cluster, kinds=kinds, shape=shape
+    )
+
+
+def model_parameters(model: Model) -> float:
+    """Parameters of the whole model; a tied table counts once."""
+    one = np.ones(1, dtype=np.int64)
+    total = sum(float(unit_parameters(model, kind, one)[0]) for kind in model.units)
+    if model.tied:
+        total -= (tables(model) - 1) * model.hidden * model.vocab
+    return total

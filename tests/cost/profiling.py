@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from hetopt.cost.features import flops_and_bytes, shards_of_rows
-from hetopt.cost.profile_table import (
-    ATTENTION_CORE,
-    PROFILE_SCHEMA,
-    UNITS,
-    Profile,
-    ProfileRow,
-    profile_text,
-)
+from hetopt.cost.profiles.file import PROFILE_SCHEMA, Profile, ProfileRow, profile_text
+from hetopt.cost.profiles.units import shard_key
+from hetopt.cost.shard_shape import ATTENTION_CORE, UNITS
+from hetopt.cost.sources.features import flops_and_bytes, shards_of_rows
 
 #: Rates of the made-up device: FLOP/s of multiplications and of attention, bytes/s.
 PEAK, ATTENTION_PEAK, BANDWIDTH, GAP_S = 1e11, 4e10, 2e10, 2e-5
@@ -93,7 +88,7 @@ def make_profile(
                 hidden, (128, 256, 512), microbatch, DEGREES
             )
         ]
-        once = list({row.shard_key: row for row in shards}.values())
+        once = list({shard_key(row): row for row in shards}.values())
         times = seconds(unit, once) * factor
         times *= np.exp(noise * random.standard_normal(times.shape))
         rows += [

@@ -9,16 +9,15 @@ import pytest
 from numpy.typing import NDArray
 
 from hetopt.cost.build import build_table
-from hetopt.cost.operations import Shape
-from hetopt.cost.source import ShardTimes
-from hetopt.cost.synchronisation import OPTIMIZER_START_S
+from hetopt.cost.communication.synchronisation import OPTIMIZER_START_S
+from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.table import ClusterTable, CostTable, SourceKind
 from hetopt.errors import InputError
 from hetopt.plan import Strategy
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.cluster import Cluster
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import Granularity, Model
+from hetopt.problem.model import Granularity
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import RESHARDING, Pins, Training
 from tests.cost.making import (
@@ -207,16 +206,9 @@ def test_each_cluster_asks_its_source_once() -> None:
         def source_kind(self, cluster: Cluster) -> SourceKind:
             return "measured" if cluster.name == "a" else "published"
 
-        def shard_times(
-            self,
-            model: Model,
-            training: Training,
-            cluster: Cluster,
-            kinds: tuple[str, ...],
-            shape: Shape,
-        ) -> ShardTimes:
-            calls.append((cluster.name, len(shape.tp)))
-            ones = np.ones((len(shape.tp), len(kinds)))
+        def shard_times(self, query: ShardQuery) -> ShardTimes:
+            calls.append((query.cluster.name, len(query.shape.tp)))
+            ones = np.ones((len(query.shape.tp), len(query.kinds)))
             return ShardTimes(
                 forward_s=ones,
                 backward_s=2 * ones,

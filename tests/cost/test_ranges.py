@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetopt.cost.boundaries import nanoseconds
 from hetopt.cost.build import build_table
-from hetopt.cost.ranges import LARGEST_SUM, ensure_sums_fit
+from hetopt.cost.ranges import LARGEST_SUM, ensure_sums_fit, nanoseconds
 from hetopt.cost.table import LONGEST_NS, TOO_LONG_NS
 from hetopt.cost.table_file import table_digest, table_from_json, table_to_json
 from hetopt.errors import InputError

@@ -13,7 +13,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import Block, Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.writing import problem_to_data
+from tests.problem.writing import problem_to_data
 
 BASE = """\
 model:

@@ -8,7 +8,7 @@ from hetopt.errors import InputError
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem, read_problem_text
-from hetopt.problem.writing import problem_to_data
+from tests.problem.writing import problem_to_data
 
 TEXT = """\
 model: {layers: 4, hidden: 1024, heads: 8}

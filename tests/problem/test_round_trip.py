@@ -9,7 +9,7 @@ from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem, read_problem_text
-from hetopt.problem.writing import problem_to_data
+from tests.problem.writing import problem_to_data
 
 FULL = """\
 name: everything

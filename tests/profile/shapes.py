@@ -1,6 +1,6 @@
 """Small shards for the tests of this folder."""
 
-from hetopt.cost.profile_table import ShardShape
+from hetopt.cost.shard_shape import ShardShape
 
 
 def small_shape(unit: str = "layer", **changes: int | bool | str) -> ShardShape:

@@ -7,18 +7,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hetopt.cost.profile_table import read_profile
+from hetopt.cost.profiles.file import interquartile_range, read_profile
+from hetopt.cost.profiles.units import shard_key
 from hetopt.errors import HetoptError, InputError
 from hetopt.profile import device as device_module
 from hetopt.profile import measuring
 from hetopt.profile.device import catalogue_name, describe, find_device
 from hetopt.profile.measuring import (
     Progress,
-    interquartile_range,
     measure,
     measure_grid,
 )
-from hetopt.profile.units import ShardUnit
+from hetopt.profile.units.timed import ShardUnit
 from tests.profile.shapes import small_shape
 
 pytestmark = pytest.mark.torch
@@ -31,7 +31,7 @@ SHAPES = tuple(
 
 
 def keys(path: Path) -> list[tuple[str | int, ...]]:
-    return [row.shard_key for row in read_profile(str(path)).rows]
+    return [shard_key(row) for row in read_profile(str(path)).rows]
 
 
 def test_times_are_medians_of_what_was_repeated() -> None:
@@ -118,7 +118,7 @@ def test_an_interrupted_profile_goes_on(tmp_path: Path) -> None:
     second = measure_grid(str(path), SHAPES, CPU, ABOUT, seen.append)
     assert (second.found, len(second.measured), second.remaining) == (2, 4, 0)
     assert path.read_text().startswith(before)
-    assert keys(path) == [shape.shard_key for shape in SHAPES]
+    assert keys(path) == [shard_key(shape) for shape in SHAPES]
     assert seen[-1].shape is None
     assert seen[-1].done == seen[-1].total == len(SHAPES)
     assert seen[-1].work_done == pytest.approx(seen[-1].work_total)

@@ -13,7 +13,9 @@ torch = pytest.importorskip("torch")
 
 import hetopt
 from hetopt.cli import main
-from hetopt.cost.profile_table import UNITS, read_profile
+from hetopt.cost.profiles.file import read_profile
+from hetopt.cost.profiles.units import shard_key
+from hetopt.cost.shard_shape import UNITS
 
 pytestmark = pytest.mark.torch
 
@@ -84,4 +86,4 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert "to go" not in done.stdout
     rows = read_profile(str(path)).rows
     assert rows[: len(before)] == before
-    assert len({row.shard_key for row in rows}) == len(rows) > len(before)
+    assert len({shard_key(row) for row in rows}) == len(rows) > len(before)

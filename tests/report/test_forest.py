@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.cost.evaluation import Evaluation, evaluate
-from hetopt.cost.forest import ForestParams
-from hetopt.cost.profile_table import Profile
+from hetopt.cost.profiles.file import Profile
+from hetopt.cost.sources.evaluation import Evaluation, evaluate
+from hetopt.cost.sources.forest import ForestParams
 from hetopt.report import plots
 from hetopt.report.forest import (
     PREDICTION_COLUMNS,

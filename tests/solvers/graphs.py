@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from hetopt.cost.layer_graph import Edge, Layer, LayerGraph
+from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph
 from hetopt.formulations.uniap_choice import UniapProgram
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import parameter_bytes
-from hetopt.cost.operations import model_parameters
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.solvers.cp_sat import CpSatParams
 from hetopt.solvers.cp_sat import solve as solve_cp_sat
 from hetopt.solvers.milp import solve as solve_milp
 from hetopt.solvers.params import RaceParams
+from tests.cost.making import model_parameters
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:

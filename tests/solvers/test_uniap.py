@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hetopt.cost.layer_graph import Edge, Layer, LayerGraph
+from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph
 from hetopt.formulations.uniap import UniapLinear
 from hetopt.formulations.uniap_choice import (
     UniapChoice,

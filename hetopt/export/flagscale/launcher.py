@@ -3,7 +3,7 @@
 A cluster, or a row of its stages with one strategy, is a process mesh ``tp, cp, ep,
 dp, pp``. Meshes follow each other in pipeline order, on the hosts whose device type the
 hostfile names. Between meshes every device sends each receiver the part it needs
-(``p2p`` of ``hetopt.cost.resharding``).
+(``p2p`` of ``hetopt.cost.boundaries.resharding``).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What it takes to hand tensors from one stage to the next."""

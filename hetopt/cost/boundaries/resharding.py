@@ -1,0 +1,311 @@
+"""Boundary time kappa and occupancy omega between two layouts (MODEL.md section 3).
+
+On a stage the boundary tensor of one micro-batch is divided into ``dp`` batch slices
+times ``shards = cp * tp`` sequence slices. Over the outer degree ``gcd(dp, dp')`` both
+stages agree; inside, HetAuto section 5.2 and H2 section 5 offer:
+
+``p2p`` (HetAuto 1)
+    every device sends what each receiver needs: the most and smallest messages.
+``leader`` (HetAuto 2)
+    gather on one rank, one message, scatter.
+``inner-dp`` (HetAuto 3)
+    gather on inner dp rank 0, messages between those, scatter.
+``send-recv-all-gather`` (H2)
+    every device sends its whole share to as few receivers as possible; receivers
+    all-gather. Backward the senders do, so the slower side counts.
+
+Equal layouts need none of this: every device sends to its peer, under any name.
+
+Between clusters a boundary drives as many connections as there are sending pairs,
+at most the network interfaces of the nodes that host either stage; a connection is
+no faster than an interface, all together no faster than the aggregate. More pairs
+than connections take turns, and each turn pays the latency. Host-staged links copy
+to and from the host first. kappa is the sum of the steps of the fastest strategy;
+omega is the slowest step of the strategy whose slowest step is shortest. They are
+mostly one strategy, or within some percent: taking each at its best keeps both from
+rising when a link gets faster, which no single choice does, as a faster copy can
+make a strategy the fastest whose slowest step is longer. Bandwidths between
+clusters are taken as given, because people measure them.
+
+Inside a cluster the tensor goes over the interfaces of the nodes. Two stages of
+less than a node may share a node or not: the slower of both is assumed, even if there
+is only one node, so that adding nodes never makes a boundary slower.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.communication.collectives import (
+    HOST_SHARE,
+    NETWORK_SHARE,
+    all_gather_s,
+    intra_node_bandwidth,
+)
+from hetopt.errors import InputError
+from hetopt.problem.training import RESHARDING, Domain, Resharding
+
+if TYPE_CHECKING:
+    from hetopt.cost.shapes import Floats, Ints
+    from hetopt.problem.cluster import Cluster, ClusterLinks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One side of a boundary; arrays broadcast against the other side's."""
+
+    cluster: Cluster
+    dp: Ints
+    shards: Ints
+
+    @property
+    def devices(self) -> Ints:
+        """Devices of the stage."""
+        return self.dp * self.shards
+
+    @property
+    def interfaces(self) -> Ints:
+        """Network interfaces of the nodes that host the stage."""
+        nodes = -(-self.devices // self.cluster.devices_per_node)
+        return nodes * self.cluster.nics_per_node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """Who sends to whom under one strategy; bytes per busy device.
+
+    ``before_s`` and ``after_s`` are the steps inside the stages.
+    """
+
+    pairs: Ints
+    sender_bytes: Floats
+    receiver_bytes: Floats
+    before_s: Floats
+    after_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boundary:
+    """Seconds of a boundary; ``strategy``, the fastest, indexes ``RESHARDING``."""
+
+    transfer_s: Floats
+    occupancy_s: Floats
+    strategy: Ints
+
+
+def overlaps(first: Ints, second: Ints) -> Ints:
+    """Pairs of slices that meet when one axis is cut evenly in two ways."""
+    return first + second - np.gcd(first, second)
+
+
+def outer_degree(sender: Side, receiver: Side) -> Ints:
+    """Data-parallel groups that never exchange samples.
+
+    Deviation: HetAuto takes the gcd over all stages; over the two that meet it is
+    at least as large, which never costs more.
+    """
+    return np.gcd(sender.dp, receiver.dp)
+
+
+def plan_transfer(
+    name: Resharding,
+    sender: Side,
+    receiver: Side,
+    total_bytes: float | Floats,
+    outer: Ints,
+) -> Transfer:
+    """Return the messages of one strategy for a tensor of ``total_bytes``."""
+    inner_first, inner_second = sender.dp // outer, receiver.dp // outer
+    part = total_bytes / outer
+    nothing = np.zeros(np.broadcast(sender.dp, receiver.dp, total_bytes).shape)
+    if name == "p2p":
+        return Transfer(
+            pairs=outer
+            * overlaps(inner_first, inner_second)
+            * overlaps(sender.shards, receiver.shards),
+            sender_bytes=total_bytes / sender.devices + nothing,
+            receiver_bytes=total_bytes / receiver.devices + nothing,
+            before_s=nothing,
+            after_s=nothing,
+        )
+    group_first = inner_first * sender.shards
+    group_second = inner_second * receiver.shards
+    one = np.ones_like(outer)
+    if name == "leader":
+        return Transfer(
+            pairs=outer,
+            sender_bytes=part + nothing,
+            receiver_bytes=part + nothing,
+            before_s=all_gather_s(sender.cluster, group_first, one, part),
+            after_s=all_gather_s(receiver.cluster, group_second, one, part),
+        )
+    if name == "inner-dp":
+        first, second = part / sender.shards, part / receiver.shards
+        return Transfer(
+            pairs=outer * overlaps(sender.shards, receiver.shards),
+            sender_bytes=first + nothing,
+            receiver_bytes=second + nothing,
+            before_s=all_gather_s(sender.cluster, inner_first, sender.shards, first),
+            after_s=all_gather_s(
+                receiver.cluster, inner_second, receiver.shards, second
+            ),
+        )
+    return Transfer(
+        pairs=outer * overlaps(group_first, group_second),
+        sender_bytes=total_bytes / sender.devices + nothing,
+        receiver_bytes=total_bytes / receiver.devices + nothing,
+        before_s=nothing,
+        after_s=np.maximum(
+            all_gather_s(sender.cluster, group_first, one, part),
+            all_gather_s(receiver.cluster, group_second, one, part),
+        ),
+    )
+
+
+def steps_s(
+    sender: Side,
+    receiver: Side,
+    links: ClusterLinks,
+    transfer: Transfer,
+    total_bytes: float | Floats,
+) -> list[Floats]:
+    """Return the steps of a boundary in order; kappa is their sum."""
+    if sender.cluster.name == receiver.cluster.name:
+        crossing = [_inside_s(sender, receiver, transfer, total_bytes)]
+    else:
+        crossing = _between_s(sender, receiver, links, transfer, total_bytes)
+    return [transfer.before_s, *crossing, transfer.after_s]
+
+
+def boundary(
+    sender: Side,
+    receiver: Side,
+    links: ClusterLinks,
+    total_bytes: float | Floats,
+    permitted: tuple[Resharding, ...],
+) -> Boundary:
+    """Return the cheapest permitted strategy for every pair of layouts.
+
+    Parameters
+    ----------
+    total_bytes
+        The whole boundary tensor of one micro-batch, over all replicas; an array
+        broadcasts against the layouts.
+    permitted
+        Names that may be used, not empty; of equally fast ones the earlier wins.
+    """
+    outer = outer_degree(sender, receiver)
+    same = (sender.dp == receiver.dp) & (sender.shards == receiver.shards)
+    peers = plan_transfer("p2p", sender, receiver, total_bytes, outer)
+    peer_steps = steps_s(sender, receiver, links, peers, total_bytes)
+    transfers, occupancies = [], []
+    for name in permitted:
+        steps = peer_steps
+        if name != "p2p":
+            transfer = plan_transfer(name, sender, receiver, total_bytes, outer)
+            steps = steps_s(sender, receiver, links, transfer, total_bytes)
+        transfers.append(
+            np.where(same, np.add.reduce(peer_steps), np.add.reduce(steps))
+        )
+        occupancies.append(
+            np.where(same, np.maximum.reduce(peer_steps), np.maximum.reduce(steps))
+        )
+    kappa = np.stack(transfers)
+    index = np.array([RESHARDING.index(name) for name in permitted])
+    return Boundary(
+        transfer_s=kappa.min(axis=0),
+        occupancy_s=np.minimum.reduce(occupancies),
+        strategy=index[kappa.argmin(axis=0)],
+    )
+
+
+def tied_exchange_s(
+    sender: Side, receiver: Side, links: ClusterLinks, total_bytes: float
+) -> Floats:
+    """Add up the gradients of an embedding table held by two stages.
+
+    Every device holds an equal piece once its stage has reduced its own; pieces
+    cross both ways at once on full-duplex links.
+    """
+    transfer = Transfer(
+        pairs=overlaps(sender.devices, receiver.devices),
+        sender_bytes=total_bytes / sender.devices,
+        receiver_bytes=total_bytes / receiver.devices,
+        before_s=np.zeros(1),
+        after_s=np.zeros(1),
+    )
+    steps = steps_s(sender, receiver, links, transfer, total_bytes)
+    seconds: Floats = np.add.reduce(np.broadcast_arrays(*steps))
+    return seconds
+
+
+def permitted_strategies(domain: Domain) -> tuple[Resharding, ...]:
+    """Return the strategies the user permits; InputError if there is none."""
+    permitted = tuple(name for name in RESHARDING if domain.permits(name))
+    if not permitted:
+        msg = f"no resharding strategy is left, expected one of {', '.join(RESHARDING)}"
+        raise InputError(msg, field="pin.resharding")
+    return permitted
+
+
+def _between_s(
+    sender: Side,
+    receiver: Side,
+    links: ClusterLinks,
+    transfer: Transfer,
+    total_bytes: float | Floats,
+) -> list[Floats]:
+    """Return the steps between clusters: one device-direct, three host-staged."""
+    link = links.between(sender.cluster.name, receiver.cluster.name)
+    connections = _connections(sender, receiver, transfer)
+    each = min(
+        link.connection.bandwidth_bytes_per_s,
+        sender.cluster.inter_node.bandwidth_bytes_per_s,
+        receiver.cluster.inter_node.bandwidth_bytes_per_s,
+    )
+    rate = connections * each
+    if link.aggregate_bytes_per_s is not None:
+        rate = np.minimum(rate, link.aggregate_bytes_per_s)
+    turns = transfer.pairs / connections
+    network = turns * link.connection.latency_s + total_bytes / rate
+    if link.staged == "device":
+        return [network]
+    return [
+        _host_copy_s(sender.cluster, transfer.sender_bytes),
+        network,
+        _host_copy_s(receiver.cluster, transfer.receiver_bytes),
+    ]
+
+
+def _inside_s(
+    sender: Side, receiver: Side, transfer: Transfer, total_bytes: float | Floats
+) -> Floats:
+    """Return the one step between two stages of a cluster."""
+    cluster = sender.cluster
+    connections = _connections(sender, receiver, transfer)
+    each = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
+    across = (
+        transfer.pairs / connections * cluster.inter_node.latency_s
+        + total_bytes / (connections * each)
+    )
+    fewer = np.minimum(sender.devices, receiver.devices)
+    busiest = np.maximum(transfer.sender_bytes, transfer.receiver_bytes)
+    within = cluster.intra_node.latency_s + busiest / intra_node_bandwidth(cluster)
+    return np.where(
+        fewer < cluster.devices_per_node, np.maximum(across, within), across
+    )
+
+
+def _connections(sender: Side, receiver: Side, transfer: Transfer) -> Ints:
+    """Return the connections that carry a boundary at once."""
+    return np.minimum(
+        transfer.pairs, np.minimum(sender.interfaces, receiver.interfaces)
+    )
+
+
+def _host_copy_s(cluster: Cluster, size_bytes: Floats) -> Floats:
+    link = cluster.host_device
+    return link.latency_s + size_bytes / (link.bandwidth_bytes_per_s * HOST_SHARE)

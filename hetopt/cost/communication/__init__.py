@@ -1,0 +1,1 @@
+"""What collectives take: in a micro-batch, and once per iteration."""

@@ -1,0 +1,156 @@
+"""Communication inside a stage that one micro-batch waits for.
+
+Tensor parallelism with sequence parallelism gathers and scatters around attention
+and around the MLP: per layer two all-gathers and two reduce-scatters forward, and
+the same backward. None of it is hidden. Backward gathers the input once more, for
+the weight's gradient, while the input's gradient is computed.
+Attention to a context does the same to its own tokens, and to the context once each;
+so does what merges tokens.
+
+Context parallelism passes keys and values around a ring: forward once, backward
+twice the bytes (their gradients travel too). A ring hides behind the attention
+core of the steps that wait for it; what is longer than that is exposed.
+
+ZeRO-3 gathers a unit's weights before its forward and its backward pass, while the
+previous unit computes. ZeRO-2 and ZeRO-3 keep gradients sharded while they
+accumulate (that is the memory they save), so every micro-batch reduce-scatters them,
+behind the backward pass in the same way.
+
+Hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.communication.collectives import (
+    all_gather_s,
+    all_reduce_s,
+    group_link,
+)
+from hetopt.cost.memory import parameter_bytes
+from hetopt.cost.pieces.kinds import pieces_of
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
+from hetopt.cost.units import unit_parameters
+
+if TYPE_CHECKING:
+    from hetopt.cost.pieces.piece import Piece
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.model import Model
+    from hetopt.problem.training import Training
+
+#: Of what a piece reads besides: all-gathers and reduce-scatters per pass, and
+#: all-gathers that backward repeats and hides, as ``Piece.collectives``.
+_SOURCE_COLLECTIVES = (1, 1)
+
+#: Share of hidden communication that computation loses to it: the processors that
+#: move data inside a node (calculon's ``processor_usage``, A100 and H100).
+OVERLAP_COST = 0.15
+
+#: All-reduces of one fp32 number per token in the vocabulary-parallel loss.
+_LOSS_REDUCTIONS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCommunication:
+    """Seconds per row that a unit of one kind adds; (R,).
+
+    Attributes
+    ----------
+    forward_s, backward_s
+        Collectives that nothing hides.
+    ring_s, ring_backward_s
+        Context-parallel ring, hidden behind the attention core.
+    gather_s
+        ZeRO-3's weights, before each pass.
+    scatter_s
+        Gradients of every micro-batch under ZeRO-2 and -3.
+    """
+
+    forward_s: Floats
+    backward_s: Floats
+    ring_s: Floats
+    ring_backward_s: Floats
+    gather_s: Floats
+    scatter_s: Floats
+
+
+def stage_communication(
+    model: Model,
+    training: Training,
+    cluster: Cluster,
+    kind: str,
+    shape: Shape,
+    replicas: Ints,
+) -> StageCommunication:
+    """Communication of one unit and micro-batch; replicas = dp * cp per row."""
+    e = element_bytes(training.precision)
+    one = np.ones_like(shape.tp)
+    nothing = np.zeros(len(shape.tp))
+    pieces = pieces_of(model, training.seq_len, kind)
+    forward = backward = nothing
+    for (tokens, width), (count, repeated) in _collectives(pieces).items():
+        size = shape.all_tokens(tokens) * width * e
+        one_s = all_gather_s(cluster, shape.tp, one, size)
+        forward = forward + count * one_s
+        backward = backward + (count * one_s + OVERLAP_COST * repeated * one_s)
+    ring = ring_backward = nothing
+    for piece in pieces:
+        rows = piece.loss_rows(shape)
+        if rows is not None:
+            forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
+                cluster, shape.tp, one, rows * 4
+            )
+        passed_on = piece.ring_bytes(shape, e)
+        if passed_on is not None:
+            bandwidth, latency = group_link(cluster, shape.cp, shape.tp)
+            steps, step_s = shape.cp - 1, passed_on / bandwidth
+            ring = steps * (step_s + latency)
+            ring_backward = steps * (2 * step_s + latency)
+    gather = scatter = nothing
+    parameters = unit_parameters(model, kind, shape.tp)
+    each = parameter_bytes(training)
+    if training.zero >= 3:
+        gather = all_gather_s(cluster, replicas, shape.tp, parameters * each.weight)
+    if training.zero >= 2:
+        scatter = all_gather_s(cluster, replicas, shape.tp, parameters * each.gradient)
+    return StageCommunication(
+        forward_s=forward,
+        backward_s=backward,
+        ring_s=ring,
+        ring_backward_s=ring_backward,
+        gather_s=gather,
+        scatter_s=scatter,
+    )
+
+
+def _collectives(
+    pieces: tuple[Piece, ...],
+) -> dict[tuple[int, int], tuple[int, int]]:
+    """Return how often a tensor of (tokens per sequence, width) is exchanged."""
+    found: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def add(tensor: tuple[int, int], counts: tuple[int, int]) -> None:
+        count, repeated = found.get(tensor, (0, 0))
+        found[tensor] = (count + counts[0], repeated + counts[1])
+
+    for piece in pieces:
+        add((piece.exchanged_tokens, piece.block.hidden), piece.collectives)
+        if piece.source_tokens:
+            add((piece.source_tokens, piece.source_hidden), _SOURCE_COLLECTIVES)
+    return found
+
+
+def overlapped_s(computation_s: Floats, communication_s: Floats) -> Floats:
+    """Return how long both take when they run at once; never falls in either."""
+    longer = np.maximum(computation_s, communication_s)
+    return longer + OVERLAP_COST * np.minimum(computation_s, communication_s)
+
+
+def exposed_ring_s(ring_s: Floats, core_s: Floats, cp: Ints) -> Floats:
+    """Return what a ring adds to the attention steps that it overlaps with."""
+    steps_s = core_s * (cp - 1) / cp
+    return overlapped_s(steps_s, ring_s) - steps_s

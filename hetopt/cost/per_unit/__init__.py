@@ -1,0 +1,1 @@
+"""Costs of plans whose units have strategies of their own (UniAP)."""

@@ -1,0 +1,128 @@
+"""Layer graphs of a latency table: what UniAP's program reads.
+
+The graph's layers are the model's units, embedding and head among them; its edges are
+the tensors that pass between units. Strategies have UniAP's names: ``dp2-tp2`` (DDP),
+``fsdp2-tp2`` (ZeRO-3).
+
+Where the program is coarser than MODEL.md:
+
+- Forward and backward are one cost, and resharding there and back is one.
+- Gradients are reduced once per iteration, but the program counts costs per
+  micro-batch: a layer's share of g is spread over the c micro-batches, which is exact
+  for the slowest stage. What g has once per stage is left out.
+- A device keeps its largest receive buffers and short-lived tensors free, over all
+  strategies, because the program's memory adds up layers only. Never optimistic.
+- Gradients of tied embeddings are not exchanged.
+- The context of a decoder crosses a boundary once, with the decoder's own tensor;
+  layers behind it that have other layouts take it over for nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph, Matrix
+from hetopt.cost.table import LONGEST_NS, CostTable, UnitTable
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from hetopt.cost.shapes import Ints
+
+
+def unit_costs(table: CostTable) -> UnitTable:
+    """Return what UniAP's program is made from.
+
+    Raises
+    ------
+    InputError
+        The problem is none that UniAP plans: several clusters, or not GPipe.
+    """
+    clusters = len(table.cluster_names)
+    if clusters != 1:
+        msg = f"{clusters} clusters, but UniAP plans for one"
+        raise InputError(msg, field="clusters")
+    if table.schedule != "gpipe":
+        msg = f"is {table.schedule}, but UniAP plans gpipe (--schedule gpipe)"
+        raise InputError(msg, field="training.schedule")
+    if table.per_unit is None:
+        msg = "the table has no costs per unit: make a new one with `hetopt table`"
+        raise InputError(msg, field="per_unit")
+    return table.per_unit
+
+
+def rows_of(table: CostTable, stages: int, microbatches: int) -> tuple[int, ...]:
+    """Return the strategies that use all devices of one of ``stages`` equal stages.
+
+    The program does not count what g has once per stage: one that is too long for
+    any iteration is left out here.
+    """
+    costs = unit_costs(table)
+    devices, rest = divmod(table.cluster_devices[0], stages)
+    if rest or all(part.microbatches != microbatches for part in costs.slices):
+        return ()
+    rows = costs.at(microbatches).clusters[0]
+    return tuple(
+        row
+        for row, strategy in enumerate(rows.strategies)
+        if strategy.devices == devices and rows.sync_ns[row] <= LONGEST_NS
+    )
+
+
+def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph | None:
+    """Return the graph for stages of equal size; None if no strategy fits.
+
+    Strategies of every layer are those of ``rows_of``, in its order.
+
+    Raises
+    ------
+    InputError
+        As ``unit_costs``.
+    """
+    costs = unit_costs(table)
+    keep = list(rows_of(table, stages, microbatches))
+    if not keep:
+        return None
+    part = costs.at(microbatches)
+    rows = part.clusters[0]
+    # Whole numbers, rounded up: nothing is lost.
+    shared = -(-rows.sync_unit_ns[keep] // microbatches)
+    cost = rows.forward_ns[keep] + rows.backward_ns[keep] + shared
+    # GPipe keeps every micro-batch.
+    memory = rows.state_bytes[keep] + microbatches * rows.activation_bytes[keep]
+    most = rows.fixed_bytes[keep] + rows.temporary_bytes[keep].max(axis=1)
+    left = table.usable_bytes[0] - int(most.max())
+    if left <= 0 or part.within_ns is None:
+        return None
+    names = tuple(rows.strategies[row].label for row in keep)
+    layers = tuple(
+        Layer(
+            name=f"{table.kinds[kind]}-{number}",
+            strategies=names,
+            cost_ns=tuple(cost[:, kind].tolist()),
+            memory_bytes=tuple(memory[:, kind].tolist()),
+        )
+        for number, kind in enumerate(table.units)
+    )
+    layouts = rows.layout[keep]
+    within = [_both_ways(matrix, layouts) for matrix in part.within_ns]
+    across = [_both_ways(matrix, layouts) for matrix in part.transfer_ns]
+    nothing = tuple((0,) * len(keep) for _ in keep)
+    tensors = {
+        (u, v): Edge(
+            first=u, second=v, within_ns=within[tensor], across_ns=across[tensor]
+        )
+        for u, v, tensor in costs.edges
+    }
+    # Stages hold consecutive units, also where no tensor passes.
+    for u in range(len(layers) - 1):
+        order = Edge(first=u, second=u + 1, within_ns=nothing, across_ns=nothing)
+        tensors.setdefault((u, u + 1), order)
+    edges = tuple(tensors[ends] for ends in sorted(tensors))
+    return LayerGraph(layers=layers, edges=edges, memory_bytes=left)
+
+
+def _both_ways(one_way_ns: Ints, layouts: Ints) -> Matrix:
+    """Pick the layouts of strategies; activations there, gradients back."""
+    return tuple(
+        map(tuple, (2 * one_way_ns[layouts[:, None], layouts[None, :]]).tolist())
+    )

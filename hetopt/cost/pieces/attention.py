@@ -1,0 +1,118 @@
+"""Attention of tokens to those of their own sequence, or window."""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.profiled import COPIES, Profiled
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
+from hetopt.problem.model import ATTENTION
+from hetopt.problem.training import Recompute
+
+
+def score_bytes(piece: Piece, tp: Ints, recompute: Recompute) -> Floats | float:
+    """Bytes per token that the softmax keeps: a log-sum-exp per head, or nothing."""
+    return 4 * piece.block.heads / tp if recompute == "none" else 0.0
+
+
+def _core_sizes(shape: ShardShape) -> tuple[int, ...]:
+    return (
+        shape.microbatch,
+        shape.seq_len,
+        shape.seq_len // shape.cp,
+        shape.shard_heads,
+        shape.shard_kv_heads,
+        shape.head_dim,
+    )
+
+
+def _core_flops(shape: ShardShape) -> int:
+    return 2 * shape.tokens * shape.seq_len * shape.shard_query
+
+
+def _core_bytes(shape: ShardShape, element: int) -> int:
+    """Whole keys and values, and the mask, that context parallelism needs."""
+    if shape.cp == 1:
+        return 0
+    whole = shape.microbatch * shape.seq_len * 2 * shape.shard_kv * COPIES
+    mask = shape.seq_len * (shape.seq_len // (2 * shape.cp))
+    return whole * element + mask * (1 + element)
+
+
+_CORE_PLACE = ("microbatch", "seq_len", "query")
+
+
+class Attention(Piece):
+    """Norm, queries, keys and values, rotary embedding, core, output, residual."""
+
+    collectives = (2, 1)
+    profiled = (
+        Profiled(
+            unit=ATTENTION,
+            sizes=_core_sizes,
+            place=_CORE_PLACE,
+            matrix_elements=lambda shape: (
+                shape.hidden * (2 * shape.shard_query + 2 * shape.shard_kv)
+            ),
+            other_flops=_core_flops,
+            held_elements=lambda shape: (
+                4 * shape.hidden + 5 * (shape.shard_query + 2 * shape.shard_kv)
+            ),
+            held_bytes=_core_bytes,
+        ),
+        Profiled(
+            unit=ATTENTION_CORE,
+            dense=False,
+            sizes=_core_sizes,
+            place=_CORE_PLACE,
+            other_flops=_core_flops,
+            held_elements=lambda shape: 3 * (shape.shard_query + 2 * shape.shard_kv),
+            held_bytes=_core_bytes,
+        ),
+    )
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count two multiplications, the core and the element-wise rest."""
+        block, hidden = self.block, self.block.hidden
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        query, kv = self.query(shape.tp), self.kv(shape.tp)
+        # QK^T and PV are 2 FLOPs each per pair; causality halves the pairs.
+        keys = block.window or self.tokens
+        pairs = tokens * keys * (0.5 if block.attention == "causal" else 1.0)
+        whole_tokens = tokens * shape.cp
+        # Norm: read, write. Dropout and residual: two reads, a mask, a write.
+        # Rotary embedding: queries and keys read and written.
+        elementwise = own * hidden * (5 * e + 1) + tokens * 2 * e * (query + kv)
+        if block.window:
+            # Tokens are put in the order of their windows, and back.
+            elementwise = elementwise + own * hidden * 4 * e
+        return Operations.of(
+            multiply(tokens, hidden, query + 2 * kv, e),
+            multiply(tokens, query, hidden, e),
+            core=(4 * pairs * query, e * (2 * tokens * query + 2 * whole_tokens * kv)),
+            elementwise=elementwise,
+            kernels=6 if block.window else 4,
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return matrices and biases by tp; the norm and the last bias replicated."""
+        hidden, query = self.block.hidden, self.query(tp)
+        inner = query + 2 * self.kv(tp)
+        weights = hidden * (inner + query) + self.norm_parameters(tp)
+        return weights + self.has_bias * (inner + hidden)
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of inputs of norm, matrices and core, and a mask."""
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        core = e * (2 * self.query(shape.tp) + 2 * self.kv(shape.tp))
+        core = core + score_bytes(self, shape.tp, recompute)
+        return own * self.block.hidden * (2 * e + 1) + tokens * core
+
+    def gradient_width(self, tp: Ints) -> Floats:
+        """Return the width of queries, keys and values."""
+        return self.query(tp) + 2 * self.kv(tp)
+
+    def ring_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of a device's keys and values."""
+        return shape.all_tokens(self.tokens) * 2 * self.kv(shape.tp) * e

@@ -1,0 +1,34 @@
+"""One class for every sequence: a head of the mean of its tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetopt.cost.pieces.head import Head
+from hetopt.cost.shapes import Floats, Ints, Shape, logit_shard
+
+
+class Classifier(Head):
+    """Norm, mean over the tokens of a sequence, logits with a bias, and the loss."""
+
+    collectives = (2, 0)
+    profiled = ()
+
+    @property
+    def exchanged_tokens(self) -> int:
+        """One: the tokens of a sequence are averaged first."""
+        return 1
+
+    def loss_rows(self, shape: Shape) -> Floats:
+        """Return a row of logits per sequence."""
+        return shape.microbatch.astype(np.float64)
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return those of a head, and a bias."""
+        return super().parameters(tp) + logit_shard(self.model, tp)
+
+    def working_elements(self, shape: Shape) -> Floats:
+        """Return the elements of the tokens, their means and the logits."""
+        own, hidden = shape.own_tokens(self.tokens), self.block.hidden
+        logits = logit_shard(self.model, shape.tp)
+        return own * hidden + self.loss_rows(shape) * (hidden + logits)

@@ -1,0 +1,62 @@
+"""Attention of a decoder's tokens to all of the context (T5)."""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.attention import score_bytes
+from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.training import Recompute
+
+
+class CrossAttention(Piece):
+    """Behind the attention of every layer with a context."""
+
+    collectives = (2, 1)
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count three multiplications, the core and the element-wise rest."""
+        hidden = self.block.hidden
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        source = shape.all_tokens(self.source_tokens)
+        query, kv = self.query(shape.tp), self.kv(shape.tp)
+        flops = 4 * tokens * self.source_tokens * query
+        return Operations.of(
+            multiply(tokens, hidden, query, e),
+            multiply(source, self.source_hidden, 2 * kv, e),
+            multiply(tokens, query, hidden, e),
+            core=(flops, e * (2 * tokens * query + 2 * source * kv)),
+            elementwise=own * hidden * (5 * e + 1),
+            kernels=2,
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return matrices and biases by tp; the norm and the last bias replicated."""
+        hidden, query, kv = self.block.hidden, self.query(tp), self.kv(tp)
+        weights = 2 * hidden * query + 2 * self.source_hidden * kv
+        weights = weights + self.norm_parameters(tp)
+        return weights + self.has_bias * (query + 2 * kv + hidden)
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return what attention keeps, and the context.
+
+        Every layer is taken to keep the context, which a stage keeps once.
+        """
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        source = shape.all_tokens(self.source_tokens)
+        scores = score_bytes(self, shape.tp, recompute)
+        core = tokens * (e * 2 * self.query(shape.tp) + scores)
+        core = core + source * e * 2 * self.kv(shape.tp)
+        kept = own * self.block.hidden * (2 * e + 1) + core
+        return kept + self.context_bytes(shape, e)
+
+    def context_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of a device's share of the context."""
+        return shape.own_tokens(self.source_tokens) * self.source_hidden * e
+
+    def working_elements(self, shape: Shape) -> Floats:
+        """Return the elements of tokens, context, queries, keys and values."""
+        tokens = shape.all_tokens(self.tokens)
+        source = shape.all_tokens(self.source_tokens)
+        wide = tokens * self.query(shape.tp) + source * 2 * self.kv(shape.tp)
+        return self._input_elements(shape) + self._source_elements(shape) + wide

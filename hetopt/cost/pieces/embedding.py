@@ -1,0 +1,50 @@
+"""Tokens are looked up in the vocabulary's table."""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.operations import Operations
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.profiled import Profiled
+from hetopt.cost.shapes import Floats, Ints, Shape, vocab_shard
+from hetopt.problem.model import EMBEDDING
+from hetopt.problem.training import Recompute
+
+#: A token as data loaders hand it out.
+TOKEN_ID_BYTES = 8
+
+
+class Embedding(Piece):
+    """The first unit, and the start of a block with tokens of its own."""
+
+    collectives = (1, 0)
+    profiled = (
+        Profiled(
+            unit=EMBEDDING,
+            sizes=lambda shape: (shape.shard_vocab,),
+            place=("logits",),
+            table_elements=lambda shape: shape.shard_vocab * shape.hidden,
+            held_elements=lambda shape: 4 * shape.hidden,
+        ),
+    )
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count the look-up, the dropout and what they move."""
+        tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
+        own = shape.own_tokens(self.tokens)
+        elementwise = tokens * hidden * 2 * e + own * hidden * (2 * e + 1)
+        # The table's fp32 gradient is read and written in the row of every token.
+        backward = elementwise + tokens * hidden * 8
+        return Operations.of(elementwise=elementwise, backward=backward, kernels=3)
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return the table's shard and the position table, which is replicated."""
+        return self.block.hidden * (vocab_shard(self.model, tp) + self.model.positions)
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of token ids and the dropout mask."""
+        own = shape.own_tokens(self.tokens)
+        return self.input_bytes(shape, e) + own * self.block.hidden
+
+    def input_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of token ids."""
+        return shape.all_tokens(self.tokens) * TOKEN_ID_BYTES

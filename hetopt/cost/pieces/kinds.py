@@ -1,0 +1,76 @@
+"""Which pieces a unit has, and which of them profiles know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cost.pieces.attention import Attention
+from hetopt.cost.pieces.classifier import Classifier
+from hetopt.cost.pieces.cross_attention import CrossAttention
+from hetopt.cost.pieces.embedding import Embedding
+from hetopt.cost.pieces.head import Head
+from hetopt.cost.pieces.merge import Merge
+from hetopt.cost.pieces.mlp_down import MlpDown
+from hetopt.cost.pieces.mlp_up import MlpUp
+from hetopt.cost.pieces.patches import Patches
+from hetopt.problem.model import (
+    ATTENTION,
+    BLOCKS,
+    EMBEDDING,
+    HEAD,
+    LAYER,
+    MLP_DOWN,
+    MLP_UP,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.pieces.piece import Piece
+    from hetopt.cost.pieces.profiled import Profiled
+    from hetopt.problem.model import Model
+
+#: What every layer has, by the unit that is this piece alone.
+_OF_A_LAYER = {ATTENTION: Attention, MLP_UP: MlpUp, MLP_DOWN: MlpDown}
+
+_PROFILED = {
+    timed.unit: timed
+    for kind in (*_OF_A_LAYER.values(), Embedding, Head)
+    for timed in kind.profiled
+}
+
+
+def pieces_of(model: Model, seq_len: int, kind: str) -> tuple[Piece, ...]:
+    """Return the pieces of a unit; raises ValueError for an unknown kind."""
+
+    def piece(of: Callable[..., Piece], index: int, source: int | None = None) -> Piece:
+        """Make a piece of a block, which may read another block's output as well."""
+        read = {}
+        if source is not None:
+            read["source_tokens"] = model.tokens(source, seq_len)
+            read["source_hidden"] = model.parts[source].hidden
+        tokens = model.tokens(index, seq_len)
+        return of(model=model, block=model.parts[index], tokens=tokens, **read)
+
+    if kind == EMBEDDING:
+        return (piece(Patches if model.patch else Embedding, 0),)
+    if kind == HEAD:
+        return (piece(Classifier if model.classes else Head, len(model.parts) - 1),)
+    if kind in _OF_A_LAYER:
+        return (piece(_OF_A_LAYER[kind], 0),)
+    index, first = model.place_of(kind)
+    pieces = [piece(of, index) for of in _OF_A_LAYER.values()]
+    context = model.parts[index].context
+    if context:
+        source = [part.name for part in model.parts].index(context)
+        pieces.insert(1, piece(CrossAttention, index, source))
+    if first and model.starts(index):
+        pieces.insert(0, piece(Embedding, index))
+    elif first:
+        pieces.insert(0, piece(Merge, index, index - 1))
+    return tuple(pieces)
+
+
+def profiled_parts(unit: str) -> tuple[Profiled, ...]:
+    """Return what a profiled unit is the sum of: a layer of its blocks."""
+    return tuple(_PROFILED[name] for name in (BLOCKS if unit == LAYER else (unit,)))

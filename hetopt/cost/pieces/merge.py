@@ -1,0 +1,50 @@
+"""Several tokens of the block before become one, by a matrix (Swin)."""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.training import Recompute
+
+
+class Merge(Piece):
+    """The start of a block that has fewer tokens than the one before."""
+
+    collectives = (1, 0)
+
+    @property
+    def joined(self) -> int:
+        """Width of the tokens that become one."""
+        return self.block.merge * self.source_hidden
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count joining, the norm and the matrix, which is split like the MLP's."""
+        tokens = shape.all_tokens(self.tokens)
+        # Joining and the norm read and write the tokens.
+        source = shape.own_tokens(self.source_tokens)
+        return Operations.of(
+            multiply(tokens, self.joined, self.block.hidden / shape.tp, e),
+            elementwise=source * self.source_hidden * 4 * e,
+            kernels=2,
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return the matrix, which has no bias, and the norm of the joined tokens."""
+        return self.joined * (self.block.hidden / tp + float(self.norm_vectors))
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of the inputs of the norm and of the matrix."""
+        return self.input_bytes(shape, e) * 2
+
+    def input_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of the tokens that are merged."""
+        return shape.own_tokens(self.source_tokens) * self.source_hidden * e
+
+    def working_elements(self, shape: Shape) -> Floats:
+        """Return the elements of both tokens; joining copies them."""
+        wide = (
+            shape.all_tokens(self.source_tokens) * self.source_hidden
+            + shape.all_tokens(self.tokens) * self.block.hidden / shape.tp
+        )
+        return self._input_elements(shape) + self._source_elements(shape) + wide

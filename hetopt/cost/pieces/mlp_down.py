@@ -1,0 +1,53 @@
+"""The second matrix of the MLP, and the residual."""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.profiled import Profiled
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.model import MLP_DOWN
+from hetopt.problem.training import Recompute
+
+
+class MlpDown(Piece):
+    """Matrix, dropout and residual."""
+
+    collectives = (1, 0)
+    profiled = (
+        Profiled(
+            unit=MLP_DOWN,
+            sizes=lambda shape: (shape.shard_ffn,),
+            place=("inner",),
+            matrix_elements=lambda shape: shape.hidden * shape.shard_ffn,
+            held_elements=lambda shape: 3 * shape.hidden + 2 * shape.shard_ffn,
+        ),
+    )
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count the multiplication, dropout and residual."""
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        hidden = self.block.hidden
+        return Operations.of(
+            multiply(tokens, self.gradient_width(shape.tp), hidden, e),
+            elementwise=own * hidden * (3 * e + 1),
+            kernels=1,
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return the matrix by tp; the bias, added after a reduction, replicated."""
+        hidden = self.block.hidden
+        return hidden * self.block.ffn / tp + float(self.has_bias * hidden)
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of the inner activations and the dropout mask."""
+        own = shape.own_tokens(self.tokens)
+        return own * self.block.hidden + self.input_bytes(shape, e)
+
+    def input_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of the inner activations."""
+        return shape.all_tokens(self.tokens) * self.block.ffn / shape.tp * e
+
+    def gradient_width(self, tp: Ints) -> Floats:
+        """Return the width of the inner activations."""
+        return self.block.ffn / tp

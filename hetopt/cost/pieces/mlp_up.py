@@ -1,0 +1,61 @@
+"""The first matrix of the MLP, two for SwiGLU, and the activation."""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.profiled import Profiled
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.model import MLP_UP
+from hetopt.problem.training import Recompute
+
+
+class MlpUp(Piece):
+    """Norm, matrices and activation."""
+
+    collectives = (1, 1)
+    profiled = (
+        Profiled(
+            unit=MLP_UP,
+            sizes=lambda shape: (shape.shard_ffn,),
+            place=("inner",),
+            matrix_elements=lambda shape: (
+                shape.hidden * shape.shard_ffn * (1 + shape.gated)
+            ),
+            held_elements=lambda shape: 3 * shape.hidden + 4 * shape.shard_ffn,
+        ),
+    )
+
+    @property
+    def matrices(self) -> int:
+        """Matrices that tokens are multiplied with."""
+        return 2 if self.block.gated else 1
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count the multiplication, the norm and the activation."""
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        hidden, width, inner = self.block.hidden, self._width(shape.tp), self.matrices
+        return Operations.of(
+            multiply(tokens, hidden, inner * width, e),
+            elementwise=own * hidden * 2 * e + tokens * width * e * (inner + 1),
+            kernels=2,
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return matrices and biases by tp; the norm replicated."""
+        inner = self.gradient_width(tp)
+        weights = self.block.hidden * inner + self.norm_parameters(tp)
+        return weights + self.has_bias * inner
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of the inputs of norm, matrices and activation."""
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        inner = tokens * self.block.ffn / shape.tp * e
+        return own * self.block.hidden * 2 * e + inner * self.matrices
+
+    def gradient_width(self, tp: Ints) -> Floats:
+        """Return the width of the activation's input."""
+        return self._width(tp) * self.matrices
+
+    def _width(self, tp: Ints) -> Floats:
+        return self.block.ffn / tp

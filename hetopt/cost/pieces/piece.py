@@ -1,0 +1,122 @@
+"""A piece: all that the cost model asks of one kind."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
+
+if TYPE_CHECKING:
+    from hetopt.cost.pieces.operations import Operations
+    from hetopt.cost.pieces.profiled import Profiled
+    from hetopt.problem.model import Block, Model
+    from hetopt.problem.training import Recompute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece(ABC):
+    """A part of a unit on one device: what it does and holds, per micro-batch.
+
+    Arrays are (R,); ``e`` are the bytes of one activation or weight.
+
+    Attributes
+    ----------
+    model, block
+        Whose sizes it has.
+    tokens
+        Tokens per sequence of its result.
+    source_tokens, source_hidden
+        Tokens per sequence and width of what it reads besides: the context, or the
+        tokens that are merged; 0 if nothing.
+    """
+
+    #: Of its own tensor: all-gathers and reduce-scatters per pass, and all-gathers of
+    #: an input that backward repeats and hides.
+    collectives: ClassVar[tuple[int, int]]
+    #: What profiles time of it.
+    profiled: ClassVar[tuple[Profiled, ...]] = ()
+
+    model: Model
+    block: Block
+    tokens: int
+    source_tokens: int = 0
+    source_hidden: int = 0
+
+    @abstractmethod
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count the forward pass."""
+
+    @abstractmethod
+    def parameters(self, tp: Ints) -> Floats:
+        """Parameters on one device, before ZeRO shards them."""
+
+    @abstractmethod
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Bytes kept from forward to backward, if not fully recomputed."""
+
+    def input_bytes(self, shape: Shape, e: int) -> Floats:
+        """Bytes of what a unit reads that begins with this piece."""
+        return shape.own_tokens(self.tokens) * self.block.hidden * e
+
+    def context_bytes(self, shape: Shape, e: int) -> Floats | float:
+        """Bytes of what it reads of other units, wherever it is in its unit."""
+        return 0.0
+
+    def working_elements(self, shape: Shape) -> Floats:
+        """Elements of the gathered input and of the gradients held at once."""
+        tokens = shape.all_tokens(self.tokens)
+        return self._input_elements(shape) + tokens * self.gradient_width(shape.tp)
+
+    def gradient_width(self, tp: Ints) -> Floats:
+        """Elements per token of the widest tensor whose gradient is held."""
+        return np.full(len(tp), float(self.block.hidden))
+
+    def ring_bytes(self, shape: Shape, e: int) -> Floats | None:
+        """Bytes that context parallelism passes on per step; None if it has no ring."""
+        return None
+
+    def loss_rows(self, shape: Shape) -> Floats | None:
+        """Rows of logits whose loss is reduced over tp; None if it has no loss."""
+        return None
+
+    @property
+    def exchanged_tokens(self) -> int:
+        """Tokens per sequence of the tensor that ``collectives`` are of."""
+        return self.tokens
+
+    def query(self, tp: Ints) -> Floats:
+        """Elements per token of a device's queries."""
+        return query_width(self.block) / tp
+
+    def kv(self, tp: Ints) -> Floats:
+        """Elements per token of a device's keys (or values)."""
+        return kv_width(self.block, tp)
+
+    @property
+    def has_bias(self) -> bool:
+        """Models with LayerNorm are GPT-like and have biases; others have none."""
+        return self.model.norm == "layer"
+
+    @property
+    def norm_vectors(self) -> int:
+        """Vectors of a norm."""
+        return 2 if self.model.norm == "layer" else 1
+
+    def norm_parameters(self, tp: Ints) -> Floats:
+        """Parameters of a norm of the piece's tokens."""
+        return np.full(len(tp), float(self.block.hidden * self.norm_vectors))
+
+    def _input_elements(self, shape: Shape) -> Floats:
+        """Elements of the input: as it comes, and gathered over tp."""
+        tokens, own = shape.gathered_tokens(self.tokens), shape.own_tokens(self.tokens)
+        return tokens * self.block.hidden + own * self.block.hidden
+
+    def _source_elements(self, shape: Shape) -> Floats:
+        """Elements of what it reads besides: as it comes, and gathered over tp."""
+        gathered = shape.gathered_tokens(self.source_tokens)
+        own = shape.own_tokens(self.source_tokens)
+        return (gathered + own) * self.source_hidden

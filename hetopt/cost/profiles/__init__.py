@@ -1,0 +1,1 @@
+"""Latency profiles: files of measured shards, ours and other planners'."""

@@ -1,0 +1,317 @@
+"""Latency profiles: the CSV files that hold how long shards of a model compute.
+
+A profile is UTF-8 text. It opens with header lines ``# key: value``:
+
+    schema          hetopt-profile/1
+    kind            measured, published or modelled
+    accelerator     a name from the catalogue, or free text
+    device, driver, libraries, clocks, date
+                    what was measured, with what and when (measured profiles)
+    source          formula or paper (modelled and published profiles)
+    communication   included: the times of all units hold tensor parallelism's
+                    communication; excluded (default): they hold none
+    optimizer_s_per_parameter
+                    what the optimizer's step takes for each parameter it updates
+    notes           anything else
+
+and goes on with one CSV table whose columns are those of ``COLUMNS``:
+
+    unit            layer, attention, mlp-up, mlp-down, embedding, head, or
+                    attention-core: the fused attention alone, which selective
+                    recomputation repeats
+    gated           1: SwiGLU and RMSNorm (Llama); 0: GELU, LayerNorm, biases (GPT)
+    dtype           bf16, fp16 or fp32
+    hidden, heads, kv_heads, head_dim, ffn, vocab
+                    of the whole model
+    cp, tp          degrees whose shard was timed
+    microbatch      sequences
+    seq_len         tokens of a whole sequence
+    forward_s, backward_s
+                    medians in seconds, without recomputation; empty unless ok
+    forward_spread_s, backward_spread_s
+                    interquartile range over the repetitions; empty if unknown
+    repetitions     0 if nothing was timed
+    status          ok or oom
+
+Times are the computation of one device's shard; they include no communication unless
+``communication`` says so.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import dataclass, fields
+from statistics import quantiles
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, get_args
+
+from hetopt.cost.shard_shape import ShardShape
+from hetopt.errors import InputError
+from hetopt.files import write_text
+from hetopt.reading import read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Status = Literal["ok", "oom"]
+
+PROFILE_SCHEMA = "hetopt-profile/1"
+KINDS = ("measured", "published", "modelled")
+REQUIRED = ("schema", "kind", "accelerator")
+INCLUDED, EXCLUDED = "included", "excluded"
+COMMUNICATION = (INCLUDED, EXCLUDED)
+OPTIMIZER = "optimizer_s_per_parameter"
+
+#: Longest whole number that is read: more digits than any size or count has.
+MOST_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRow(ShardShape):
+    """One row of a profile: a shard and its times.
+
+    Raises
+    ------
+    ValueError
+        A time is missing although the status is ``ok``, given although it is not,
+        or no positive, finite number.
+    """
+
+    forward_s: float | None
+    backward_s: float | None
+    forward_spread_s: float | None
+    backward_spread_s: float | None
+    repetitions: int
+    status: Status
+
+    def __post_init__(self) -> None:
+        # super() without arguments does not work in a slotted dataclass.
+        ShardShape.__post_init__(self)
+        if self.status not in get_args(Status):
+            msg = f"status: {self.status!r}, expected {', '.join(get_args(Status))}"
+            raise ValueError(msg)
+        if self.repetitions < 0:
+            msg = f"repetitions: {self.repetitions}, expected at least 0"
+            raise ValueError(msg)
+        for name in TIMES:
+            value = getattr(self, name)
+            if self.status != "ok":
+                if value is not None:
+                    msg = f"{name}: {value}, expected nothing with status {self.status}"
+                    raise ValueError(msg)
+            elif value is None:
+                if name not in SPREADS:
+                    msg = f"{name}: missing, expected seconds with status ok"
+                    raise ValueError(msg)
+            elif not math.isfinite(value) or value < 0:
+                msg = f"{name}: {value}, expected seconds"
+                raise ValueError(msg)
+            elif value == 0 and name not in SPREADS:
+                msg = f"{name}: 0, expected seconds above 0"
+                raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A profile as it stands in its file.
+
+    Attributes
+    ----------
+    header
+        Values by key, in the file's order; at least those of ``REQUIRED``.
+    rows
+        Shards with their times, in the file's order.
+    """
+
+    header: Mapping[str, str]
+    rows: tuple[ProfileRow, ...]
+
+    @property
+    def communicates(self) -> bool:
+        """Whether times hold tensor parallelism's communication."""
+        return self.header.get("communication") == INCLUDED
+
+    @property
+    def optimizer_s_per_parameter(self) -> float | None:
+        """What the optimizer takes for a parameter; None if it was not measured."""
+        given = self.header.get(OPTIMIZER)
+        return None if given is None else float(given)
+
+
+_KNOWN_VALUES = {
+    "schema": (PROFILE_SCHEMA,),
+    "kind": KINDS,
+    "communication": COMMUNICATION,
+}
+COLUMNS = tuple(field.name for field in fields(ProfileRow))
+SPREADS = ("forward_spread_s", "backward_spread_s")
+TIMES = ("forward_s", "backward_s", *SPREADS)
+
+
+def interquartile_range(values: Sequence[float]) -> float:
+    """Return the distance of the quartiles, interpolated inside the sample."""
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return high - low
+
+
+def read_profile(path: str) -> Profile:
+    """Read and validate a profile.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or a line of it is malformed; names file, line and
+        column.
+    """
+    return parse_profile(read_text(path, "a profile"), path)
+
+
+def parse_profile(text: str, name: str) -> Profile:
+    """Return the profile that ``text`` holds; see ``read_profile``.
+
+    Parameters
+    ----------
+    name
+        What errors call the file.
+    """
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    first = next(
+        (n for n, line in enumerate(lines) if not line.startswith("#")), len(lines)
+    )
+    header = _parse_header(lines[:first], name)
+    if first == len(lines) or not lines[first].strip():
+        raise InputError("the table's line of column names is missing", file=name)
+    columns = [column.strip() for column in lines[first].split(",")]
+    for column in COLUMNS:
+        if columns.count(column) != 1:
+            problem = "is missing" if column not in columns else "is there twice"
+            raise InputError(
+                f"this column {problem}", file=name, line=first + 1, field=column
+            )
+    rows = tuple(
+        _parse_row(columns, line, name, number)
+        for number, line in enumerate(lines[first + 1 :], start=first + 2)
+        if line.strip()
+    )
+    return Profile(header=header, rows=rows)
+
+
+def write_profile(path: str, profile: Profile) -> None:
+    """Write a whole profile, under a temporary name first.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written; it is then as it was before.
+    """
+    write_text(path, profile_text(profile.header, profile.rows))
+
+
+def append_row(path: str, row: ProfileRow) -> None:
+    """Add one row to the end of a profile, with one write.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    try:
+        with open(path, "ab", buffering=0) as file:
+            file.write(_row_text(row).encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=path) from error
+
+
+def profile_text(header: Mapping[str, str], rows: Iterable[ProfileRow]) -> str:
+    """Return the text of a profile; header values are put on one line each."""
+    lines = [f"# {key}: {' '.join(value.split())}\n" for key, value in header.items()]
+    lines.append(",".join(COLUMNS) + "\n")
+    return "".join(lines) + "".join(map(_row_text, rows))
+
+
+def _row_text(row: ProfileRow) -> str:
+    text = io.StringIO()
+    cells = (getattr(row, column) for column in COLUMNS)
+    csv.writer(text, lineterminator="\n").writerow(
+        "" if cell is None else int(cell) if isinstance(cell, bool) else cell
+        for cell in cells
+    )
+    return text.getvalue()
+
+
+def _parse_header(lines: Sequence[str], name: str) -> Mapping[str, str]:
+    header: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        key, colon, value = line[1:].partition(":")
+        key, value = key.strip(), value.strip()
+        if not colon or not key:
+            raise InputError(
+                "is not a header line, expected '# key: value'", file=name, line=number
+            )
+        if key in header:
+            raise InputError("is there twice", file=name, line=number, field=key)
+        known = _KNOWN_VALUES.get(key)
+        if known is not None and value not in known:
+            raise InputError(
+                f"{value!r}, expected {', '.join(known)}",
+                file=name,
+                line=number,
+                field=key,
+            )
+        if key == OPTIMIZER and not _is_duration(value):
+            msg = f"{value!r}, expected seconds above 0"
+            raise InputError(msg, file=name, line=number, field=key)
+        header[key] = value
+    for key in REQUIRED:
+        if not header.get(key):
+            msg = f"the header lacks it, expected a line '# {key}: ...'"
+            raise InputError(msg, file=name, field=key)
+    return MappingProxyType(header)
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
+
+
+def _parse_row(columns: Sequence[str], line: str, name: str, number: int) -> ProfileRow:
+    try:
+        cells = next(csv.reader([line]), [])
+    except csv.Error as error:
+        raise InputError(f"is not CSV: {error}", file=name, line=number) from error
+    if len(cells) != len(columns):
+        msg = f"has {len(cells)} cells, expected {len(columns)}"
+        raise InputError(msg, file=name, line=number)
+    given = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
+    try:
+        values = {column: _parse_cell(column, given[column]) for column in COLUMNS}
+        return ProfileRow(**values)  # type: ignore[arg-type]
+    except ValueError as error:
+        field, _, message = str(error).partition(": ")
+        raise InputError(message, file=name, line=number, field=field) from error
+
+
+def _parse_cell(column: str, text: str) -> str | int | float | None:
+    """Return a cell's value; ValueError reads ``column: what is wrong``."""
+    if column in ("unit", "dtype", "status"):
+        return text
+    if column in TIMES:
+        if not text:
+            return None
+        try:
+            return float(text)
+        except ValueError:
+            msg = f"{column}: {text!r} is not a number of seconds"
+            raise ValueError(msg) from None
+    if column == "gated" and text not in ("0", "1"):
+        msg = f"{column}: {text!r}, expected 0 or 1"
+        raise ValueError(msg)
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        msg = f"{column}: {text!r} is not a whole number"
+        raise ValueError(msg)
+    return text == "1" if column == "gated" else int(text)

@@ -1,0 +1,220 @@
+"""Profiles that other planners measured, as profiles of ours.
+
+These planners do not say what was measured beyond the times, so the model, sequence
+length and precision come from the problem a profile is converted for. What had to be
+assumed is written into the header's notes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.profiles.file import (
+    OPTIMIZER,
+    PROFILE_SCHEMA,
+    Profile,
+    ProfileRow,
+    interquartile_range,
+)
+from hetopt.cost.shard_shape import MODEL_SIZES
+from hetopt.cost.units import unit_parameters
+from hetopt.errors import InputError
+from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.problem.training import Training
+
+#: An embedding, at least one layer, a head.
+_FEWEST_LAYERS = 3
+
+_COMMON_NOTES = (
+    "the first layer is taken to be the embedding, the last the head; memory is not "
+    "used: hetopt derives it from the model"
+)
+
+_COMMUNICATES = {
+    "included": "include tensor-parallel communication, so that hetopt adds none",
+    "excluded": "are computation alone: hetopt adds tensor-parallel communication",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a foreign profile is taken to have measured.
+
+    Attributes
+    ----------
+    model, training
+        Architecture, sequence length and precision.
+    accelerator
+        Name in the catalogue, or free text.
+    communication
+        Whether times at tp > 1 include tensor-parallel communication: "included" or
+        "excluded"; None for what the planner is known to measure.
+    """
+
+    model: Model
+    training: Training
+    accelerator: str
+    communication: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTimes:
+    """Forward and backward seconds of every layer at one micro-batch and tp.
+
+    Attributes
+    ----------
+    update_s
+        What the optimizer takes for all layers; None if the file does not say.
+    """
+
+    microbatch: int
+    tp: int
+    layers: Sequence[tuple[float, float]]
+    update_s: float | None
+
+
+def converted(
+    found: Sequence[LayerTimes],
+    target: Target,
+    communication: str,
+    notes: str,
+    file: str,
+) -> Profile:
+    """Return the profile of what a planner measured.
+
+    Parameters
+    ----------
+    communication
+        Whether times at tp > 1 include it: "included" or "excluded".
+    notes
+        What had to be assumed, besides what all conversions assume.
+
+    Raises
+    ------
+    InputError
+        A degree does not divide the model.
+    """
+    model, training = target.model, target.training
+    rows = []
+    for times in found:
+        for unit, layers in (
+            (EMBEDDING, times.layers[:1]),
+            (LAYER, times.layers[1:-1]),
+            (HEAD, times.layers[-1:]),
+        ):
+            try:
+                rows.append(_row(target, times, unit, layers))
+            except ValueError as error:
+                msg = (
+                    f"micro-batch {times.microbatch} at tp {times.tp} does not fit "
+                    f"the problem's model: {error}"
+                )
+                raise InputError(msg, file=file) from error
+    shape = (
+        f"model, sequence length and precision are those of the problem it was "
+        f"converted for ({model.name}, {training.seq_len}, {training.precision}); a "
+        "layer's time is the median over the layers between the ends, its spread over "
+        "the same, and repetitions their number"
+    )
+    header = {
+        "schema": PROFILE_SCHEMA,
+        "kind": "measured",
+        "accelerator": target.accelerator,
+        "source": f"converted from {Path(file).name}",
+        "communication": communication,
+    }
+    updates = [
+        times.update_s / _parameters(model, times.tp)
+        for times in found
+        if times.update_s is not None
+    ]
+    if updates:
+        header[OPTIMIZER] = repr(median(updates))
+        notes += "; the optimizer takes what it took per parameter of a device"
+    words = f"times at tp > 1 {_COMMUNICATES[communication]}"
+    header["notes"] = f"{notes}; {words}; {shape}; {_COMMON_NOTES}"
+    return Profile(header=header, rows=tuple(rows))
+
+
+def _row(
+    target: Target, times: LayerTimes, unit: str, layers: Sequence[tuple[float, float]]
+) -> ProfileRow:
+    """Return the row of a unit; raises ValueError if a degree does not divide it."""
+    forward, backward = (list(column) for column in zip(*layers, strict=True))
+    several = len(layers) > 1
+    return ProfileRow(
+        unit=unit,
+        gated=target.model.gated,
+        dtype=target.training.precision,
+        **{field: getattr(target.model, field) for field in MODEL_SIZES},
+        cp=1,
+        tp=times.tp,
+        microbatch=times.microbatch,
+        seq_len=target.training.seq_len,
+        forward_s=median(forward),
+        backward_s=median(backward),
+        forward_spread_s=interquartile_range(forward) if several else None,
+        backward_spread_s=interquartile_range(backward) if several else None,
+        repetitions=len(layers),
+        status="ok",
+    )
+
+
+def _parameters(model: Model, tp: int) -> float:
+    """Return the parameters that one of ``tp`` devices holds of the whole model."""
+    each = np.array([tp])
+    return sum(float(unit_parameters(model, kind, each)[0]) for kind in model.units)
+
+
+def chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> str:
+    """Return the wanted key, or the only one; raises InputError if there is none."""
+    listed = ", ".join(known)
+    if wanted is not None:
+        if wanted not in known:
+            raise InputError(f"has no {what} {wanted!r}, but {listed}", file=file)
+        return wanted
+    if len(known) != 1:
+        raise InputError(f"has {listed}; name the {what} to convert", file=file)
+    return known[0]
+
+
+def check_count(layers: Sequence[Any], target: Target, path: str, field: str) -> None:
+    """Raise InputError unless there are an embedding, the model's layers and a head."""
+    if len(layers) < _FEWEST_LAYERS:
+        msg = f"has {len(layers)} layers, expected an embedding, layers and a head"
+        raise InputError(msg, file=path, field=field)
+    if not target.model.is_decoder_only:
+        msg = "is not decoder-only, but the layers of these profiles are"
+        raise InputError(msg, field="model")
+    own = target.model.layers
+    if len(layers) - 2 != own:
+        msg = (
+            f"has {len(layers) - 2} layers between embedding and head, but the "
+            f"problem's model {target.model.name} has {own}: it is another model's"
+        )
+        raise InputError(msg, file=path, field=field)
+
+
+def seconds(value: Any, path: str, field: str, *, may_be_0: bool = False) -> float:
+    """Return a number of JSON data; raises InputError unless it is a time."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if (
+        not number
+        or not math.isfinite(value)
+        or value < 0
+        or (value == 0 and not may_be_0)
+    ):
+        msg = f"is {describe(value)}, expected a time above 0"
+        raise InputError(msg, file=path, field=field)
+    return float(value)

@@ -1,0 +1,73 @@
+"""Shapes of shards as arrays, and the widths of what a shard holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Self
+
+    from hetopt.problem.model import Block, Model
+    from hetopt.problem.training import Precision
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Rows of shards: sequences per replica, and how a sequence is split; (R,)."""
+
+    microbatch: Ints
+    cp: Ints
+    tp: Ints
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Self:
+        """Return the shape of rows of (microbatch, cp, tp)."""
+        microbatch, cp, tp = np.array(list(rows), dtype=np.int64).reshape(-1, 3).T
+        return cls(microbatch=microbatch, cp=cp, tp=tp)
+
+    def all_tokens(self, tokens: int) -> Floats:
+        """Tokens of a device inside a piece, of ``tokens`` per sequence; (R,)."""
+        here: Floats = self.microbatch * tokens / self.cp
+        return here
+
+    def own_tokens(self, tokens: int) -> Floats:
+        """Tokens of a device between pieces: split by tp too, the last share padded."""
+        shares: Floats = np.ceil(tokens / (self.cp * self.tp))
+        return self.microbatch * shares
+
+    def gathered_tokens(self, tokens: int) -> Floats:
+        """Tokens of a device that are gathered over tp; 0 if tp is 1."""
+        return np.where(self.tp > 1, self.all_tokens(tokens), 0.0)
+
+
+def element_bytes(precision: Precision) -> int:
+    """Bytes of one activation or weight."""
+    return 4 if precision == "fp32" else 2
+
+
+def query_width(of: Model | Block) -> int:
+    """Elements per token of all query heads."""
+    return of.heads * of.head_dim
+
+
+def kv_width(of: Model | Block, tp: Ints) -> Floats:
+    """Elements per token of a device's keys (or values); replicated if tp > heads."""
+    return np.maximum(of.kv_heads / tp, 1.0) * of.head_dim
+
+
+def vocab_shard(model: Model, tp: Ints) -> Floats:
+    """Rows of the vocabulary on one device; the last shard is padded."""
+    return np.ceil(model.vocab / tp)
+
+
+def logit_shard(model: Model, tp: Ints) -> Floats:
+    """Return a device's outputs of the head; the last shard is padded."""
+    return np.ceil((model.classes or model.vocab) / tp)

@@ -1,0 +1,1 @@
+"""Where compute times come from: a roofline, or a forest of a profile."""

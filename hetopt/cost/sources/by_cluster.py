@@ -1,0 +1,185 @@
+"""Where each cluster's latencies come from: the problem's ``latency`` field.
+
+``roofline``    the model of ``hetopt.cost.sources.roofline``
+a name          of a profile that ships with hetopt
+a path          of a profile
+``auto``        the shipped profile of the cluster's accelerator, measured before
+                published, that covers the model's units and precision; the roofline
+                if there is none. Shipped profiles of kind modelled are the roofline
+                at some shapes, so it answers itself
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cost.profiles.file import KINDS
+from hetopt.cost.shapes import Shape
+from hetopt.cost.sources.forest_source import ForestSource
+from hetopt.cost.sources.roofline import Roofline
+from hetopt.errors import InputError
+from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
+from hetopt.reading import MOST_TEXT_BYTES, decoded, read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
+    from hetopt.cost.table import SourceKind
+    from hetopt.plan import Plan
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.problem import Problem
+
+AUTO = "auto"
+ROOFLINE = "roofline"
+_WHAT = "a profile"
+
+
+class ClusterSources:
+    """A latency source for each cluster of a problem, by its name."""
+
+    def __init__(self, by_cluster: Mapping[str, LatencySource]) -> None:
+        self.by_cluster = by_cluster
+
+    def source_kind(self, cluster: Cluster) -> SourceKind:
+        """Ask the cluster's source."""
+        return self.by_cluster[cluster.name].source_kind(cluster)
+
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Ask the cluster's source."""
+        return self.by_cluster[query.cluster.name].shard_times(query)
+
+
+def latency_sources(problem: Problem, *, cache: Path | None = None) -> ClusterSources:
+    """Return the sources that a problem names.
+
+    Parameters
+    ----------
+    cache
+        Folder of predictions made before; the user's cache by default.
+
+    Raises
+    ------
+    InputError
+        A source is unknown, or a profile cannot be read.
+    """
+    read: dict[str, ForestSource] = {}
+    return ClusterSources(
+        {
+            cluster.name: _source(problem, cluster, read, cache)
+            for cluster in problem.clusters
+        }
+    )
+
+
+def far_outside(problem: Problem, plan: Plan) -> list[str]:
+    """Say for which clusters a plan rests on shapes far outside their profiles."""
+    sources = latency_sources(problem).by_cluster
+    batch = problem.training.global_batch // plan.pipeline.microbatches
+    found: dict[str, str] = {}
+    for stage in plan.pipeline.stages:
+        source = sources[stage.cluster]
+        if not isinstance(source, ForestSource) or stage.cluster in found:
+            continue
+        units = problem.model.units[stage.first_unit : stage.end_unit]
+        strategies = stage.unit_strategies or (stage.strategy,) * len(units)
+        for strategy in dict.fromkeys(strategies):
+            kinds = tuple(
+                dict.fromkeys(
+                    kind
+                    for kind, other in zip(units, strategies, strict=True)
+                    if other == strategy
+                )
+            )
+            shape = Shape.of([(batch // strategy.dp, strategy.cp, strategy.tp)])
+            how = source.far_outside(problem.model, problem.training, kinds, shape)
+            if how is not None:
+                found[stage.cluster] = (
+                    f"cluster {stage.cluster!r}: the plan rests on shapes far outside "
+                    f"the profile {source.name}: {how}"
+                )
+                break
+    return list(found.values())
+
+
+def of_other_devices(problem: Problem) -> list[str]:
+    """Say for which clusters a profile of another accelerator answers."""
+    sources = latency_sources(problem).by_cluster
+    found = []
+    for cluster in problem.clusters:
+        source = sources[cluster.name]
+        if not isinstance(source, ForestSource):
+            continue
+        profiled = source.profile.header["accelerator"]
+        if profiled != cluster.accelerator.name:
+            found.append(
+                f"cluster {cluster.name!r}: its latencies come from the profile "
+                f"{source.name} of {profiled}, not of {cluster.accelerator.name}"
+            )
+    return found
+
+
+def _source(
+    problem: Problem,
+    cluster: Cluster,
+    read: dict[str, ForestSource],
+    cache: Path | None,
+) -> LatencySource:
+    name = problem.latency.get(cluster.name, AUTO)
+    if name == ROOFLINE:
+        return Roofline()
+    if name == AUTO:
+        return _automatic(problem, cluster, read, cache) or Roofline()
+    shipped = profile_files()
+    if name in shipped:
+        return _read(name, shipped[name].read_bytes(), read, cache)
+    if name.endswith(PROFILE_SUFFIX):
+        content = read_bytes(name, _WHAT, MOST_TEXT_BYTES)
+        return _read(name, content, read, cache)
+    known = ", ".join((AUTO, ROOFLINE, *shipped))
+    msg = f"is {name!r}, expected {known}, or the path of a {PROFILE_SUFFIX} file"
+    raise InputError(msg, field=f"latency.{cluster.name}")
+
+
+def _automatic(
+    problem: Problem,
+    cluster: Cluster,
+    read: dict[str, ForestSource],
+    cache: Path | None,
+) -> ForestSource | None:
+    """Return the best shipped profile of the cluster's accelerator."""
+    kinds = tuple(dict.fromkeys(problem.model.units))
+    candidates = []
+    for name, file in profile_files().items():
+        content = file.read_bytes()
+        header = header_of(content)
+        modelled = header.get("kind") == "modelled"
+        if header.get("accelerator") == cluster.accelerator.name and not modelled:
+            rank = KINDS.index(header["kind"]) if header.get("kind") in KINDS else 0
+            candidates.append((rank, name, content))
+    for _, name, content in sorted(candidates):
+        source = _read(name, content, read, cache)
+        if source.lacks(problem.model, problem.training, kinds) is None:
+            return source
+    return None
+
+
+def header_of(content: bytes) -> dict[str, str]:
+    """Return a profile's header without reading its table."""
+    found = {}
+    for line in content.decode("utf-8-sig", "replace").splitlines():
+        if not line.startswith("#"):
+            break
+        key, _, value = line[1:].partition(":")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _read(
+    name: str, content: bytes, read: dict[str, ForestSource], cache: Path | None
+) -> ForestSource:
+    if name not in read:
+        text = decoded(content, name, _WHAT)
+        read[name] = ForestSource(text, name, cache=cache)
+    return read[name]

@@ -1,0 +1,380 @@
+"""How well a forest predicts what it has not seen, measured on a profile.
+
+Five splits, all by shape: no shard that is judged was learnt from, nor was any that
+coincides with it under other degrees.
+
+80/20               five folds, so that every shard is judged once by a forest that
+                    learnt from 80% of the others
+unseen (c, t)       each pair of degrees left out in turn
+unseen hidden       each hidden size left out in turn
+unseen seq_len      each sequence length left out in turn
+larger batch        the largest micro-batch left out
+
+Errors are |predicted / measured - 1|, over all units and both passes. Spearman's rank
+correlation is taken within each unit and pass and averaged over their shards: over
+all of them together it would be flattered by units that differ in size anyway. The
+repeat noise is interquartile range over median of the repetitions of a shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.profiles.units import shard_key
+from hetopt.cost.sources.baselines import (
+    FittedRoofline,
+    modelled_seconds,
+    neighbour_seconds,
+)
+from hetopt.cost.sources.features import Shards, shards_of_rows
+from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
+from hetopt.errors import InputError
+from hetopt.problem.catalogue import accelerators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.profiles.file import Profile, ProfileRow
+    from hetopt.cost.shapes import Floats
+
+PASSES = ("forward", "backward")
+FOLDS = 5
+#: Fewer shards than this of a unit cannot be ranked.
+FEWEST_RANKED = 3
+
+SPLIT_BY_SHAPE = "80/20"
+SPLIT_BATCH = "larger batch"
+#: What is left out, value by value.
+LEFT_OUT: dict[str, Callable[[ProfileRow], object]] = {
+    "unseen (c, t)": lambda row: (row.cp, row.tp),
+    "unseen hidden": lambda row: row.hidden,
+    "unseen seq_len": lambda row: row.seq_len,
+}
+SPLITS = (SPLIT_BY_SHAPE, *LEFT_OUT, SPLIT_BATCH)
+
+FOREST, ROOFLINE, NEIGHBOUR = "forest", "roofline", "neighbour"
+METHODS = (FOREST, ROOFLINE, NEIGHBOUR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One pass of one shard that was left out, and what was predicted for it.
+
+    Attributes
+    ----------
+    row
+        Index into the profile's rows.
+    spread_s
+        Interquartile range of its repetitions; None if unknown.
+    predicted_s
+        By each of ``METHODS``.
+    low_s, high_s
+        The forest's prediction interval.
+    """
+
+    split: str
+    row: int
+    unit: str
+    direction: str
+    measured_s: float
+    spread_s: float | None
+    predicted_s: tuple[float, ...]
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How far off one method is on one split; errors are relative.
+
+    Attributes
+    ----------
+    spearman
+        None when no unit has enough shards to be ranked.
+    """
+
+    split: str
+    method: str
+    judged: int
+    mape: float
+    median_error: float
+    p95_error: float
+    spearman: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """Interquartile range over median of the repetitions, over all shards."""
+
+    median: float
+    mean: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Everything ``hetopt forest evaluate`` reports.
+
+    Attributes
+    ----------
+    shards
+        Rows with times; the others ran out of memory.
+    roofline
+        Which roofline is the baseline.
+    noise
+        None when the profile has no spreads (nothing was repeated).
+    interval_coverage
+        Share of measurements inside the prediction interval, 80/20.
+    scores
+        Of every split the profile allows and every method.
+    unit_scores
+        Of the forest on 80/20, for one unit and pass each: ``method`` says which.
+    skipped
+        Splits that the profile has too few values for.
+    """
+
+    params: ForestParams
+    shards: int
+    roofline: str
+    noise: Noise | None
+    interval_coverage: float
+    scores: tuple[Score, ...]
+    unit_scores: tuple[Score, ...]
+    judged: tuple[Judged, ...]
+    skipped: tuple[str, ...]
+
+    def score(self, split: str, method: str = FOREST) -> Score:
+        """Return one score; KeyError if the split was skipped."""
+        for item in self.scores:
+            if (item.split, item.method) == (split, method):
+                return item
+        raise KeyError(split, method)
+
+
+def evaluate(
+    profile: Profile, params: ForestParams = DEFAULT_PARAMS, *, file: str = "profile"
+) -> Evaluation:
+    """Judge a forest, and both baselines, on every split.
+
+    Parameters
+    ----------
+    file
+        What errors call the profile.
+
+    Raises
+    ------
+    InputError
+        The profile has too few shards to leave any out.
+    """
+    known = _Measured(profile, file)
+    judged: list[Judged] = []
+    skipped = []
+    for split in SPLITS:
+        parts = list(splits(known.rows, split))
+        for learn, test in parts:
+            judged += known.judge(split, learn, test, params)
+        if not parts:
+            skipped.append(split)
+    by_shape = [item for item in judged if item.split == SPLIT_BY_SHAPE]
+    return Evaluation(
+        params=params,
+        shards=len(known.rows),
+        roofline=known.roofline,
+        noise=_noise(known.rows),
+        interval_coverage=float(
+            np.mean([item.low_s <= item.measured_s <= item.high_s for item in by_shape])
+        ),
+        scores=tuple(
+            score_of(
+                [item for item in judged if item.split == split], split, method, number
+            )
+            for split in SPLITS
+            if split not in skipped
+            for number, method in enumerate(METHODS)
+        ),
+        unit_scores=tuple(
+            score_of(part, SPLIT_BY_SHAPE, " ".join(key), 0)
+            for key, part in _by_unit(by_shape).items()
+        ),
+        judged=tuple(judged),
+        skipped=tuple(skipped),
+    )
+
+
+def splits(
+    rows: Sequence[ProfileRow], split: str
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield indices to learn from and to judge; nothing if there are too few values."""
+    numbers: dict[object, int] = {}
+    shapes = np.array(
+        [numbers.setdefault(shard_key(row), len(numbers)) for row in rows]
+    )
+    if split == SPLIT_BY_SHAPE:
+        fold = np.random.default_rng(0).permutation(len(numbers)) % FOLDS
+        labels = fold[shapes]
+        values = range(FOLDS)
+    elif split == SPLIT_BATCH:
+        batches = np.array([row.microbatch for row in rows])
+        labels = (batches == batches.max()).astype(np.int64)
+        values = range(1, 1 + int(batches.min() < batches.max()))
+    else:
+        seen: dict[object, int] = {}
+        of = LEFT_OUT[split]
+        labels = np.array([seen.setdefault(of(row), len(seen)) for row in rows])
+        values = range(len(seen) if len(seen) > 1 else 0)
+    for value in values:
+        out = labels == value
+        learn = ~out & ~np.isin(shapes, shapes[out])
+        if learn.any() and out.any():
+            yield np.flatnonzero(learn), np.flatnonzero(out)
+
+
+class _Measured:
+    """The rows of a profile that have times, and what is learnt from some of them."""
+
+    def __init__(self, profile: Profile, file: str) -> None:
+        rows = [row for row in profile.rows if row.status == "ok"]
+        if len({shard_key(row) for row in rows}) < 2 * FOLDS:
+            msg = f"has {len(rows)} timed rows, expected at least {2 * FOLDS} shapes"
+            raise InputError(msg, file=file)
+        self.rows = rows
+        self.units = tuple(dict.fromkeys(row.unit for row in rows))
+        self._accelerator = accelerators().get(profile.header["accelerator"])
+        self.roofline = (
+            "one peak and one bandwidth, fitted to the rows the forest learns from"
+            if self._accelerator is None
+            else f"hetopt's for {self._accelerator.name}, which saw none of the rows"
+        )
+
+    def judge(
+        self,
+        split: str,
+        learn: NDArray[np.intp],
+        test: NDArray[np.intp],
+        params: ForestParams,
+    ) -> Iterator[Judged]:
+        """Predict some rows from others; units that only occur in one are left out."""
+        known = {unit: self._of(unit, learn) for unit in self.units}
+        known = {unit: rows for unit, rows in known.items() if rows}
+        shards = {unit: self._shards(unit, rows) for unit, rows in known.items()}
+        seconds = {unit: self._seconds(rows) for unit, rows in known.items()}
+        fitted = None
+        if self._accelerator is None:
+            fitted = FittedRoofline(shards, seconds)
+        for unit in known:
+            asked = self._of(unit, test)
+            if not asked:
+                continue
+            wanted = self._shards(unit, asked)
+            forest = Forest(shards[unit], seconds[unit], params).predict(wanted)
+            if fitted is not None:
+                roofline = fitted.seconds(wanted)
+            elif self._accelerator is not None:
+                rows = [self.rows[index] for index in asked]
+                roofline = modelled_seconds(unit, rows, self._accelerator)
+            neighbour = neighbour_seconds(shards[unit], seconds[unit], wanted)
+            measured = self._seconds(asked)
+            for at, index in enumerate(asked):
+                row = self.rows[index]
+                spreads = (row.forward_spread_s, row.backward_spread_s)
+                for pass_, direction in enumerate(PASSES):
+                    yield Judged(
+                        split=split,
+                        row=index,
+                        unit=unit,
+                        direction=direction,
+                        measured_s=float(measured[at, pass_]),
+                        spread_s=spreads[pass_],
+                        predicted_s=(
+                            float(forest.seconds[at, pass_]),
+                            float(roofline[at, pass_]),
+                            float(neighbour[at, pass_]),
+                        ),
+                        low_s=float(forest.low_s[at, pass_]),
+                        high_s=float(forest.high_s[at, pass_]),
+                    )
+
+    def _of(self, unit: str, indices: NDArray[np.intp]) -> list[int]:
+        return [int(index) for index in indices if self.rows[index].unit == unit]
+
+    def _shards(self, unit: str, indices: list[int]) -> Shards:
+        return shards_of_rows(unit, [self.rows[index] for index in indices])
+
+    def _seconds(self, indices: list[int]) -> Floats:
+        return seconds_of([self.rows[index] for index in indices])
+
+
+def seconds_of(rows: Sequence[ProfileRow]) -> Floats:
+    """Return forward and backward medians of rows that have them; (R, 2)."""
+    return np.array([(row.forward_s, row.backward_s) for row in rows], dtype=np.float64)
+
+
+def score_of(judged: Sequence[Judged], split: str, method: str, number: int) -> Score:
+    """Return the score of one method, given its number among ``METHODS``."""
+    measured = np.array([item.measured_s for item in judged])
+    predicted = np.array([item.predicted_s[number] for item in judged])
+    errors = np.abs(predicted / measured - 1)
+    ranked = [
+        (
+            len(part),
+            spearman(
+                [i.measured_s for i in part], [i.predicted_s[number] for i in part]
+            ),
+        )
+        for part in _by_unit(judged).values()
+        if len(part) >= FEWEST_RANKED
+    ]
+    return Score(
+        split=split,
+        method=method,
+        judged=len(judged),
+        mape=float(errors.mean()),
+        median_error=float(np.median(errors)),
+        p95_error=float(np.percentile(errors, 95)),
+        spearman=(
+            float(np.average([r for _, r in ranked], weights=[n for n, _ in ranked]))
+            if ranked
+            else None
+        ),
+    )
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return Spearman's rank correlation; 0 if one side is constant."""
+    from scipy.stats import rankdata
+
+    ranks = np.stack([rankdata(first), rankdata(second)])
+    if np.any(np.ptp(ranks, axis=1) == 0):
+        return 0.0
+    return float(np.corrcoef(ranks)[0, 1])
+
+
+def _by_unit(judged: Sequence[Judged]) -> dict[tuple[str, str], list[Judged]]:
+    found: dict[tuple[str, str], list[Judged]] = {}
+    for item in judged:
+        found.setdefault((item.unit, item.direction), []).append(item)
+    return found
+
+
+def _noise(rows: Sequence[ProfileRow]) -> Noise | None:
+    shares = [
+        spread / median
+        for row in rows
+        for spread, median in (
+            (row.forward_spread_s, row.forward_s),
+            (row.backward_spread_s, row.backward_s),
+        )
+        if spread is not None and median is not None
+    ]
+    if not shares:
+        return None
+    return Noise(
+        median=float(np.median(shares)),
+        mean=float(np.mean(shares)),
+        p95=float(np.percentile(shares, 95)),
+    )

@@ -1,0 +1,286 @@
+"""What a forest sees of a shard: numbers of its shape and of the work it does.
+
+Two sets of features are compared by ``hetopt forest evaluate``:
+
+``table-6``
+    HetAuto's Table 6, basic and derived, as printed there, with the MLP's width and
+    kind besides: profiles vary them, the paper does not.
+``shard``
+    What one device computes: its tokens, heads and widths, and FLOPs, memory
+    traffic and their ratio as ``hetopt.cost.units`` counts them. Degrees only
+    enter through the shard, so that shards which coincide look the same.
+
+Sizes are base-2 logarithms: a tree splits half-way between two values, which between
+1024 and 4096 tokens should be 2048.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.profiles.units import place_columns
+from hetopt.cost.shapes import (
+    Floats,
+    Ints,
+    Shape,
+    element_bytes,
+    kv_width,
+    query_width,
+    vocab_shard,
+)
+from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES
+from hetopt.cost.sources.roofline import ATTENTION_BACKWARD
+from hetopt.cost.units import unit_operations, unit_parameters
+from hetopt.problem.model import (
+    ATTENTION,
+    Model,
+)
+from hetopt.problem.training import Training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.profiles.file import ProfileRow
+
+#: What ``attention`` does besides its core.
+_NOT_OF_CORE = (
+    "weights",
+    "dense_flops",
+    "dense_bytes",
+    "elementwise_bytes",
+    "elementwise_backward_bytes",
+    "kernels",
+)
+
+FEATURE_SETS = ("shard", "table-6")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shards:
+    """Shards of one unit.
+
+    Attributes
+    ----------
+    unit
+        Kind of unit.
+    columns
+        Numbers of every shard by name; (R,) each.
+    """
+
+    unit: str
+    columns: Mapping[str, Floats]
+
+    def column(self, name: str) -> Floats:
+        """Return one column; (R,)."""
+        return self.columns[name]
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Shards:
+        """Return the shards of some rows."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Shards(unit=self.unit, columns=columns)
+
+    def place(self) -> Floats:
+        """Return logarithms of the columns that tell the shards apart; (R, D)."""
+        names = place_columns(self.unit)
+        return np.log2(np.stack([self.column(name) for name in names], axis=1))
+
+    def flops(self) -> Floats:
+        """Return FLOPs of the forward pass, or bytes if a unit has none; (R,)."""
+        flops = self.column("dense_flops") + self.column("attention_flops")
+        return np.where(flops > 0, flops, self.column("elementwise_bytes"))
+
+    def __len__(self) -> int:
+        """Return how many shards there are."""
+        return len(self.column("tp"))
+
+
+def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shards:
+    """Describe the shards of one unit of a model.
+
+    Parameters
+    ----------
+    unit
+        A unit kind, or ``attention-core``.
+    """
+    core = unit == ATTENTION_CORE
+    work = unit_operations(model, training, ATTENTION if core else unit, shape)
+    nothing = np.zeros(len(shape.microbatch))
+    values: dict[str, Floats | Ints | float] = {
+        "microbatch": shape.microbatch,
+        "seq_len": training.seq_len,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "head_dim": model.head_dim,
+        "cp": shape.cp,
+        "tp": shape.tp,
+        "element_bytes": element_bytes(training.precision),
+        "fp16": training.precision == "fp16",
+        "gated": model.gated,
+        "tokens": shape.microbatch * training.seq_len / shape.cp,
+        "query": query_width(model) / shape.tp,
+        "kv": kv_width(model, shape.tp),
+        "inner": model.ffn / shape.tp,
+        "logits": vocab_shard(model, shape.tp),
+        "weights": unit_parameters(model, ATTENTION if core else unit, shape.tp),
+        "dense_flops": sum((part.flops for part in work.multiplications), nothing),
+        "attention_flops": work.attention_flops,
+        "dense_bytes": sum(
+            (part.traffic_bytes for part in work.multiplications), nothing
+        ),
+        "attention_bytes": work.attention_bytes,
+        "elementwise_bytes": work.elementwise_bytes,
+        "elementwise_backward_bytes": work.elementwise_backward_bytes,
+        "kernels": work.kernels,
+    }
+    if core:
+        values |= dict.fromkeys(_NOT_OF_CORE, 0.0)
+    columns = {name: nothing + value for name, value in values.items()}
+    return Shards(unit=unit, columns=columns)
+
+
+def shards_of_rows(unit: str, rows: Sequence[ProfileRow]) -> Shards:
+    """Describe rows of a profile that are all of one unit, in their order."""
+    columns: dict[str, Floats] = {}
+    for indices, model, training, shape in grouped(rows):
+        part = shards_of(unit, model, training, shape)
+        for name, values in part.columns.items():
+            columns.setdefault(name, np.empty(len(rows)))[indices] = values
+    return Shards(unit=unit, columns=columns)
+
+
+def grouped(
+    rows: Sequence[ProfileRow],
+) -> Iterator[tuple[list[int], Model, Training, Shape]]:
+    """Yield the indices of rows that differ only in their degrees, and their model."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for index, row in enumerate(rows):
+        fields = ("gated", "dtype", *MODEL_SIZES, "seq_len")
+        key = tuple(getattr(row, field) for field in fields)
+        alike.setdefault(key, []).append(index)
+    for indices in alike.values():
+        row = rows[indices[0]]
+        model = Model(
+            name="profiled",
+            layers=1,
+            gated=row.gated,
+            norm="rms" if row.gated else "layer",
+            **{field: getattr(row, field) for field in MODEL_SIZES},
+        )
+        training = Training(
+            global_batch=1,
+            seq_len=row.seq_len,
+            precision=row.dtype,  # type: ignore[arg-type]  # one of the three
+        )
+        alike_rows = [rows[index] for index in indices]
+        shape = Shape.of((row.microbatch, row.cp, row.tp) for row in alike_rows)
+        yield indices, model, training, shape
+
+
+def features(shards: Shards, which: str) -> Floats:
+    """Return the features of shards; (R, F).
+
+    Parameters
+    ----------
+    which
+        One of ``FEATURE_SETS``.
+    """
+    columns = _table_6(shards) if which == "table-6" else _shard(shards)
+    return np.stack(columns, axis=1)
+
+
+def work_terms(shards: Shards, *, backward: bool) -> Floats:
+    """Return what a linear cost model charges for; (R, 6).
+
+    FLOPs of matrix multiplications and of the attention core, its scores (their
+    exponentials take as long for narrow heads as for wide ones), bytes moved, weights
+    (their gradient is written even for few tokens) and one for each shard.
+    """
+    dense, attention, moved = flops_and_bytes(shards, backward=backward)
+    return np.stack(
+        [
+            dense,
+            attention,
+            _scores(shards),
+            moved,
+            shards.column("weights"),
+            np.ones(len(dense)),
+        ],
+        axis=1,
+    )
+
+
+def flops_and_bytes(shards: Shards, *, backward: bool) -> tuple[Floats, Floats, Floats]:
+    """Return FLOPs of multiplications and of the attention core, and bytes; (R,)."""
+    dense, attention = shards.column("dense_flops"), shards.column("attention_flops")
+    moved = shards.column("dense_bytes") + shards.column("attention_bytes")
+    if backward:
+        elementwise = shards.column("elementwise_backward_bytes")
+        return 2 * dense, ATTENTION_BACKWARD * attention, 2 * moved + elementwise
+    return dense, attention, moved + shards.column("elementwise_bytes")
+
+
+def _log(values: Floats) -> Floats:
+    """Return base-2 logarithms; 0 (no such work) becomes the logarithm of 1."""
+    return np.log2(np.maximum(values, 1.0))
+
+
+def _scores(shards: Shards) -> Floats:
+    """Return how many products of a query and a key a shard's softmax takes; (R,)."""
+    # QK^T and PV are 2 FLOPs each per score and element of a head.
+    return shards.column("attention_flops") / (4 * shards.column("head_dim"))
+
+
+def _shard(shards: Shards) -> list[Floats]:
+    flops = shards.column("dense_flops") + shards.column("attention_flops")
+    moved = (
+        shards.column("dense_bytes")
+        + shards.column("attention_bytes")
+        + shards.column("elementwise_bytes")
+    )
+    sizes = ("tokens", "seq_len", "microbatch", "hidden", "head_dim", "query", "kv")
+    work = (
+        "weights",
+        "dense_flops",
+        "attention_flops",
+        "dense_bytes",
+        "elementwise_bytes",
+    )
+    return [
+        *(_log(shards.column(name)) for name in (*sizes, "inner", "logits", *work)),
+        _log(flops),
+        _log(moved),
+        np.log2(np.maximum(flops, 1.0) / moved),
+        _log(_scores(shards)),
+        # Chunks of a sequence only matter where tokens meet.
+        np.where(shards.column("attention_flops") > 0, shards.column("cp"), 0.0),
+        shards.column("attention_flops") / np.maximum(flops, 1.0),
+        shards.column("element_bytes"),
+        shards.column("fp16"),
+        shards.column("gated"),
+    ]
+
+
+def _table_6(shards: Shards) -> list[Floats]:
+    names = "seq_len hidden heads head_dim cp tp microbatch element_bytes"
+    s, h, heads, head_dim, c, t, b, e = map(shards.column, names.split())
+    u = b * s * h
+    flops = (24 * u * h + 4 * u * s) / (c * t)
+    memory = (12 * h**2 + 8 * u + 4 * b * s * heads) * e / (c * t)
+    tensor = 2 * (t - 1) * u * e / (c * t)
+    context = 6 * (c - 1) * u * e / (c * t)
+    return [
+        *(_log(size) for size in (s, h, heads, head_dim, c, t, b, u, flops, memory)),
+        e,
+        _log(tensor),
+        _log(context),
+        np.log2(flops / memory),
+        # A shard that sends nothing has no such ratio; Table 6 leaves it open.
+        np.log2(flops / np.maximum(tensor + context, 1.0)),
+        shards.column("inner"),
+        shards.column("gated"),
+    ]

@@ -1,0 +1,258 @@
+"""Latencies of a cluster from its profile: a forest's predictions.
+
+What a profile lacks is filled in:
+
+embedding, head     from the roofline of the cluster's accelerator, if the profile has
+                    no such rows (HetAuto, section 4.2: "do not require profiling")
+layer               the sum of its three blocks, if only those were profiled
+one of the blocks   its share of the layer in the roofline, if only layers were
+attention core      from ``attention-core`` rows, never more than the unit it is part
+                    of; without such rows its share of the unit in the roofline
+
+bf16 and fp16 take equally long on the devices we know of, so each learns from both
+(which of the two is a feature); fp32 learns from fp32 alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from importlib import metadata
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from hetopt import __version__
+from hetopt.cost.profiles.file import Profile, ProfileRow, parse_profile
+from hetopt.cost.profiles.units import place_columns
+from hetopt.cost.shapes import Floats, Shape
+from hetopt.cost.shard_shape import ATTENTION_CORE
+from hetopt.cost.sources import prediction_cache
+from hetopt.cost.sources.features import Shards, shards_of, shards_of_rows
+from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
+from hetopt.cost.sources.roofline import Roofline
+from hetopt.cost.sources.source import ShardQuery, ShardTimes
+from hetopt.errors import InputError
+from hetopt.problem.model import ATTENTION, BLOCKS, END_KINDS, LAYER, Model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import SourceKind
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.training import Training
+
+#: A shape is far outside a profile when every profiled one differs from it by more
+#: than this factor in some dimension.
+FAR = 2.0
+
+#: Libraries on whose versions a prediction depends.
+LIBRARIES = ("numpy", "scikit-learn", "scipy")
+
+#: Names of the columns that tell shards apart, in warnings.
+_NAMES = {
+    "tokens": "tokens per device",
+    "hidden": "hidden size",
+    "microbatch": "micro-batch",
+    "seq_len": "sequence length",
+    "query": "width of all heads per device",
+    "inner": "ffn per device",
+    "logits": "vocabulary per device",
+}
+
+
+class ForestSource:
+    """Latency source that learns from one profile."""
+
+    def __init__(
+        self,
+        text: str,
+        name: str,
+        *,
+        params: ForestParams = DEFAULT_PARAMS,
+        cache: Path | None = None,
+    ) -> None:
+        """Read a profile.
+
+        Parameters
+        ----------
+        text
+            Its content.
+        name
+            What errors and warnings call it.
+        cache
+            Folder of predictions made before; the user's cache by default.
+
+        Raises
+        ------
+        InputError
+            The profile is malformed; names file, line and column.
+        """
+        self.name = name
+        self.profile: Profile = parse_profile(text, name)
+        self._text = text.encode()
+        self._params = params
+        self._cache = cache
+        self._rows: dict[tuple[str, bool], list[ProfileRow]] = {}
+        for row in self.profile.rows:
+            if row.status == "ok":
+                key = (row.unit, row.dtype == "fp32")
+                self._rows.setdefault(key, []).append(row)
+
+    def source_kind(self, cluster: Cluster) -> SourceKind:
+        """Return the profile's kind."""
+        del cluster
+        return cast("SourceKind", self.profile.header["kind"])
+
+    def lacks(
+        self, model: Model, training: Training, kinds: tuple[str, ...]
+    ) -> str | None:
+        """Say why the profile cannot answer for a model's units, or return None."""
+        if not model.is_decoder_only:
+            return f"is of decoder-only models, which {model.name!r} is not"
+        fp32 = training.precision == "fp32"
+        if not any(key[1] == fp32 for key in self._rows):
+            return f"has no {training.precision} rows"
+        for kind in kinds:
+            if kind not in END_KINDS and not self._parts(kind, fp32):
+                return f"has no {training.precision} rows of unit {kind!r}"
+        return None
+
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Return the compute times that are asked for.
+
+        Raises
+        ------
+        InputError
+            The profile has no rows of a unit or of the precision, or the model is
+            not decoder-only.
+        """
+        model, training, shape = query.model, query.training, query.shape
+        kinds = query.kinds
+        reason = self.lacks(model, training, kinds)
+        if reason is not None:
+            advice = "profile them, or use" if model.is_decoder_only else "use"
+            raise InputError(f"{reason}; {advice} latency: roofline", file=self.name)
+        fp32 = training.precision == "fp32"
+        parts = {kind: self._parts(kind, fp32) for kind in kinds}
+        needed = dict.fromkeys(unit for units in parts.values() for unit in units)
+        if (ATTENTION_CORE, fp32) in self._rows:
+            needed[ATTENTION_CORE] = None
+        seconds = self._predict(
+            {unit: shards_of(unit, model, training, shape) for unit in needed}, fp32
+        )
+        asked = tuple(dict.fromkeys((*kinds, LAYER)))
+        roofline = Roofline().shard_times(replace(query, kinds=asked))
+        modelled = np.stack([roofline.forward_s, roofline.backward_s], axis=2)
+        core_modelled = np.stack(
+            [roofline.attention_core_s, roofline.attention_core_backward_s], axis=2
+        )
+        times = np.empty((len(shape.microbatch), len(kinds), 2))
+        core = np.empty_like(times)
+        for number, kind in enumerate(kinds):
+            if not parts[kind]:
+                times[:, number] = modelled[:, number]
+            elif parts[kind] == (LAYER,) and kind != LAYER:
+                share = modelled[:, number] / modelled[:, asked.index(LAYER)]
+                times[:, number] = seconds[LAYER] * share
+            else:
+                times[:, number] = np.add.reduce([seconds[u] for u in parts[kind]])
+            if kind in (LAYER, ATTENTION) and ATTENTION_CORE in seconds:
+                core[:, number] = np.minimum(seconds[ATTENTION_CORE], times[:, number])
+            else:
+                share = core_modelled[:, number] / modelled[:, number]
+                core[:, number] = times[:, number] * share
+        return ShardTimes(
+            forward_s=times[:, :, 0],
+            backward_s=times[:, :, 1],
+            attention_core_s=core[:, :, 0],
+            attention_core_backward_s=core[:, :, 1],
+            communicates=tuple(
+                self.profile.communicates and bool(parts[kind]) for kind in kinds
+            ),
+            update_s_per_parameter=self.profile.optimizer_s_per_parameter,
+        )
+
+    def far_outside(
+        self, model: Model, training: Training, kinds: tuple[str, ...], shape: Shape
+    ) -> str | None:
+        """Say how shards lie far outside of the profile, or return None.
+
+        A shard is far outside if no profiled shard of its unit is within a factor
+        of ``FAR`` in every dimension, or none has its kind of layer.
+        """
+        fp32 = training.precision == "fp32"
+        for kind in kinds:
+            for unit in self._parts(kind, fp32):
+                rows = self._rows[unit, fp32]
+                known = shards_of_rows(unit, rows)
+                wanted = shards_of(unit, model, training, shape)
+                if kind not in END_KINDS and not np.any(
+                    known.column("gated") == float(model.gated)
+                ):
+                    variant = "gated (Llama)" if model.gated else "GPT"
+                    return f"no {variant} {unit} was profiled"
+                far = far_shards(known, wanted)
+                if far.any():
+                    return _describe_far(known, wanted.select(far))
+        return None
+
+    def _parts(self, kind: str, fp32: bool) -> tuple[str, ...]:
+        """Return the profiled units whose times make up a kind's."""
+        if (kind, fp32) in self._rows:
+            return (kind,)
+        if kind == LAYER and all((block, fp32) in self._rows for block in BLOCKS):
+            return BLOCKS
+        if kind in BLOCKS and (LAYER, fp32) in self._rows:
+            return (LAYER,)
+        return ()
+
+    def _predict(self, wanted: dict[str, Shards], fp32: bool) -> dict[str, Floats]:
+        """Return forward and backward seconds by unit, from the cache if possible."""
+        folder = self._cache or prediction_cache.cache_folder()
+        key = self._key(wanted)
+        sizes = {unit: len(shards) for unit, shards in wanted.items()}
+        found = prediction_cache.load(folder, key, sizes)
+        if found is not None:
+            return found
+        made = {}
+        for unit, shards in wanted.items():
+            rows = self._rows[unit, fp32]
+            seconds = np.array([(row.forward_s, row.backward_s) for row in rows])
+            forest = Forest(shards_of_rows(unit, rows), seconds, self._params)
+            made[unit] = forest.predict(shards).seconds
+        prediction_cache.store(folder, key, made)
+        return made
+
+    def _key(self, wanted: dict[str, Shards]) -> str:
+        versions = [f"{name} {metadata.version(name)}" for name in LIBRARIES]
+        known = ["hetopt " + __version__, *versions, repr(astuple(self._params))]
+        parts = [self._text, "\n".join(known).encode()]
+        for unit, shards in wanted.items():
+            numbers = np.stack(list(shards.columns.values()), axis=1)
+            parts += [unit.encode(), numbers.tobytes()]
+        return prediction_cache.digest(*parts)
+
+
+def far_shards(known: Shards, wanted: Shards) -> NDArray[np.bool_]:
+    """Whether each wanted shard is far outside of the known ones; (R,)."""
+    apart = np.abs(wanted.place()[:, None, :] - known.place()[None, :, :])
+    nearest = apart.max(axis=2).min(axis=1)
+    # Logarithms of sizes that differ by exactly the factor may round up.
+    far: NDArray[np.bool_] = nearest > np.log2(FAR) + 1e-9
+    return far
+
+
+def _describe_far(known: Shards, far: Shards) -> str:
+    """Name the dimensions in which shards leave the profiled range."""
+    found = []
+    for column in place_columns(known.unit):
+        least, most = known.column(column).min(), known.column(column).max()
+        values = far.column(column)
+        value = values.max() if values.max() > most else values.min()
+        if not least <= value <= most:
+            found.append(f"{_NAMES[column]} {value:g}, profiled {least:g} to {most:g}")
+    if not found:
+        found = ["between profiled sizes that lie far apart"]
+    return f"{known.unit} ({'; '.join(found)})"

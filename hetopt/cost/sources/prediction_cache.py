@@ -1,0 +1,116 @@
+"""Predictions that were made before, in the user's cache folder.
+
+Growing a forest takes seconds, so its predictions are kept, never the forest: plain
+JSON, one file per query, named by a digest of everything the prediction depends on.
+A file that is not what its name says is ignored and written again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.errors import InputError
+from hetopt.files import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from hetopt.cost.shapes import Floats
+
+CACHE_SCHEMA = "hetopt-predictions/1"
+
+#: A larger file is not one of ours: a prediction has some thousand numbers.
+MOST_BYTES = 64 * 2**20
+
+#: Files that are kept; the oldest are deleted first.
+MOST_FILES = 256
+
+
+def cache_folder() -> Path:
+    """Return the folder of the user's cache that predictions go to."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("hetopt", appauthor=False) / "forest"
+
+
+def digest(*parts: bytes) -> str:
+    """Return a SHA-256 over parts, each with its length, in hexadecimal."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "big"))
+        whole.update(part)
+    return whole.hexdigest()
+
+
+def load(folder: Path, key: str, sizes: Mapping[str, int]) -> dict[str, Floats] | None:
+    """Return what was stored under a key, or None.
+
+    Parameters
+    ----------
+    sizes
+        Shards asked for, by unit: what is stored must hold exactly these.
+
+    Returns
+    -------
+    Forward and backward seconds by unit; (R, 2).
+    """
+    path = folder / f"{key}.json"
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return None
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(data, dict) or data.get("schema") != CACHE_SCHEMA:
+        return None
+    seconds = data.get("seconds")
+    if data.get("key") != key or not isinstance(seconds, dict):
+        return None
+    if seconds.keys() != sizes.keys():
+        return None
+    if not all(_are_times(seconds[unit], size) for unit, size in sizes.items()):
+        return None
+    return {
+        unit: np.array(seconds[unit], dtype=np.float64).reshape(size, 2)
+        for unit, size in sizes.items()
+    }
+
+
+def store(folder: Path, key: str, seconds: Mapping[str, Floats]) -> None:
+    """Keep predictions; a cache that cannot be written is no error."""
+    data = {
+        "schema": CACHE_SCHEMA,
+        "key": key,
+        "seconds": {unit: times.tolist() for unit, times in seconds.items()},
+    }
+    with contextlib.suppress(OSError, InputError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(str(folder / f"{key}.json"), json.dumps(data))
+        _forget_oldest(folder)
+
+
+def _are_times(rows: Any, size: int) -> bool:
+    """Whether ``rows`` are ``size`` pairs of positive, finite seconds."""
+    if not isinstance(rows, list) or len(rows) != size:
+        return False
+    return all(
+        isinstance(row, list)
+        and len(row) == 2
+        and all(
+            type(time) is float and math.isfinite(time) and time > 0 for time in row
+        )
+        for row in rows
+    )
+
+
+def _forget_oldest(folder: Path) -> None:
+    files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    for path in files[:-MOST_FILES]:
+        path.unlink(missing_ok=True)

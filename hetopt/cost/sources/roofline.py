@@ -1,0 +1,229 @@
+"""A roofline of computation: the *modelled* latency source.
+
+A matrix multiplication of F FLOPs takes the longer of its memory traffic and
+
+    F / (peak * e(F)),      e(F) = e_max * F / (F + peak * ramp),
+
+so efficiency rises with the size of the multiplication: it is half of ``e_max`` if
+the peak would need ``ramp`` seconds. Element-wise work runs at a lower share of the
+memory bandwidth, and every kernel costs a gap. Backward is derived per operation:
+two multiplications for each (the weight's gradient is added to an fp32 buffer),
+twice the element-wise work, and 2.5 times the fused attention core.
+
+The shares below are ours, one set per device family, read off kernels that others
+measured. One more number per family, ``sustained``, is calibrated on published
+iterations by ``benchmarks/published.py``: whole iterations run slower than the same
+kernels one by one, because clocks fall under load, kernels wait for the host and
+stragglers, and software differs in what it fuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.pieces.operations import Operations
+from hetopt.cost.shapes import Floats
+from hetopt.cost.sources.source import ShardQuery, ShardTimes
+from hetopt.cost.units import unit_operations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.cost.table import SourceKind
+    from hetopt.problem.cluster import Accelerator, Cluster
+    from hetopt.problem.training import Training
+
+#: Forward to backward of the fused attention core (FlashAttention-2: 5 instead of
+#: 2 multiplications).
+ATTENTION_BACKWARD = 2.5
+
+#: Seconds between two dependent kernels on a busy stream.
+KERNEL_GAP_S = 3e-6
+
+#: Share of the memory bandwidth that multiplications and attention stream at.
+STREAM_SHARE = 0.85
+
+#: A device whose own FP32 rate is not given reaches at most its TF32 rate, half of
+#: the 16-bit one on the devices of the catalogue that have one.
+FP32_SHARE_OF_PEAK = 0.5
+
+#: For families without a published iteration: that of A100, the best documented.
+DEFAULT_SUSTAINED = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """What share of its nominal rates a device family reaches.
+
+    Attributes
+    ----------
+    multiplication
+        e_max: share of peak FLOP/s of a very large multiplication.
+    attention
+        The same for the fused attention core.
+    elementwise
+        Share of the memory bandwidth that norms, activations and the like reach.
+    ramp_s
+        Time constant of the efficiency curve.
+    sustained
+        Share of these rates that whole iterations sustain.
+    """
+
+    multiplication: float
+    attention: float
+    elementwise: float = 0.50
+    ramp_s: float = 5e-6
+    sustained: float = DEFAULT_SUSTAINED
+
+
+DEFAULT_EFFICIENCY = Efficiency(multiplication=0.70, attention=0.45)
+
+#: By beginning of the accelerator's name; the longest that fits counts.
+EFFICIENCIES = {
+    # Llama-2-7B's multiplications over 512 to 4096 tokens (vidur's profiles) reach
+    # 200-245 of 312 TFLOP/s, 224 in the median; norms, activations and rotary
+    # embeddings a third to half of
+    # the bandwidth. FlashAttention-2, causal: about 170 TFLOP/s. Sustained: eight
+    # iterations of Megatron-LM and one of HetAuto.
+    "A100": Efficiency(multiplication=0.72, attention=0.55, sustained=0.95),
+    # The same profiles: 700-840 of 989 TFLOP/s. FlashAttention-2: about 400.
+    "H100": Efficiency(multiplication=0.75, attention=0.42),
+    "H200": Efficiency(multiplication=0.75, attention=0.42),
+    "H800": Efficiency(multiplication=0.75, attention=0.42),
+    # An H100 with a seventh of the compute and all of the bandwidth: neither power
+    # nor memory holds it back. Sustained: one iteration of HetAuto.
+    "H20": Efficiency(multiplication=0.90, attention=0.70, sustained=0.91),
+    "B200": Efficiency(multiplication=0.75, attention=0.42),
+    # The same profiles: 105-120 of 150 TFLOP/s.
+    "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
+    "V100": Efficiency(multiplication=0.70, attention=0.35),
+    # Sustained: the MFU of UniAP's BERT-Huge (appendix G, EnvB: 23.6%), at 4
+    # micro-batches, where its plan is fastest.
+    "TITAN-Xp": Efficiency(multiplication=0.70, attention=0.45, sustained=0.71),
+    # 550-700 of 1307 TFLOP/s reported for large multiplications.
+    "MI300X": Efficiency(multiplication=0.50, attention=0.30, ramp_s=8e-6),
+    # Sustained: one iteration of HetAuto.
+    "Ascend": Efficiency(
+        multiplication=0.70, attention=0.40, ramp_s=8e-6, sustained=0.62
+    ),
+    # Unknown chips: shares of the default, sustained from three iterations of H2.
+    "H2-Chip": Efficiency(multiplication=0.70, attention=0.45, sustained=0.99),
+}
+
+
+def family_of(
+    accelerator: Accelerator, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES
+) -> str | None:
+    """Return the longest known beginning of the accelerator's name."""
+    fits = [name for name in efficiencies if accelerator.name.startswith(name)]
+    return max(fits, key=len, default=None)
+
+
+def efficiency_of(
+    accelerator: Accelerator, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES
+) -> Efficiency:
+    """Return the efficiencies of an accelerator's family, or the default."""
+    family = family_of(accelerator, efficiencies)
+    return DEFAULT_EFFICIENCY if family is None else efficiencies[family]
+
+
+class Roofline:
+    """Latency source that models computation; see the module's head.
+
+    Parameters
+    ----------
+    efficiencies
+        By beginning of the accelerator's name.
+    """
+
+    def __init__(self, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES) -> None:
+        self._efficiencies = efficiencies
+
+    def source_kind(self, cluster: Cluster) -> SourceKind:
+        """Roofline times are modelled on every cluster."""
+        del cluster
+        return "modelled"
+
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Return the compute times that are asked for."""
+        accelerator, training = query.cluster.accelerator, query.training
+        efficiency = efficiency_of(accelerator, self._efficiencies)
+        device = _Device(accelerator, training, efficiency)
+        forward, backward, core, core_backward = [], [], [], []
+        for kind in query.kinds:
+            work = unit_operations(query.model, training, kind, query.shape)
+            attention = device.attention_s(work)
+            forward.append(
+                device.dense_s(work)
+                + attention
+                + device.elementwise_s(work.elementwise_bytes, work)
+            )
+            backward.append(
+                device.dense_backward_s(work)
+                + ATTENTION_BACKWARD * attention
+                + device.elementwise_s(work.elementwise_backward_bytes, work)
+            )
+            core.append(attention)
+            core_backward.append(ATTENTION_BACKWARD * attention)
+        return ShardTimes(
+            forward_s=np.stack(forward, axis=1) / efficiency.sustained,
+            backward_s=np.stack(backward, axis=1) / efficiency.sustained,
+            attention_core_s=np.stack(core, axis=1) / efficiency.sustained,
+            attention_core_backward_s=np.stack(core_backward, axis=1)
+            / efficiency.sustained,
+        )
+
+
+class _Device:
+    """Rates of one accelerator under one precision."""
+
+    def __init__(
+        self, accelerator: Accelerator, training: Training, efficiency: Efficiency
+    ) -> None:
+        self.efficiency = efficiency
+        self.peak = accelerator.peak_flops
+        if training.precision == "fp32":
+            self.peak = accelerator.fp32_flops or self.peak * FP32_SHARE_OF_PEAK
+        self.stream = accelerator.memory_bandwidth_bytes_per_s * STREAM_SHARE
+        self.bandwidth = (
+            accelerator.memory_bandwidth_bytes_per_s * self.efficiency.elementwise
+        )
+
+    def dense_s(self, work: Operations) -> Floats:
+        """Forward seconds of all matrix multiplications."""
+        total = np.zeros(len(work.attention_flops))
+        for part in work.multiplications:
+            total += self._multiplication_s(part.flops, part.traffic_bytes)
+        return total
+
+    def dense_backward_s(self, work: Operations) -> Floats:
+        """Seconds of the gradients of inputs and weights."""
+        total = self.dense_s(work)
+        for part in work.multiplications:
+            total += self._multiplication_s(part.flops, part.weight_gradient_bytes)
+        return total
+
+    def attention_s(self, work: Operations) -> Floats:
+        """Forward seconds of the fused attention core; 0 if there is none."""
+        seconds = (
+            np.maximum(
+                self._ramped_s(work.attention_flops, self.efficiency.attention),
+                work.attention_bytes / self.stream,
+            )
+            + KERNEL_GAP_S
+        )
+        return np.where(work.attention_flops > 0, seconds, 0.0)
+
+    def elementwise_s(self, traffic_bytes: Floats, work: Operations) -> Floats:
+        """Seconds of element-wise work, which memory bounds."""
+        return traffic_bytes / self.bandwidth + work.kernels * KERNEL_GAP_S
+
+    def _multiplication_s(self, flops: Floats, traffic_bytes: Floats) -> Floats:
+        compute = self._ramped_s(flops, self.efficiency.multiplication)
+        return np.maximum(compute, traffic_bytes / self.stream) + KERNEL_GAP_S
+
+    def _ramped_s(self, flops: Floats, share: float) -> Floats:
+        return flops / (self.peak * share) + self.efficiency.ramp_s / share

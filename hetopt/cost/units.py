@@ -1,0 +1,84 @@
+"""What one unit computes on one device, per micro-batch: the sum over its pieces.
+
+The counts follow Megatron-LM's sharding with sequence parallelism. Context
+parallelism gives every device ``seq_len / cp`` tokens for the projections and the
+MLP; only the attention core sees whole keys and values, balanced, so a device does
+``1 / cp`` of ``seq_len ** 2``, or of half of that if attention is causal. Tensor
+parallelism splits heads and the MLP's inner width; outside the pieces tokens are
+split by ``tp`` too.
+
+All counts are numpy arrays over rows of (micro-batch, cp, tp).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cost.pieces.kinds import pieces_of
+from hetopt.cost.pieces.operations import Operations, sum_of
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, query_width
+
+if TYPE_CHECKING:
+    from hetopt.problem.model import Model
+    from hetopt.problem.training import Training
+
+
+def unit_operations(
+    model: Model, training: Training, kind: str, shape: Shape
+) -> Operations:
+    """Count the forward pass of one unit of a kind."""
+    e = element_bytes(training.precision)
+    pieces = pieces_of(model, training.seq_len, kind)
+    parts = [piece.operations(shape, e) for piece in pieces]
+    return Operations(
+        multiplications=tuple(m for part in parts for m in part.multiplications),
+        attention_flops=sum_of(part.attention_flops for part in parts),
+        attention_bytes=sum_of(part.attention_bytes for part in parts),
+        elementwise_bytes=sum_of(part.elementwise_bytes for part in parts),
+        elementwise_backward_bytes=sum_of(
+            part.elementwise_backward_bytes for part in parts
+        ),
+        kernels=sum(part.kernels for part in parts),
+    )
+
+
+def unit_parameters(model: Model, kind: str, tp: Ints) -> Floats:
+    """Parameters of one unit on one device, before ZeRO shards them; (R,).
+
+    Matrices are split by ``tp``; norms, biases added after a reduction, the position
+    table and what projects patches are replicated.
+    """
+    # How many tokens there are makes no difference.
+    return sum_of(piece.parameters(tp) for piece in pieces_of(model, 1, kind))
+
+
+def tables(model: Model) -> int:
+    """Count copies of the token table: of the embedding, the head, later tokens."""
+    later = sum(model.starts(index) for index in range(len(model.blocks)))
+    return later + (not model.patch) + (not model.classes)
+
+
+def model_flops(model: Model, training: Training) -> float:
+    """FLOPs of one iteration, forward and backward, without recomputation.
+
+    Of a decoder-only model ``B s 6 [L (h f e + 2 h^2 (1 + g/a)) + h V] + 6 B s^2 h L``
+    with e = 3 for SwiGLU and 2 otherwise (Megatron-LM's count), written with head
+    widths so that it holds if heads * head_dim is not the hidden size. Of others
+    the same by counting: three times the multiplications of the forward pass.
+    """
+    if not model.is_decoder_only:
+        shape = Shape.of([(training.global_batch, 1, 1)])
+        forward = 0.0
+        for kind in model.units:
+            work = unit_operations(model, training, kind, shape)
+            forward += sum(float(part.flops[0]) for part in work.multiplications)
+            forward += float(work.attention_flops[0])
+        return 3 * forward
+    query = query_width(model)
+    kv = model.kv_heads * model.head_dim
+    mlp = model.hidden * model.ffn * (3 if model.gated else 2)
+    attention = 2 * model.hidden * (query + kv)
+    tokens = training.global_batch * training.seq_len
+    dense = model.layers * (mlp + attention) + model.hidden * model.vocab
+    core = training.seq_len * query * model.layers
+    return 6.0 * tokens * (dense + core)

@@ -1,0 +1,73 @@
+"""A unit's shard that can be timed, and the class of every kind."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+
+from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
+from hetopt.problem.model import (
+    ATTENTION,
+    EMBEDDING,
+    HEAD,
+    LAYER,
+    MLP_DOWN,
+    MLP_UP,
+)
+from hetopt.profile.units.attention import Attention
+from hetopt.profile.units.core import Core
+from hetopt.profile.units.edges import Edges
+from hetopt.profile.units.embedding import Embedding
+from hetopt.profile.units.head import Head
+from hetopt.profile.units.layer import Layer
+from hetopt.profile.units.mlp_down import MlpDown
+from hetopt.profile.units.mlp_up import MlpUp
+
+KINDS: dict[str, Any] = {
+    LAYER: Layer,
+    ATTENTION: Attention,
+    MLP_UP: MlpUp,
+    MLP_DOWN: MlpDown,
+    EMBEDDING: Embedding,
+    HEAD: Head,
+    ATTENTION_CORE: Core,
+}
+
+
+class Unit(Protocol):
+    """Something that can be timed."""
+
+    def forward(self) -> None:
+        """Run forward and keep what backward needs."""
+        ...
+
+    def backward(self) -> None:
+        """Run backward."""
+        ...
+
+
+class ShardUnit:
+    """One unit's shard with its inputs, ready to be timed.
+
+    Parameters
+    ----------
+    shape
+        What to compute.
+    device
+        Where.
+    """
+
+    def __init__(self, shape: ShardShape, device: torch.device) -> None:
+        self.shape = shape
+        self.edges = Edges(shape, device)
+        self.call = KINDS[shape.unit](self.edges)
+
+    def forward(self) -> None:
+        """Run forward and keep what backward needs."""
+        self.edges.forget()
+        self.edges.ends.append(self.call(*self.call.inputs(self.edges)))
+
+    def backward(self) -> None:
+        """Run backward."""
+        self.edges.backward()

@@ -1,0 +1,350 @@
+"""Latencies from profiles, and what fills in for what a profile lacks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hetopt.cost.build import build_table
+from hetopt.cost.shard_shape import ATTENTION_CORE
+from hetopt.cost.sources import by_cluster, forest_source
+from hetopt.cost.sources.by_cluster import far_outside, latency_sources
+from hetopt.cost.sources.forest import ForestParams
+from hetopt.cost.sources.forest_source import ForestSource
+from hetopt.cost.sources.prediction_cache import cache_folder
+from hetopt.cost.sources.roofline import Roofline
+from hetopt.cost.sources.source import ShardTimes
+from hetopt.errors import InputError
+from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.problem.model import Model
+from hetopt.problem.problem import Problem
+from hetopt.problem.training import Training
+from tests.cost.making import (
+    make_cluster,
+    make_links,
+    make_model,
+    make_problem,
+    query,
+    shape,
+)
+from tests.cost.profiling import LAYER_UNITS, make_row, make_text, seconds
+
+TRAINING = Training(global_batch=8, seq_len=256)
+ROWS = shape((1, 1, 1), (2, 1, 2), (4, 2, 1))
+CLUSTER = make_cluster()
+KINDS = ("embedding", "layer", "head")
+BLOCK_KINDS = ("embedding", "attention", "mlp-up", "mlp-down", "head")
+
+
+def small_model(**changes: object) -> Model:
+    fields = {
+        "layers": 4,
+        "hidden": 512,
+        "heads": 8,
+        "kv_heads": 8,
+        "head_dim": 64,
+        "ffn": 1536,
+        "vocab": 8000,
+        **changes,
+    }
+    return make_model(**fields)
+
+
+def times_of(
+    tmp_path: Path,
+    text: str,
+    kinds: tuple[str, ...] = KINDS,
+    training: Training = TRAINING,
+) -> ShardTimes:
+    params = ForestParams(trees=20)
+    source = ForestSource(text, "made-up", params=params, cache=tmp_path)
+    return source.shard_times(query(small_model(), training, CLUSTER, kinds, ROWS))
+
+
+def true_seconds(unit: str) -> np.ndarray:
+    rows = [
+        make_row(unit, microbatch=b, cp=c, tp=t)
+        for b, c, t in ((1, 1, 1), (2, 1, 2), (4, 2, 1))
+    ]
+    return seconds(unit, rows)
+
+
+def roofline(kinds: tuple[str, ...]) -> ShardTimes:
+    return Roofline().shard_times(query(small_model(), TRAINING, CLUSTER, kinds, ROWS))
+
+
+def test_profiled_units_take_their_measured_times(tmp_path: Path) -> None:
+    times = times_of(tmp_path, make_text(LAYER_UNITS, noise=0.0))
+    for number, kind in enumerate(KINDS):
+        true = true_seconds(kind)
+        assert times.forward_s[:, number] == pytest.approx(true[:, 0], rel=0.1)
+        assert times.backward_s[:, number] == pytest.approx(true[:, 1], rel=0.1)
+    core = true_seconds(ATTENTION_CORE)
+    assert times.attention_core_s[:, 1] == pytest.approx(core[:, 0], rel=0.1)
+    assert times.attention_core_backward_s[:, 1] == pytest.approx(core[:, 1], rel=0.1)
+    assert not times.attention_core_s[:, [0, 2]].any()
+
+
+def test_ends_that_were_not_profiled_come_from_the_roofline(tmp_path: Path) -> None:
+    times = times_of(tmp_path, make_text(("layer",)))
+    modelled = roofline(KINDS)
+    assert (times.forward_s[:, [0, 2]] == modelled.forward_s[:, [0, 2]]).all()
+    assert (times.backward_s[:, [0, 2]] == modelled.backward_s[:, [0, 2]]).all()
+    share = modelled.attention_core_s[:, 1] / modelled.forward_s[:, 1]
+    assert times.attention_core_s[:, 1] == pytest.approx(times.forward_s[:, 1] * share)
+
+
+def test_a_layer_is_the_sum_of_its_blocks(tmp_path: Path) -> None:
+    blocks = BLOCK_KINDS[1:4]
+    text = make_text(blocks)
+    layer = times_of(tmp_path, text, ("layer",))
+    parts = times_of(tmp_path, text, blocks)
+    assert layer.forward_s[:, 0] == pytest.approx(parts.forward_s.sum(axis=1))
+    assert layer.backward_s[:, 0] == pytest.approx(parts.backward_s.sum(axis=1))
+
+
+def test_blocks_share_out_a_layer(tmp_path: Path) -> None:
+    text = make_text(("layer",))
+    layer = times_of(tmp_path, text, ("layer",))
+    parts = times_of(tmp_path, text, BLOCK_KINDS[1:4])
+    assert parts.forward_s.sum(axis=1) == pytest.approx(layer.forward_s[:, 0])
+    assert parts.attention_core_s[:, 0] == pytest.approx(layer.attention_core_s[:, 0])
+
+
+def test_the_core_is_never_longer_than_what_holds_it(tmp_path: Path) -> None:
+    text = make_text(("layer",))
+    slow = make_text((ATTENTION_CORE,), factor=1e3)
+    text += slow[slow.index("\nattention-core") + 1 :]
+    times = times_of(tmp_path, text)
+    assert (times.attention_core_s[:, 1] == times.forward_s[:, 1]).all()
+    assert (times.attention_core_backward_s[:, 1] == times.backward_s[:, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "training", "message"),
+    [
+        (make_text(("head",)), TRAINING, "has no bf16 rows of unit 'layer'"),
+        (make_text(dtype="fp32"), TRAINING, "has no bf16 rows"),
+        (make_text(), replace(TRAINING, precision="fp32"), "has no fp32 rows"),
+    ],
+)
+def test_a_profile_without_the_unit_or_precision_is_refused(
+    tmp_path: Path, text: str, training: Training, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        times_of(tmp_path, text, training=training)
+
+
+def test_half_precisions_learn_from_each_other(tmp_path: Path) -> None:
+    training = replace(TRAINING, precision="fp16")
+    times = times_of(tmp_path, make_text(noise=0.0), training=training)
+    assert times.forward_s[:, 1] == pytest.approx(true_seconds("layer")[:, 0], rel=0.1)
+
+
+def test_a_second_run_answers_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = make_text(LAYER_UNITS)
+    first = times_of(tmp_path, text)
+    monkeypatch.delattr(forest_source, "Forest")
+    again = times_of(tmp_path, text)
+    assert first.forward_s.tobytes() == again.forward_s.tobytes()
+    assert first.attention_core_s.tobytes() == again.attention_core_s.tobytes()
+
+
+def test_another_profile_query_or_version_is_another_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def files() -> int:
+        return len(list(tmp_path.glob("*.json")))
+
+    times_of(tmp_path, make_text(("layer",)))
+    times_of(tmp_path, make_text(("layer",), factor=2.0))
+    assert files() == 2
+    longer = replace(TRAINING, seq_len=512)
+    times_of(tmp_path, make_text(("layer",)), training=longer)
+    assert files() == 3
+    monkeypatch.setattr(metadata, "version", lambda name: f"0 {name}")
+    times_of(tmp_path, make_text(("layer",)))
+    assert files() == 4
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: "\x80",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[" * 100_000,
+        lambda text: json.dumps({**json.loads(text), "key": "another"}),
+        lambda text: json.dumps({**json.loads(text), "schema": "another"}),
+        lambda text: json.dumps({**json.loads(text), "seconds": {}}),
+        lambda text: json.dumps({**json.loads(text), "seconds": {"layer": [[1.0]]}}),
+        lambda text: text.replace("[[", "[[-1.0, 1.0], ["),
+        lambda text: text.replace("[[", "[[NaN, "),
+        lambda text: "null",
+    ],
+)
+def test_a_damaged_cache_is_ignored_and_written_again(
+    tmp_path: Path, damage: object
+) -> None:
+    assert callable(damage)
+    text = make_text(("layer",))
+    first = times_of(tmp_path, text)
+    (file,) = tmp_path.glob("*.json")
+    good = file.read_text()
+    file.write_bytes(damage(good).encode("latin-1"))
+    again = times_of(tmp_path, text)
+    assert first.forward_s.tobytes() == again.forward_s.tobytes()
+    assert file.read_text() == good
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    times_of(tmp_path / "file" / "folder", make_text(("layer",)))
+
+
+def test_the_user_s_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.platform != "linux":
+        pytest.skip("where a cache lies is the system's business")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    folder = cache_folder()
+    assert folder == Path("/somewhere/hetopt/forest")
+
+
+# The latency field ---------------------------------------------------------------
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Ship nothing but what a test puts here, and keep the cache in ``tmp_path``."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    files: dict[str, Path] = {}
+    monkeypatch.setattr(by_cluster, "profile_files", lambda: files)
+    return files
+
+
+def ship(files: dict[str, Path], folder: Path, name: str, text: str) -> None:
+    path = folder / f"{name}.csv"
+    path.write_text(text)
+    files[name] = path
+
+
+def problem_of(**latency: str) -> Problem:
+    clusters = (make_cluster("a"), make_cluster("b", "H20-96GB"))
+    problem = make_problem(
+        clusters,
+        small_model(),
+        Training(global_batch=8, seq_len=256),
+        None,
+        make_links(),
+    )
+    return replace(problem, latency=latency)
+
+
+def kinds_of(problem: Problem) -> tuple[str, ...]:
+    found = latency_sources(problem)
+    return tuple(found.source_kind(cluster) for cluster in problem.clusters)
+
+
+def test_auto_prefers_measured_over_published_over_roofline(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    problem = problem_of(a="auto")
+    assert kinds_of(problem) == ("modelled", "modelled")
+    for kind in ("modelled", "published", "measured"):
+        text = make_text(("layer",), kind=kind, accelerator="A100-80GB")
+        ship(shipped, tmp_path, f"a100-{kind}", text)
+        assert kinds_of(problem) == (kind, "modelled")
+        chosen = latency_sources(problem).by_cluster["a"]
+        assert isinstance(chosen, Roofline) == (kind == "modelled")
+    assert isinstance(latency_sources(problem).by_cluster["b"], Roofline)
+    assert kinds_of(problem_of(a="roofline")) == ("modelled", "modelled")
+
+
+def test_auto_passes_over_a_profile_of_another_precision(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    text = make_text(("layer",), dtype="fp32", accelerator="A100-80GB")
+    ship(shipped, tmp_path, "a100-measured", text)
+    assert kinds_of(problem_of()) == ("modelled", "modelled")
+    with pytest.raises(InputError, match="has no bf16 rows; profile them"):
+        build_table(problem_of(a="a100-measured"))
+
+
+def test_a_profile_by_name_and_by_path(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS))
+    by_name = build_table(problem_of(a="mine"))
+    by_path = build_table(problem_of(a=str(tmp_path / "mine.csv")))
+    modelled = build_table(problem_of())
+    assert by_name.sources == by_path.sources == ("measured", "modelled")
+    for named, pathed, other in zip(
+        by_name.slices, by_path.slices, modelled.slices, strict=True
+    ):
+        first, second = named.clusters
+        assert (first.forward_ns == pathed.clusters[0].forward_ns).all()
+        assert (first.forward_ns > other.clusters[0].forward_ns).any()
+        assert (second.forward_ns == other.clusters[1].forward_ns).all()
+
+
+def test_unknown_sources_and_files_are_refused(shipped: dict[str, Path]) -> None:
+    assert not shipped
+    with pytest.raises(InputError, match=r"latency\.a: is 'magic', expected auto"):
+        latency_sources(problem_of(a="magic"))
+    with pytest.raises(InputError, match=r"nowhere\.csv: no such file"):
+        latency_sources(problem_of(a="nowhere.csv"))
+
+
+# Far outside ---------------------------------------------------------------------
+
+
+def plan_of(tp: int = 1, microbatches: int = 8) -> Plan:
+    strategy = Strategy(dp=1, cp=1, tp=tp, recompute="none")
+    stages = tuple(
+        Stage(cluster=name, first_unit=first, end_unit=end, strategy=strategy, warmup=1)
+        for name, first, end in (("a", 0, 3), ("b", 3, 6))
+    )
+    return Plan(
+        problem_digest="",
+        table_digest="",
+        schedule="1f1b",
+        pipelines=(Pipeline(microbatches=microbatches, stages=stages),),
+    )
+
+
+def test_a_plan_inside_its_profile_is_not_warned_about(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS))
+    assert far_outside(problem_of(a="mine"), plan_of()) == []
+    assert far_outside(problem_of(), plan_of()) == []
+
+
+def test_a_plan_far_outside_its_profile_is(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS))
+    problem = problem_of(a="mine")
+    wide = replace(problem, model=small_model(hidden=4096, head_dim=512))
+    (warning,) = far_outside(wide, plan_of())
+    assert warning.startswith("cluster 'a': the plan rests on shapes far outside")
+    assert "hidden size 4096, profiled 256 to 1024" in warning
+    gpt = replace(problem, model=small_model(gated=False, norm="layer"))
+    (warning,) = far_outside(gpt, plan_of())
+    assert "no GPT layer was profiled" in warning
+
+
+def test_a_hole_in_a_profile_is_far_outside(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS, hidden=(64, 8192)))
+    (warning,) = far_outside(problem_of(a="mine"), plan_of())
+    assert "between profiled sizes that lie far apart" in warning

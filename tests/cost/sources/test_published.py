@@ -1,0 +1,95 @@
+"""The roofline against published iterations: benchmarks/published.py holds them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from statistics import mean
+
+import pytest
+
+from benchmarks.published import (
+    HETAUTO,
+    LIMITS,
+    MEAN_LIMITS,
+    STRATEGY_LIMIT,
+    Figure,
+    best_single_stage,
+    calibrated,
+    figures,
+    main,
+)
+from hetopt.cost.sources.roofline import EFFICIENCIES
+
+FIGURES = figures()
+
+
+def by_source() -> dict[str, list[float]]:
+    errors: dict[str, list[float]] = {}
+    for figure in FIGURES:
+        errors.setdefault(figure.source, []).append(abs(figure.error()))
+    return errors
+
+
+def test_every_figure_is_within_its_limit() -> None:
+    errors = by_source()
+    assert {source: len(sizes) for source, sizes in errors.items()} == {
+        "HetAuto, Table 1": 3,
+        "Korthikanti et al., Table 5": 8,
+        "H2, Table 6": 3,
+    }
+    for source, sizes in errors.items():
+        assert max(sizes) <= LIMITS[source]
+        assert mean(sizes) <= MEAN_LIMITS.get(source, LIMITS[source])
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [figure for figure in FIGURES if figure.source == HETAUTO],
+    ids=lambda figure: figure.name,
+)
+def test_published_strategies_are_near_our_best(figure: Figure) -> None:
+    best, strategy, _ = best_single_stage(figure.problem)
+    assert best <= figure.seconds() <= (1 + STRATEGY_LIMIT) * best
+    assert strategy.devices == 16
+
+
+def test_what_ships_is_what_the_figures_give() -> None:
+    fitted = calibrated(FIGURES)
+    for family in {figure.family for figure in FIGURES}:
+        assert EFFICIENCIES[family].sustained == fitted[family].sustained
+
+
+def test_unseen_families_take_the_mean_of_the_seen() -> None:
+    seen = [figure for figure in FIGURES if figure.family in ("H20", "Ascend")]
+    fitted = calibrated(seen)
+    expected = (fitted["H20"].sustained + fitted["Ascend"].sustained) / 2
+    assert fitted["A100"].sustained == pytest.approx(expected)
+
+
+def test_interleaving_divides_what_is_filled_and_drained() -> None:
+    figure = next(figure for figure in FIGURES if figure.chunks == 3)
+    plain, two = replace(figure, chunks=1), replace(figure, chunks=2)
+    saved = plain.seconds() - two.seconds()
+    assert saved > 0
+    assert plain.seconds() - figure.seconds() == pytest.approx(saved * 4 / 3)
+
+
+def test_slower_devices_take_longer() -> None:
+    for figure in FIGURES:
+        efficiency = EFFICIENCIES[figure.family]
+        slower = replace(efficiency, sustained=efficiency.sustained / 2)
+        assert figure.seconds({figure.family: slower}) > figure.seconds()
+
+
+def test_prints_the_comparison_and_both_halves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["published"])
+    main()
+    text = capsys.readouterr().out
+    assert "| 530B full | 49.05 |" in text
+    assert "missed" not in text
+    monkeypatch.setattr(sys, "argv", ["published", "--half"])
+    main()
+    assert capsys.readouterr().out.count("Calibrated on") == 2
