@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
@@ -66,6 +67,8 @@ class _Watch:
 
     def __init__(self, seconds: float) -> None:
         self._worker = threading.get_ident()
+        self._unraisable = sys.unraisablehook
+        sys.unraisablehook = self._tell
         self._seconds = seconds
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._wait, daemon=True)
@@ -76,6 +79,12 @@ class _Watch:
         self._over.set()
         self._thread.join()
         self._raise(None)
+        sys.unraisablehook = self._unraisable
+
+    def _tell(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Say nothing of ours that ended in a destructor: it is raised again."""
+        if unraisable.exc_type is not _Late:
+            self._unraisable(unraisable)
 
     def _wait(self) -> None:
         seconds = self._seconds

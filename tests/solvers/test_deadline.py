@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import NoReturn
 
@@ -26,6 +27,33 @@ def test_work_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         run_until(0.01, _stubborn)
     # Nothing comes after it.
     time.sleep(0.05)
+
+
+class _Slow:
+    """Takes its time to be destroyed: what is raised meanwhile, Python only prints."""
+
+    def __del__(self) -> None:
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            pass
+
+
+def test_nothing_is_said_of_an_end_that_a_destructor_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadline, "_GRACE_S", 0.0)
+    monkeypatch.setattr(deadline, "_AGAIN_S", 0.5)
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+
+    def work() -> NoReturn:
+        _Slow()
+        _stubborn()
+
+    with pytest.raises(Stopped):
+        run_until(0.01, work)
+    assert said == []
+    assert sys.unraisablehook == said.append
 
 
 @pytest.mark.parametrize("left_s", [None, 60.0])
