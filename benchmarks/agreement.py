@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from hetopt.check.certificate import CertificateCheck
 from hetopt.errors import InputError
-from hetopt.solvers.certifying import certify
+from hetopt.solvers.certificate.claim import certify
+from hetopt.solvers.certificate.search_again import resolve, second_engine
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import SOLVERS, load
-from hetopt.solvers.resolving import resolve, second_engine
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 

@@ -32,7 +32,7 @@ from hetopt.export.planning.search import solve_for
 from hetopt.export.registry import SHIPPED as LAUNCHERS
 from hetopt.export.registry import launcher, limits_of, readers
 from hetopt.files import write_text
-from hetopt.solvers.dp import solve
+from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from tests.export.flagscale.checker import broken_rules
 

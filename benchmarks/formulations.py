@@ -48,24 +48,24 @@ from benchmarks.programs import PROGRAMS, RACED, SEED, Case, cases
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError, SolverError
 from hetopt.files import ensure_writable, write_text
-from hetopt.formulations.cp_sat import PipelineProgram
-from hetopt.formulations.intervals import IntervalProgram
-from hetopt.formulations.linearise import linear_program, linearise
-from hetopt.formulations.miqp import QuadraticProgram
-from hetopt.solvers.assembly import bound_seconds
+from hetopt.formulations.cp_sat.program import PipelineProgram
+from hetopt.formulations.intervals.program import IntervalProgram
+from hetopt.formulations.miqp.linearise import linear_program, linearise
+from hetopt.formulations.miqp.program import QuadraticProgram
 from hetopt.solvers.cp_sat import CpSatEngine
-from hetopt.solvers.exact import exact_value
-from hetopt.solvers.highs import HighsRun
-from hetopt.solvers.milp import MilpEngine
-from hetopt.solvers.miqp import MiqpHighsEngine, MiqpScipEngine
-from hetopt.solvers.miqp_backends import ScipBackend
+from hetopt.solvers.decisions.assembly import bound_seconds
+from hetopt.solvers.decisions.exact import exact_value
+from hetopt.solvers.mip.backends import ScipBackend
+from hetopt.solvers.mip.highs import HighsRun
+from hetopt.solvers.mip.milp import MilpEngine
+from hetopt.solvers.mip.miqp import MiqpHighsEngine, MiqpScipEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hetopt.formulations.linear_program import LinearProgram
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.engine import Engine
+    from hetopt.solvers.race.engine import Engine
 
 #: Two solvers' optima are the same if they differ by no more than this share.
 AGREEMENT = 1e-6

@@ -26,7 +26,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER
 from hetopt.problem.reading import read_problem
 from hetopt.schedule.warmup import warmup_counts
-from hetopt.solvers.dp import solve
+from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ import time
 from collections import deque
 
 from hetopt.cli.inputs import load_problem, load_table
-from hetopt.solvers.mcts import EXPLORATION
-from hetopt.solvers.mcts_data import Ground
-from hetopt.solvers.mcts_harvest import Harvest
-from hetopt.solvers.mcts_subtree import Subtree
-from hetopt.solvers.mcts_worker import MOST_NODES, SLICE
+from hetopt.solvers.mcts.best_plans import Harvest
+from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.solver import EXPLORATION
+from hetopt.solvers.mcts.subtree import Subtree
+from hetopt.solvers.mcts.worker import MOST_NODES, SLICE
 
 #: Iterations per second and core.
 BAR = 20_000

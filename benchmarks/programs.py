@@ -13,11 +13,11 @@ from hetopt.pricing import pipeline_times
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import Domain
-from hetopt.solvers.assembly import value_of
 from hetopt.solvers.cp_sat import solve
-from hetopt.solvers.messages import Payload, SettleTask
+from hetopt.solvers.decisions.assembly import value_of
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.worker import Worker
+from hetopt.solvers.race.messages import Payload, SettleTask
+from hetopt.solvers.race.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -29,19 +29,12 @@ PACKAGES = {
 }
 #: Family -> glob patterns of its own files, in flat folders or in ones of its own.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
-    "mcts": ("solvers/mcts*.py", "solvers/mcts/**/*.py"),
-    "simulated": ("solvers/simulated*.py", "solvers/simulated/**/*.py"),
-    "dp": ("solvers/dp*.py", "solvers/dp/**/*.py"),
-    "heuristics": (
-        "solvers/alike.py",
-        "solvers/dfs.py",
-        "solvers/heuristic*.py",
-        "solvers/metis.py",
-        "solvers/one_strategy.py",
-        "solvers/heuristics/**/*.py",
-    ),
-    "cp_sat": ("formulations/cp_sat*.py", "formulations/cp_sat/**/*.py"),
-    "FlagScale": ("hetopt/export/flagscale*.py", "hetopt/export/flagscale/**/*.py"),
+    "mcts": ("solvers/mcts/**/*.py",),
+    "simulated": ("solvers/simulated/**/*.py",),
+    "dp": ("solvers/dp/**/*.py",),
+    "heuristics": ("solvers/heuristics/**/*.py",),
+    "cp_sat": ("formulations/cp_sat/**/*.py",),
+    "FlagScale": ("hetopt/export/flagscale/**/*.py",),
 }
 
 

@@ -31,22 +31,22 @@ from hetopt.cost.build import build_table
 from hetopt.cost.per_unit.layer_costs import rows_of
 from hetopt.cost.table import TICK_S
 from hetopt.files import ensure_writable, write_text
-from hetopt.formulations.uniap_choice import UniapChoice
-from hetopt.formulations.uniap_choice import price as price_of_choice
-from hetopt.formulations.uniap_programs import uniap_pairs, uniap_programs
+from hetopt.formulations.uniap.choice import UniapChoice
+from hetopt.formulations.uniap.choice import price as price_of_choice
+from hetopt.formulations.uniap.programs import uniap_pairs, uniap_programs
 from hetopt.pricing import price
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.report.rows import strategies
-from hetopt.solvers.uniap_outcome import plan_of
-from hetopt.solvers.uniap_search import solve_programs
-from hetopt.solvers.uniap_start import start
+from hetopt.solvers.uniap.outcome import plan_of
+from hetopt.solvers.uniap.search import solve_programs
+from hetopt.solvers.uniap.start import start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.formulations.uniap_choice import UniapProgram
+    from hetopt.formulations.uniap.choice import UniapProgram
     from hetopt.plan import Plan
     from hetopt.problem.problem import Problem
 

@@ -21,17 +21,17 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.formulations.uniap_choice import price
-from hetopt.formulations.uniap_quadratic import UniapQuadratic
-from hetopt.solvers.miqp_backends import HighsBackend, ScipBackend
-from hetopt.solvers.uniap_search import UniapParams, solve_programs
+from hetopt.formulations.uniap.choice import price
+from hetopt.solvers.mip.backends import HighsBackend, ScipBackend
+from hetopt.solvers.uniap.search import UniapParams, solve_programs
 from tests.solvers.graphs import brute_force, generated
+from tests.solvers.uniap.quadratic import UniapQuadratic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.formulations.uniap_choice import UniapProgram
-    from hetopt.solvers.miqp_backends import Backend
+    from hetopt.formulations.uniap.choice import UniapProgram
+    from hetopt.solvers.mip.backends import Backend
 
 SHAPES = ("chain", "encoder-decoder", "branch", "skip")
 

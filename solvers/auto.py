@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
 from hetopt.result import OPTIMALITY_GAP
-from hetopt.solvers.merging import best_first
-from hetopt.solvers.outcome import devices_used, mfu
+from hetopt.solvers.race.merging import best_first
+from hetopt.solvers.race.outcome import devices_used, mfu
 from hetopt.solvers.registry import load
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def solve(
     seed: int,
     cutoff: float | None = None,
 ) -> Result:
-    """Find a plan of least closed form; see ``hetopt.solvers.racing.Solve``.
+    """Find a plan of least closed form; see ``hetopt.solvers.race.solve.Solve``.
 
     Under a time limit that is too short for the proof, a heuristic has the end of it,
     unless the user stopped the proof: its plan is reported if it is better, with the
@@ -98,7 +98,7 @@ def _least_s() -> float:
     """Return how many seconds a heuristic needs to be of any use."""
     from hetopt.compiled import are_kept
 
-    return _STARTING_S if are_kept("hetopt.solvers.mcts_tree") else _COMPILING_S
+    return _STARTING_S if are_kept("hetopt.solvers.mcts.tree") else _COMPILING_S
 
 
 def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) -> bool:
@@ -164,6 +164,6 @@ def choose(
     if small:
         from hetopt.compiled import are_kept
 
-        if not are_kept("hetopt.solvers.dp_labels"):
+        if not are_kept("hetopt.solvers.dp.labels"):
             return "cp-sat", f"{size}: quicker than dp, which is not compiled yet"
     return "dp", size

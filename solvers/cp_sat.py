@@ -6,20 +6,20 @@ import threading
 from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
-from hetopt.solvers.engine import Answer
-from hetopt.solvers.identical import all_copies
+from hetopt.solvers.decisions.identical import all_copies
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.racing import racing
+from hetopt.solvers.race.engine import Answer
+from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ortools.sat.python import cp_model
 
-    from hetopt.formulations.cp_sat import PipelineProgram
+    from hetopt.formulations.cp_sat.program import PipelineProgram
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.dp import DpEngine
+    from hetopt.solvers.dp.solver import DpEngine
 
 #: Seconds between two looks at whether to stop.
 _POLL_S = 0.2
@@ -50,7 +50,7 @@ class CpSatEngine:
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
-        from hetopt.formulations.cp_sat import PipelineProgram
+        from hetopt.formulations.cp_sat.program import PipelineProgram
 
         program = PipelineProgram(data)
         for decision in all_copies(excluded, data.leaders):
@@ -93,7 +93,7 @@ class CpSatEngine:
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
         """Minimise the tie rule's digits, most significant first; see ``Engine``."""
-        from hetopt.formulations.cp_sat import PipelineProgram
+        from hetopt.formulations.cp_sat.program import PipelineProgram
 
         program = PipelineProgram(data)
         for decision in all_copies(excluded, data.leaders):
@@ -238,6 +238,6 @@ def _exceeds_64_bits(program: PipelineProgram, name: str) -> bool:
 
 def _exact(seed: int) -> DpEngine:
     """Return the engine for programs with such times: labels add up one choice."""
-    from hetopt.solvers.dp import DpEngine
+    from hetopt.solvers.dp.solver import DpEngine
 
     return DpEngine(seed)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt import interruption
 from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.principles import PRUNED, Principles
-from hetopt.solvers import children
+from hetopt.solvers.pools import children
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result, Status
     from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.progress import Progress
+    from hetopt.solvers.race.progress import Progress
 
 _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds beyond its limit after which a run is ended from outside: reading, building

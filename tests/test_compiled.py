@@ -129,7 +129,10 @@ def test_code_that_nobody_uses_is_removed(
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     kept = tmp_path / "hetopt"
-    unused, used = kept / "hetopt.solvers.dp_labels-0", kept / "hetopt.solvers.sums-0"
+    unused, used = (
+        kept / "hetopt.solvers.dp.labels-0",
+        kept / "hetopt.solvers.bounds.sums-0",
+    )
     for folder in (unused, used):
         folder.mkdir(parents=True)
         (folder / "code.nbi").touch()
@@ -137,7 +140,7 @@ def test_code_that_nobody_uses_is_removed(
     os.utime(unused, (long_ago, long_ago))
     compiled._folder.cache_clear()
     try:
-        assert compiled._folder("hetopt.solvers.dp_labels").parent == kept
+        assert compiled._folder("hetopt.solvers.dp.labels").parent == kept
     finally:
         compiled._folder.cache_clear()
     assert not unused.exists()
@@ -150,11 +153,11 @@ def test_kernels_that_were_compiled_are_known(
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     compiled._folder.cache_clear()
     try:
-        assert not compiled.are_kept("hetopt.solvers.sums")
-        folder = compiled._folder("hetopt.solvers.sums") / "solvers"
+        assert not compiled.are_kept("hetopt.solvers.bounds.sums")
+        folder = compiled._folder("hetopt.solvers.bounds.sums") / "solvers"
         folder.mkdir(parents=True)
-        assert not compiled.are_kept("hetopt.solvers.sums")
+        assert not compiled.are_kept("hetopt.solvers.bounds.sums")
         (folder / "sums.complete-1.nbi").touch()
-        assert compiled.are_kept("hetopt.solvers.sums")
+        assert compiled.are_kept("hetopt.solvers.bounds.sums")
     finally:
         compiled._folder.cache_clear()

@@ -119,7 +119,7 @@ def _write_cp_sat(
 ) -> str:
     """Write the CP-SAT program; returns its size in words."""
     from hetopt.files import write_bytes
-    from hetopt.formulations.cp_sat import PipelineProgram
+    from hetopt.formulations.cp_sat.program import PipelineProgram
 
     proto = PipelineProgram(_data(problem, table, options)).model.Proto()
     head = [
@@ -158,7 +158,7 @@ def _read_solution(options: argparse.Namespace) -> int:
 
     from hetopt.check import check_plan
     from hetopt.files import write_text
-    from hetopt.solvers.solution_file import read_solution
+    from hetopt.solvers.mip.solution_file import read_solution
 
     if options.formulation not in _BUILD:
         msg = f"is of cp-sat by default, expected {', '.join(_BUILD)}"
@@ -187,7 +187,7 @@ def _intervals(
     problem: Problem, table: CostTable, options: argparse.Namespace
 ) -> Written:
     from hetopt.cli.written import WrittenLinear
-    from hetopt.formulations.intervals import IntervalProgram
+    from hetopt.formulations.intervals.program import IntervalProgram
 
     program = IntervalProgram(_data(problem, table, options))
     return WrittenLinear(
@@ -200,7 +200,7 @@ def _intervals(
 
 def _miqp(problem: Problem, table: CostTable, options: argparse.Namespace) -> Written:
     from hetopt.cli.written import WrittenQuadratic
-    from hetopt.formulations.miqp import QuadraticProgram
+    from hetopt.formulations.miqp.program import QuadraticProgram
 
     program = QuadraticProgram(_data(problem, table, options))
     return WrittenQuadratic(
@@ -216,9 +216,9 @@ def _uniap(problem: Problem, table: CostTable, options: argparse.Namespace) -> W
 
     from hetopt.cli.written import WrittenLinear
     from hetopt.cost.per_unit.layer_costs import layer_graph, unit_costs
-    from hetopt.formulations.uniap import UniapLinear
-    from hetopt.formulations.uniap_choice import UniapProgram
-    from hetopt.solvers.uniap_outcome import plan_of
+    from hetopt.formulations.uniap.choice import UniapProgram
+    from hetopt.formulations.uniap.program import UniapLinear
+    from hetopt.solvers.uniap.outcome import plan_of
 
     unit_costs(table)
     _refuse("--p", options.p, problem.stage_counts)
@@ -239,7 +239,7 @@ def _uniap(problem: Problem, table: CostTable, options: argparse.Namespace) -> W
 
 def _plan_of(decision: Decision, table: CostTable) -> Plan:
     from hetopt.cost.table_file import table_digest
-    from hetopt.solvers.assembly import plan_of
+    from hetopt.solvers.decisions.assembly import plan_of
 
     return plan_of(decision, table, table_digest(table))
 

@@ -44,7 +44,7 @@ def workers(jobs: int | None) -> int | None:
     if jobs is None:
         return None
     from hetopt.cli.output import complain
-    from hetopt.solvers.course import most_workers
+    from hetopt.solvers.race.task_loop import most_workers
 
     most = most_workers()
     if jobs > most:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
-    from hetopt.solvers.progress import Progress
+    from hetopt.solvers.race.progress import Progress
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -174,7 +174,7 @@ def run(options: argparse.Namespace) -> int:
     ensure_can(options.solver, principles)
     _fit(options, principles)
     if options.objective == "simulated":
-        from hetopt.solvers.simulated import ensure_can_simulate
+        from hetopt.solvers.simulated.solver import ensure_can_simulate
 
         ensure_can_simulate(
             options.solver,
@@ -219,7 +219,7 @@ def _deliver(
             emit(_report(problem, table, result))
 
     def certificate() -> str:
-        from hetopt.solvers.certifying import certify
+        from hetopt.solvers.certificate.claim import certify
 
         return certify(problem, table, result).to_text()
 
@@ -309,7 +309,7 @@ def _search(
 
     solve = load(options.solver)
     if options.objective == "simulated":
-        from hetopt.solvers.simulated import solve_simulated
+        from hetopt.solvers.simulated.solver import solve_simulated
 
         solve = partial(solve_simulated, solver=options.solver)
     if options.launcher is not None:
@@ -369,7 +369,7 @@ def _warn(
     if result.best is None:
         return
     from hetopt.cost.sources.by_cluster import far_outside, of_other_devices
-    from hetopt.solvers.diagnosis import unusable
+    from hetopt.solvers.race.diagnosis import unusable
 
     warnings = [f"a cluster cannot be used: {why}" for why in unusable(problem, table)]
     if not own_table:

@@ -144,7 +144,7 @@ class _Verifier:
         from hetopt.check.bound import OutOfTime
         from hetopt.check.certificate import TOO_LONG_PS
         from hetopt.check.search import search
-        from hetopt.solvers.resolving import better, unsettled
+        from hetopt.solvers.certificate.search_again import better, unsettled
 
         by_count: dict[int, dict[int, Doubt]] = {}
         for doubt in doubts:
@@ -176,7 +176,7 @@ class _Verifier:
 
     def _resolve(self, doubts: Sequence[Doubt]) -> str:
         """Search programs with another engine; return its name."""
-        from hetopt.solvers.resolving import resolve, second_engine
+        from hetopt.solvers.certificate.search_again import resolve, second_engine
 
         name, engine = second_engine(
             self.check.solver,
@@ -199,7 +199,7 @@ class _Verifier:
 
     def _simulated(self, chosen: Sequence[Doubt]) -> str:
         """Search again for simulated times, which only one search knows."""
-        from hetopt.solvers.resolving import resolve_simulated
+        from hetopt.solvers.certificate.search_again import resolve_simulated
 
         self._confirm(
             resolve_simulated(self.problem, self.table, chosen, end=self.end),

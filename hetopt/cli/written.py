@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hetopt.formulations.linear_program import LinearProgram
-    from hetopt.formulations.miqp import QuadraticProgram
+    from hetopt.formulations.miqp.program import QuadraticProgram
     from hetopt.plan import Plan
-    from hetopt.solvers.solution_file import Row, Solution
+    from hetopt.solvers.mip.solution_file import Row, Solution
 
 #: What a whole file ends in, in lower case.
 LAST_WORDS = {".lp": b"end", ".mps": b"endata"}

@@ -17,7 +17,7 @@ from benchmarks.rivals import Chase
 from hetopt.cost.build import build_table
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.solvers.dp import solve
+from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 
 

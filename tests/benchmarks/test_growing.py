@@ -10,10 +10,10 @@ from benchmarks.growing import Size, document, problem
 from hetopt.cost.build import build_table
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.ledger import Ledger
-from hetopt.solvers.messages import NO_CUTOFF, Found, Payload
-from hetopt.solvers.scouting import Scouting
-from hetopt.solvers.worker import Worker
+from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
+from hetopt.solvers.race.q_order import Scouting
+from hetopt.solvers.race.worker import Worker
 
 SIZES = (Size(2, 64, 24), Size(8, 4096, 96), Size(16, 16384, 126))
 
@@ -50,7 +50,7 @@ def test_scouts_alone_get_close_where_clusters_are_many() -> None:
         ledger.find(found)
         shared.value = ledger.cutoff
 
-    engine = "hetopt.solvers.dp:DpEngine"
+    engine = "hetopt.solvers.dp.solver:DpEngine"
     worker = Worker(
         Payload(problem=made, table=table, engine=engine, seed=0, top=1), shared, say
     )

@@ -15,13 +15,13 @@ from hetopt.check.reading import read_plan
 from hetopt.cost.build import build_table
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError
-from hetopt.formulations.uniap_choice import UniapChoice
-from hetopt.formulations.uniap_choice import price as uniap_price
-from hetopt.formulations.uniap_programs import uniap_programs
+from hetopt.formulations.uniap.choice import UniapChoice
+from hetopt.formulations.uniap.choice import price as uniap_price
+from hetopt.formulations.uniap.programs import uniap_programs
 from hetopt.plan import Plan
 from hetopt.pricing import price
 from hetopt.problem.model import Block, Model
-from hetopt.solvers.uniap_outcome import plan_of
+from hetopt.solvers.uniap.outcome import plan_of
 from tests.solvers.units import problem, solved, table
 
 if TYPE_CHECKING:

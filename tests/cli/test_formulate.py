@@ -72,7 +72,9 @@ def test_half_a_file_is_noticed(
         Path(path).write_text("min\n obj: 1 x")
         return 1, 0, 0
 
-    monkeypatch.setattr("hetopt.formulations.miqp.QuadraticProgram.write", write)
+    monkeypatch.setattr(
+        "hetopt.formulations.miqp.program.QuadraticProgram.write", write
+    )
     out = tmp_path / "model.lp"
     arguments = ["formulate", str(small / "problem.yaml"), "--formulation", "miqp"]
     assert main([*arguments, "--p", "1", "--q", "4", "--out", str(out)]) == 2

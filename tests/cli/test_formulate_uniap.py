@@ -10,10 +10,10 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.cost.build import build_table
-from hetopt.formulations.uniap_programs import uniap_programs
+from hetopt.formulations.uniap.programs import uniap_programs
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.solvers.uniap_search import solve_programs
+from hetopt.solvers.uniap.search import solve_programs
 
 PROBLEM = str(problem_files()["uniap-bert-huge"])
 
@@ -29,7 +29,7 @@ def test_the_written_program_has_the_solver_s_optimum(
     (unit,) = re.findall(r"units of (\S+) nanoseconds", printed)
     highs = highspy.Highs()
     highs.setOptionValue("output_flag", False)
-    # Presolve of this version is not to be trusted; see ``hetopt.solvers.highs``.
+    # Presolve of this version is not to be trusted; see ``hetopt.solvers.mip.highs``.
     highs.setOptionValue("presolve", "off")
     highs.readModel(str(out))
     highs.run()

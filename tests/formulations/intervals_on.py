@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.formulations.intervals import IntervalProgram
+from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.pricing import pipeline_times
-from hetopt.solvers.assembly import plan_of, value_of
-from hetopt.solvers.highs import HighsRun
+from hetopt.solvers.decisions.assembly import plan_of, value_of
+from hetopt.solvers.mip.highs import HighsRun
 from tests.formulations.programs import Best, data_of
 
 if TYPE_CHECKING:

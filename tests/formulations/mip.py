@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.formulations.linearise import linear_program, linearise
-from hetopt.formulations.miqp import QuadraticProgram
-from hetopt.solvers.exact import exact_value
-from hetopt.solvers.highs import HighsRun
+from hetopt.formulations.miqp.linearise import linear_program, linearise
+from hetopt.formulations.miqp.program import QuadraticProgram
+from hetopt.solvers.decisions.exact import exact_value
+from hetopt.solvers.mip.highs import HighsRun
 from tests.formulations.programs import Best, data_of
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ def highs(path: Path, out: Path) -> None:
 
     solver = highspy.Highs()
     solver.silent()
-    # Presolve of this version is not to be trusted; see ``hetopt.solvers.highs``.
+    # Presolve of this version is not to be trusted; see ``hetopt.solvers.mip.highs``.
     solver.setOptionValue("presolve", "off")
     solver.setOptionValue("mip_rel_gap", NO_GAP)
     assert solver.readModel(str(path)) == highspy.HighsStatus.kOk

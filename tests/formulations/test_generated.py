@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.formulations import cp_sat_cuts
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.cp_sat import PipelineProgram
+from hetopt.formulations.cp_sat import cuts as cp_sat_cuts
+from hetopt.formulations.cp_sat.program import PipelineProgram
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.formulations.space import undominated
 from hetopt.pricing import pipeline_times
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.solvers.assembly import plan_of, value_of
+from hetopt.solvers.decisions.assembly import plan_of, value_of
 from tests.formulations.programs import data_of, optimum
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer, Found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.formulations.cp_sat import PipelineProgram
+from hetopt.formulations.cp_sat.program import PipelineProgram
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from tests.formulations.programs import (
     ONE,

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.formulations.cp_sat import PipelineProgram
-from hetopt.formulations.intervals import IntervalProgram
+from hetopt.formulations.cp_sat.program import PipelineProgram
+from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.formulations.linear_program import LinearProgram
 from hetopt.formulations.program_text import column_names, lp_text, mps_text, number
 from hetopt.problem.training import SCHEDULES
-from hetopt.solvers.exact import exact_value
-from hetopt.solvers.solution_file import read_solution
+from hetopt.solvers.decisions.exact import exact_value
+from hetopt.solvers.mip.solution_file import read_solution
 from tests.formulations import programs, readers
 from tests.oracle.instances import make_instance
 

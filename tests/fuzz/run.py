@@ -240,7 +240,7 @@ def _preload() -> None:
     import hetopt.check.certificate
     import hetopt.cost.build
     import hetopt.export.planning.search
-    import hetopt.solvers.resolving  # noqa: F401
+    import hetopt.solvers.certificate.search_again  # noqa: F401
     from hetopt.cli import main
 
     assert main is not None

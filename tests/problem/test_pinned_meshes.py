@@ -7,7 +7,7 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
-from hetopt.solvers.diagnosis import unusable, why_infeasible, without_strategy
+from hetopt.solvers.race.diagnosis import unusable, why_infeasible, without_strategy
 
 PROBLEM = """\
 model: {preset: llama-7b}

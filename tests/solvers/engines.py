@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.solvers.cp_sat import CpSatEngine
-from hetopt.solvers.engine import Answer
+from hetopt.solvers.race.engine import Answer
 
 if TYPE_CHECKING:
     from hetopt.formulations.program import ProgramData

@@ -9,7 +9,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph
-from hetopt.formulations.uniap_choice import UniapProgram
+from hetopt.formulations.uniap.choice import UniapProgram
 
 if TYPE_CHECKING:
     from random import Random

@@ -46,6 +46,6 @@ def test_a_later_run_finds_dp_compiled(
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert compiling.compile_later()
     end = time.monotonic() + 300
-    while not any(kept_folder().glob("hetopt.solvers.dp_labels-*/**/*.nbi")):
+    while not any(kept_folder().glob("hetopt.solvers.dp.labels-*/**/*.nbi")):
         assert time.monotonic() < end, "nothing was compiled"
         time.sleep(0.5)

@@ -11,7 +11,7 @@ from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import Domain, Pins
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.uniap import solve
+from hetopt.solvers.uniap.solver import solve
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable

@@ -38,7 +38,7 @@ from hetopt.export.back.differences import (
 )
 from hetopt.export.back.importing import decision_of, roomy_table
 from hetopt.pricing import price
-from hetopt.solvers.assembly import plan_of
+from hetopt.solvers.decisions.assembly import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

@@ -25,8 +25,8 @@ from hetopt.problem.principles import Principles
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.warmup import warmup_counts
-from hetopt.solvers.assembly import plan_of
-from hetopt.solvers.outcome import devices_used, mfu
+from hetopt.solvers.decisions.assembly import plan_of
+from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -14,8 +14,8 @@ from hetopt.export.planning.limits import branches, permitted
 from hetopt.export.registry import limits_of
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.result import OPTIMALITY_GAP, How, Launch, PricedPlan, Result, Settlement
-from hetopt.solvers.merging import best_first
-from hetopt.solvers.outcome import devices_used, mfu
+from hetopt.solvers.race.merging import best_first
+from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hetopt.export.launcher import Limits
     from hetopt.problem.problem import Problem
     from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.racing import Solve
+    from hetopt.solvers.race.solve import Solve
 
     #: A problem with a table of some of its strategies.
     _Space = tuple[Problem, CostTable]

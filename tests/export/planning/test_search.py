@@ -20,7 +20,7 @@ from hetopt.export.planning.search import solve_launchable
 from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import SCHEDULE_CHOICES
-from hetopt.solvers.dp import solve
+from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from tests.export.jobs import as_llama, draw_job
 from tests.oracle.brute_force import Found, to_plan

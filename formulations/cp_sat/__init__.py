@@ -1,0 +1,1 @@
+"""The CP-SAT program of one (p, q)."""

@@ -1,0 +1,118 @@
+"""The decision variables of the CP-SAT program, which its constraints share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.cp_sat.terms import total
+from hetopt.formulations.program import PERIOD_SCALE
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+    from ortools.sat.python.cp_model_helper import Literal
+
+    from hetopt.formulations.cp_sat.sets import Sets
+
+
+class Variables:
+    """The variables of ``PipelineProgram``'s symbol table, and no constraint.
+
+    Only what defines an auxiliary literal is stated here, where it is made.
+    """
+
+    def __init__(self, model: cp_model.CpModel, sets: Sets) -> None:
+        self.model = model
+        self.sets = sets
+        clusters, chain = sets.clusters, sets.chain
+        longest = int(sets.part.transfer_ns.max(initial=0))
+
+        self.uses = {j: model.new_bool_var(f"uses[{j}]") for j in clusters}
+        self.first = {j: model.new_bool_var(f"first[{j}]") for j in clusters}
+        self.last = {j: model.new_bool_var(f"last[{j}]") for j in clusters}
+        self.takes = self._per_choice("takes")
+        self.opens = self._per_choice("opens")
+        self.closes = self._per_choice("closes")
+        self.follows = {
+            (i, j): model.new_bool_var(f"follows[{i},{j}]")
+            for i in clusters
+            for j in clusters
+            if i != j
+        }
+        self.live = {
+            j: [model.new_bool_var(f"live[{j},{r}]") for r in range(sets.slots[j])]
+            for j in clusters
+        }
+        self.hosted = {j: total(self.live[j]) for j in clusters}
+        self.hosts = {
+            (j, k): model.new_int_var(0, sets.room_for(j, k), f"hosts[{j},{k}]")
+            for j, k in sets.capacity
+        }
+        self.start = {
+            j: model.new_int_var(0, chain.length, f"start[{j}]") for j in clusters
+        }
+        most = {j: max(sets.capacity[j, k] for k in sets.options[j]) for j in clusters}
+        self.units = {
+            (j, r): {
+                f: model.new_int_var(0, most[j], f"units[{j},{r},{f}]")
+                for f in chain.kinds
+            }
+            for j, r in self.slots
+        }
+        self.cut = {
+            (j, r): model.new_int_var(0, chain.length, f"cut[{j},{r}]")
+            for j, r in self.slots
+        }
+        self.held = {
+            (j, k, f): model.new_int_var(0, chain.length, f"held[{j},{k},{f}]")
+            for f in chain.kinds
+            for j, k in sets.capacity
+        }
+        self.hops = {
+            (a, b): model.new_bool_var(f"hops[{a},{b}]")
+            for i, j in self.follows
+            for a in sets.layouts(i)
+            for b in sets.layouts(j)
+        }
+        self.kappa_in = {
+            j: model.new_int_var(0, longest, f"kappa_in[{j}]") for j in clusters
+        }
+        self.kappa = {
+            (j, r): model.new_int_var(0, longest, f"kappa[{j},{r}]")
+            for j, r in self.slots
+            if r + 1 < sets.slots[j]
+        }
+        self.period = model.new_int_var(
+            min(sets.data.period_min, sets.period_max), sets.period_max, "period"
+        )
+        self.sync = model.new_int_var(0, sets.data.cutoff // PERIOD_SCALE, "sync")
+        self._cut_is: dict[tuple[int, int, int], Literal] = {}
+
+    @property
+    def slots(self) -> list[tuple[int, int]]:
+        """Every slot (j, r)."""
+        return [(j, r) for j in self.sets.clusters for r in range(self.sets.slots[j])]
+
+    def ends(self, j: int, r: int) -> list[Literal]:
+        """Return literals that say: slot r is the last of cluster j."""
+        after = self.live[j][r + 1 : r + 2]
+        return [self.live[j][r], *(~literal for literal in after)]
+
+    def cut_is(self, j: int, r: int, x: int) -> list[Literal]:
+        """Return literals that say: the cut after slot r is of class x."""
+        chain = self.sets.chain
+        if len(chain.cut_classes) <= 1:
+            return []
+        key = (j, r, x)
+        if key not in self._cut_is:
+            literal = self.model.new_bool_var(f"class[{j},{r},{x}]")
+            # No boundary lies at the ends of the body: any class will do there.
+            column = [0, *(int(cut == x) for cut in chain.cuts), 0]
+            self.model.add_element(self.cut[j, r], column, literal)
+            self._cut_is[key] = literal
+        return [self._cut_is[key]]
+
+    def _per_choice(self, name: str) -> dict[tuple[int, int], cp_model.IntVar]:
+        return {
+            (j, k): self.model.new_bool_var(f"{name}[{j},{k}]")
+            for j, k in self.sets.capacity
+        }

@@ -1,0 +1,214 @@
+"""Warm-up counts W in the CP-SAT program (MODEL.md section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.space import MAX_DELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ortools.sat.python import cp_model
+    from ortools.sat.python.cp_model_helper import Literal
+
+    from hetopt.formulations.cp_sat.period import Times
+    from hetopt.formulations.cp_sat.terms import Expression, Literals
+    from hetopt.formulations.cp_sat.variables import Variables
+
+    #: Values of one delta, each with the literals that say so.
+    Cases = tuple[tuple[int, Literals], ...]
+
+
+class FixedDeltas(NamedTuple):
+    """Warm-ups a stage adds at a boundary inside a cluster and into another."""
+
+    inside: int
+    across: int
+
+
+FIXED_DELTAS = {
+    "1f1b": FixedDeltas(1, 1),
+    "eager-1f1b": FixedDeltas(2, 2),
+    "virtual-1f1b": FixedDeltas(1, 2),
+}
+#: HAPT's epsilon (Eq. 2) is the inverse of this.
+_FREE_TRANSFER = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deltas:
+    """Delta of the boundary after every slot (j, r), and of the one into j."""
+
+    inside: Mapping[tuple[int, int], Cases]
+    into: Mapping[int, Cases]
+
+
+def fixed_deltas(v: Variables, fixed: FixedDeltas) -> Deltas:
+    """One number inside clusters and one across them."""
+    return Deltas(
+        inside={key: ((fixed.inside, ()),) for key in v.kappa},
+        into={j: ((fixed.across, ()),) for j in v.kappa_in},
+    )
+
+
+def adaptive_deltas(v: Variables, tau: Times) -> Deltas:
+    """HAPT Eq. 2: 1, 2 or 3 by kappa over lambda_0 = max(max tau, max kappa)."""
+    model = v.model
+    # kappa <= 2 lambda in every plan: two stages and the boundary between them
+    # are a window of at most MAX_DELTA + 1 periods.
+    bound = max(v.sets.period_max // PERIOD_SCALE, 1) * (MAX_DELTA + 1)
+    longest = model.new_int_var(0, bound, "longest")
+    model.add_max_equality(
+        longest, [*tau.values(), *v.kappa.values(), *v.kappa_in.values()]
+    )
+    return Deltas(
+        inside={
+            key: _adaptive(model, kappa, longest) for key, kappa in v.kappa.items()
+        },
+        into={j: _adaptive(model, kappa, longest) for j, kappa in v.kappa_in.items()},
+    )
+
+
+def _adaptive(
+    model: cp_model.CpModel, kappa: cp_model.IntVar, longest: cp_model.IntVar
+) -> Cases:
+    """1 if kappa <= 0.01 lambda_0, else ceil(1 + 2 kappa / lambda_0)."""
+    literals = []
+    for factor in (_FREE_TRANSFER, 2):
+        within = model.new_bool_var("")
+        model.add(factor * kappa <= longest).only_enforce_if(within)
+        model.add(factor * kappa > longest).only_enforce_if(~within)
+        literals.append(within)
+    free, half = literals
+    model.add_implication(free, half)
+    two = model.new_bool_var("")
+    model.add_bool_and([~free, half]).only_enforce_if(two)
+    model.add_bool_or([free, ~half, two])
+    return ((1, [free]), (2, [two]), (MAX_DELTA, [~half]))
+
+
+class InFlight:
+    """How many micro-batches a slot may hold, with literals 'at least so many'.
+
+    Parameters
+    ----------
+    least, most
+        The range of the count.
+    warmup
+        The variable count, or None where the range is one number.
+    """
+
+    def __init__(
+        self,
+        model: cp_model.CpModel,
+        least: int,
+        most: int,
+        warmup: Expression | None = None,
+    ) -> None:
+        self.least = least
+        self.most = most
+        self._model = model
+        self._warmup = warmup
+        self._literals: dict[int, Literal] = {}
+
+    def at_least(self, count: int) -> list[Literal]:
+        """Return literals that hold when W is at least ``count``."""
+        if self._warmup is None or count <= self.least:
+            return []
+        if count not in self._literals:
+            literal = self._model.new_bool_var("")
+            self._model.add(self._warmup <= count - 1).only_enforce_if(~literal)
+            self._literals[count] = literal
+        return [self._literals[count]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Micro-batches in flight on every slot, and on slot 0 if it opens the pipeline."""
+
+    slots: Mapping[tuple[int, int], InFlight]
+    opening: Mapping[int, InFlight]
+    closing: InFlight
+
+
+def constant_load(v: Variables) -> Load:
+    """Under gpipe, and with a single micro-batch, all q are in flight everywhere."""
+    q = v.sets.microbatches
+    everywhere = InFlight(v.model, q, q)
+    return Load(
+        slots=dict.fromkeys(v.slots, everywhere),
+        opening=dict.fromkeys(v.sets.clusters, everywhere),
+        closing=everywhere,
+    )
+
+
+def count_warmups(v: Variables, deltas: Deltas) -> Load:
+    """W_p = 1 and W_i = W_(i + 1) + delta_i; memory looks no further than q."""
+    most = most_warmups(v, v.sets.stages - 1)
+    return _load(v, chain_warmups(v, deltas, most, 1))
+
+
+def chain_warmups(
+    v: Variables, deltas: Deltas, most: int, closing: Expression
+) -> dict[tuple[int, int], Expression]:
+    """Return W of every slot, each at most ``most`` and the last one ``closing``."""
+    model, sets = v.model, v.sets
+    fixed = FIXED_DELTAS.get(sets.data.schedule)
+    last = {j: model.new_int_var(1, most, f"warmup_end[{j}]") for j in sets.clusters}
+    warmup: dict[tuple[int, int], Expression] = {}
+    for j, r in v.slots:
+        if fixed is not None:
+            warmup[j, r] = last[j] + fixed.inside * (v.hosted[j] - (r + 1))
+            continue
+        warmup[j, r] = model.new_int_var(1, most, f"warmup[{j},{r}]")
+        model.add(warmup[j, r] == last[j]).only_enforce_if(v.ends(j, r))
+    for j in sets.clusters:
+        model.add(last[j] == closing).only_enforce_if(v.last[j])
+    if fixed is None:
+        for (j, r), cases in deltas.inside.items():
+            for delta, literals in cases:
+                model.add(warmup[j, r] == warmup[j, r + 1] + delta).only_enforce_if(
+                    [v.live[j][r + 1], *literals]
+                )
+    for (i, j), arc in v.follows.items():
+        for delta, literals in deltas.into[j]:
+            model.add(last[i] == warmup[j, 0] + delta).only_enforce_if([arc, *literals])
+    return warmup
+
+
+def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
+    """Bound W by position: slot r has r stages before it, an opening one has none."""
+    model, sets = v.model, v.sets
+    q, boundaries = sets.microbatches, sets.stages - 1
+    fixed = FIXED_DELTAS.get(sets.data.schedule)
+    steps = 1 if fixed is None else fixed.inside
+    return Load(
+        slots={
+            (j, r): InFlight(
+                model, 1, min(q, most_warmups(v, boundaries - r)), warmup[j, r]
+            )
+            for j, r in v.slots
+        },
+        opening={
+            j: InFlight(
+                model,
+                min(q, 1 + steps * boundaries),
+                min(q, most_warmups(v, boundaries)),
+                warmup[j, 0],
+            )
+            for j in sets.clusters
+        },
+        closing=InFlight(model, 1, 1),
+    )
+
+
+def most_warmups(v: Variables, boundaries: int) -> int:
+    """Return the largest W with so many boundaries to the last stage."""
+    fixed = FIXED_DELTAS.get(v.sets.data.schedule)
+    if fixed is None:
+        return 1 + MAX_DELTA * boundaries
+    crossings = min(boundaries, len(v.sets.clusters) - 1)
+    return 1 + fixed.inside * boundaries + (fixed.across - fixed.inside) * crossings

@@ -1,0 +1,1 @@
+"""The interval cover of one (p, q), a linear program."""

@@ -1,0 +1,111 @@
+"""Delta of h-1f1b in the interval program: what it may be before all is decided.
+
+HAPT Eq. 2 compares kappa with ``lambda_0 = max(max tau, max kappa)``: delta is 1 if
+``100 kappa <= lambda_0``, else 2 if ``2 kappa <= lambda_0``, else 3. All are whole
+ticks, so that delta changes where lambda_0 reaches one of finitely many thresholds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.space import MAX_DELTA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.formulations.cp_sat.sets import Sets
+
+#: By d: delta is less than d exactly where that many kappa are within lambda_0.
+FACTORS = {2: 100, 3: 2}
+
+
+class AdaptiveDeltas:
+    """Lambda_0 and delta, as far as bounds and the strategies on offer tell.
+
+    Attributes
+    ----------
+    low, high
+        Lambda_0 of every plan within the cutoff lies between, in ticks.
+    thresholds
+        The numbers between at which delta of some boundary changes, ascending.
+    """
+
+    def __init__(self, sets: Sets, pairs: frozenset[tuple[int, int]]) -> None:
+        """``pairs``: clusters (i, j) such that j may come right after i."""
+        self._crossings = len(sets.clusters) - 1
+        self.low = _least_longest(sets)
+        period = sets.period_max
+        longest = int(sets.part.transfer_ns.max(initial=0))
+        # Two stages and the boundary between them are a window of at most
+        # MAX_DELTA + 1 periods.
+        kappa_max = period * (MAX_DELTA + 1) // 2 // PERIOD_SCALE
+        self.high = max(self.low, period // PERIOD_SCALE, min(longest, kappa_max))
+        inside = sorted({k for k in _inside(sets) if k <= self.high})
+        across = sorted({k for k in _across(sets, pairs) if k <= self.high})
+        self._inside = self._range(inside or across)
+        self._across = self._range(across or inside)
+        reached = {
+            factor * kappa
+            for factor in FACTORS.values()
+            for kappa in [*inside, *across]
+            if self.low < factor * kappa <= self.high
+        }
+        self.thresholds = sorted(reached)
+
+    def least(self, kappa: int) -> int:
+        """Return the least delta of a boundary."""
+        return _delta(kappa, self.high)
+
+    def most(self, kappa: int) -> int:
+        """Return the largest delta of a boundary."""
+        return _delta(kappa, self.low)
+
+    def warmups(self, after: int) -> tuple[int, int]:
+        """Return the least and the largest W with so many boundaries after it."""
+        crossings = min(after, self._crossings)
+        (least, most), (least_across, most_across) = self._inside, self._across
+        return (
+            1 + least * after + min(0, least_across - least) * crossings,
+            1 + most * after + max(0, most_across - most) * crossings,
+        )
+
+    def _range(self, kappas: list[int]) -> tuple[int, int]:
+        if not kappas:
+            return 1, MAX_DELTA
+        return self.least(kappas[0]), self.most(kappas[-1])
+
+
+def _delta(kappa: int, longest: int) -> int:
+    exceeds = [factor * kappa > longest for factor in FACTORS.values()]
+    return 1 + exceeds.count(True)
+
+
+def _least_longest(sets: Sets) -> int:
+    """Return what max tau is not less than: the fastest pass, spread evenly."""
+    chain = sets.chain
+    counts = [
+        int(body) + lead + trail
+        for body, lead, trail in zip(
+            chain.prefix[-1], chain.lead, chain.trail, strict=True
+        )
+    ]
+    fastest = [min(column) for column in zip(*sets.tau.values(), strict=True)]
+    total: int = sum(n * tau for n, tau in zip(counts, fastest, strict=False))
+    return -(-total // sets.stages)
+
+
+def _inside(sets: Sets) -> Iterator[int]:
+    for j, k in sets.capacity:
+        a = sets.layout(j, k)
+        for x in sets.chain.cut_classes:
+            yield int(sets.part.transfer_ns[x, a, a])
+
+
+def _across(sets: Sets, pairs: frozenset[tuple[int, int]]) -> Iterator[int]:
+    for i, j in sorted(pairs):
+        for a in sets.layouts(i):
+            for b in sets.layouts(j):
+                for x in sets.chain.cut_classes:
+                    yield int(sets.part.transfer_ns[x, a, b])

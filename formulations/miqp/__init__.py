@@ -1,0 +1,1 @@
+"""HetAuto's quadratic program of one (p, q)."""

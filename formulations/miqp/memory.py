@@ -1,0 +1,195 @@
+"""Warm-up counts and memory by the position of a stage in the MIQP (HetAuto Eq. 7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyomo.environ as pyo
+
+from hetopt.formulations.cp_sat.warmups import FIXED_DELTAS
+from hetopt.formulations.miqp.placement import crosses
+from hetopt.formulations.space import MAX_DELTA
+
+if TYPE_CHECKING:
+    from hetopt.formulations.miqp.sets import Places
+
+#: HAPT's epsilon (Eq. 2) is the inverse of this.
+_FREE_TRANSFER = 100
+#: The largest device has this many of the units that rows in bytes are stated in.
+_MEMORY_UNITS = 100
+
+
+def add_warmups(m: Any, s: Places) -> None:
+    """``delta[i] = W_i - W_(i + 1)`` and ``flight[i, w]``: min(W_i, q) is w.
+
+    ``W_i <= sum_w reach_w flight[i, w]``, where q reaches as far as W can go.
+    """
+    m.delta = pyo.Expression(s.boundaries)
+    if s.sets.steady and not s.sets.gpipe:
+        fixed = FIXED_DELTAS.get(s.data.schedule)
+        if fixed is None:
+            adapt_warmups(m, s)
+        else:
+            for i in s.boundaries:
+                more = fixed.across - fixed.inside
+                extra = more * crosses(m, s, i) if more else 0
+                m.delta[i] = fixed.inside + extra
+    several = [i for i in s.stages if len(s.flights[i]) > 1]
+    m.flight = pyo.Var(
+        [(i, w) for i in several for w in s.flights[i]], domain=pyo.Binary
+    )
+    m.eq_flight = pyo.Constraint(
+        several, rule=lambda m, i: sum(m.flight[i, w] for w in s.flights[i]) == 1
+    )
+
+    def reach(i: int, w: int) -> int:
+        return w if w < s.flights[i][-1] else s.most_warmups[i]
+
+    m.eq_warmups = pyo.Constraint(
+        several,
+        rule=lambda m, i: (
+            sum(reach(i, w) * m.flight[i, w] for w in s.flights[i])
+            >= 1 + sum(m.delta[at] for at in range(i, len(s.boundaries)))
+        ),
+    )
+
+
+def adapt_warmups(m: Any, s: Places) -> None:
+    """HAPT Eq. 2 (h-1f1b): 1 if 100 kappa <= lambda_0, else ceil(1 + 2 kappa/lambda_0).
+
+    lambda_0 = max(max tau, max kappa) is ``longest``, which ``is_stage[i]`` or
+    ``is_link[i]`` attains; ``adds[i, d]``: the boundary after stage i adds d. All
+    times are whole ticks, so that 'more' is 'a tick more'.
+    """
+    top = max([*s.stage_max, s.transfer_max])
+    tick = s.time(1)
+    m.longest = pyo.Var(bounds=(0, top))
+    m.is_stage = pyo.Var(s.stages, domain=pyo.Binary)
+    m.is_link = pyo.Var(s.boundaries, domain=pyo.Binary)
+    m.adds = pyo.Var(s.boundaries, range(1, MAX_DELTA + 1), domain=pyo.Binary)
+    m.eq_longest = pyo.Constraint(
+        expr=sum(m.is_stage[i] for i in s.stages)
+        + sum(m.is_link[i] for i in s.boundaries)
+        == 1
+    )
+    for name, times, is_it in (
+        ("stage", m.tau, m.is_stage),
+        ("link", m.kappa, m.is_link),
+    ):
+        m.add_component(
+            f"eq_longest_{name}_least",
+            pyo.Constraint(
+                list(times), rule=lambda m, i, times=times: m.longest >= times[i]
+            ),
+        )
+        m.add_component(
+            f"eq_longest_{name}_most",
+            pyo.Constraint(
+                list(times),
+                rule=lambda m, i, times=times, is_it=is_it: (
+                    m.longest <= times[i] + top * (1 - is_it[i])
+                ),
+            ),
+        )
+    m.eq_adds = pyo.Constraint(
+        s.boundaries,
+        rule=lambda m, i: sum(m.adds[i, d] for d in range(1, MAX_DELTA + 1)) == 1,
+    )
+    for i in s.boundaries:
+        m.delta[i] = sum(d * m.adds[i, d] for d in range(1, MAX_DELTA + 1))
+    most = s.transfer_max
+    m.eq_free = pyo.Constraint(
+        s.boundaries,
+        rule=lambda m, i: (
+            _FREE_TRANSFER * m.kappa[i]
+            <= m.longest + _FREE_TRANSFER * most * (1 - m.adds[i, 1])
+        ),
+    )
+    m.eq_not_free = pyo.Constraint(
+        s.boundaries,
+        rule=lambda m, i: (
+            _FREE_TRANSFER * m.kappa[i]
+            >= m.longest + tick - (top + tick) * m.adds[i, 1]
+        ),
+    )
+    m.eq_half = pyo.Constraint(
+        s.boundaries,
+        rule=lambda m, i: 2 * m.kappa[i] <= m.longest + 2 * most * m.adds[i, 3],
+    )
+    m.eq_more_than_half = pyo.Constraint(
+        s.boundaries,
+        rule=lambda m, i: (
+            2 * m.kappa[i] >= m.longest + tick - (top + tick) * (1 - m.adds[i, 3])
+        ),
+    )
+
+
+def fit_memory(m: Any, s: Places) -> None:
+    """HetAuto Eq. 7 by the position of a stage (MODEL.md section 5).
+
+    ``fixed + sum_f n (state + min(W, q) activation) + max_f temporary <= usable``.
+    Where all body units are alike it says how many of them fit, exactly:
+    ``n[i, j, k] <= sum_w fits[i, j, k, w] flight[i, w]``.
+    """
+    m.eq_7 = pyo.Constraint(
+        [key for key in m.S if len(s.flights[key[0]]) > 1],
+        rule=lambda m, i, j, k: (
+            sum(m.n[i, j, k, f] for f in s.chain.kinds)
+            <= sum(s.fits[i, j, k, w] * m.flight[i, w] for w in s.flights[i])
+        ),
+    )
+    if s.chain.is_uniform:
+        return
+    kinds = s.chain.kinds
+    m.holds = pyo.Var(s.stages, list(kinds), domain=pyo.Binary)
+    m.def_holds = pyo.Constraint(
+        s.stages,
+        list(kinds),
+        rule=lambda m, i, f: m.N[i, f] <= m.N[i, f].ub * m.holds[i, f],
+    )
+    m.loads = pyo.Var(
+        [(*key, w) for key in m.n for w in s.flights[key[0]] if (key[0], w) in m.flight]
+    )
+    for key in m.loads:
+        m.loads[key].setlb(0)
+        m.loads[key].setub(s.capacity(*key[:3]))
+    m.def_loads = pyo.Constraint(
+        list(m.loads),
+        rule=lambda m, i, j, k, f, w: (
+            m.loads[i, j, k, f, w] == m.flight[i, w] * m.n[i, j, k, f]
+        ),
+    )
+    m.eq_7_bytes = pyo.Constraint(
+        s.stages, list(kinds), rule=lambda m, i, f: _bytes(m, s, i, f)
+    )
+
+
+def _bytes(m: Any, s: Places, i: int, held: int) -> Any:
+    """State Eq. 7 in bytes for stage i, if it holds a unit of kind ``held``."""
+    unit = max(s.data.usable_bytes) / _MEMORY_UNITS
+    terms = []
+    relief = 0.0
+    for j, k in s.choices[i]:
+        table = s.sets.table(j)
+        temporary = [int(value) for value in table.temporary_bytes[k]]
+        ends = [temporary[f] for f, count in enumerate(s.ends[i]) if count]
+        relief = max(relief, temporary[held] / unit)
+        once = (
+            max([temporary[held], *ends])
+            + s.at_ends(i, table.state_bytes[k])
+            - s.sets.free_bytes(j, k)
+        )
+        terms.append(once / unit * m.S[i, j, k])
+        for w in s.flights[i]:
+            several = len(s.flights[i]) > 1
+            extra = w * s.at_ends(i, table.activation_bytes[k])
+            if extra:
+                taken = m.flight[i, w] * m.S[i, j, k] if several else m.S[i, j, k]
+                terms.append(extra / unit * taken)
+            for f in s.chain.kinds:
+                load = m.loads[i, j, k, f, w] if several else m.n[i, j, k, f]
+                need = int(table.state_bytes[k][f] + w * table.activation_bytes[k][f])
+                terms.append(need / unit * load)
+    if not terms:
+        return pyo.Constraint.Skip
+    return sum(terms) <= relief * (1 - m.holds[i, held])

@@ -1,0 +1,1 @@
+"""UniAP's program of one (pp_size, c)."""

@@ -1,0 +1,1 @@
+"""What compiled searches read."""

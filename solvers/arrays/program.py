@@ -1,0 +1,415 @@
+"""What the dynamic program reads: the numbers of one (p, q) as flat arrays.
+
+An *option* is a strategy of a cluster, numbered over all clusters. The body's
+units are numbered from 0 at the front of the pipeline; a *cut* is the number of body
+units before it. Sums over units are differences of prefix sums.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.solvers.decisions.identical import kept_leaders, last_first
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.problem.training import Domain
+
+    Ints = NDArray[np.int64]
+
+#: How P4 is kept, as numbers.
+SHARING = {"one": 0, "falling-tp": 1, "any": 2}
+#: Excluded shapes are bits of one number.
+MOST_EXCLUDED = 62
+
+#: Columns of ``Costs.option``; lead and trail have six each: tau, forward, g, state,
+#: activations, temporary.
+CLUSTER, RANK, LAYOUT, STAGE_DEVICES, TENSOR, ROOM, SYNC_FIXED, FREE, LEAD, TRAIL = (
+    *range(9),
+    14,
+)
+#: Rows of ``Costs.sums``, and with PEAK the order inside LEAD and TRAIL.
+TAU, FORWARD, SYNC, STATE, ACTIVE, PEAK = range(6)
+#: Rows of ``Costs.edge``.
+KAPPA, OMEGA = range(2)
+#: Columns of ``Costs.host``.
+STOCK, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES, LEADER, AHEAD = range(7)
+#: Columns of ``Costs.shapes``.
+SHAPE_OPTION, SHAPE_HOSTED = range(2)
+#: Positions in ``Costs.facts``.
+P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED, AUTO = range(11)
+#: Steps that a table over subsets of clusters may take; with more it is too slow.
+_MOST_STEPS = 50_000_000
+
+
+class Costs(NamedTuple):
+    """Arrays of whole numbers: O options, J clusters, L body units, A layouts.
+
+    Attributes
+    ----------
+    option
+        Per option: its cluster, number among that one's strategies, layout, devices
+        of a stage, tensor degree, most stages, g without units, memory left for
+        units, and what lead and trail add.
+    sums
+        Prefix sums over body units of tau, forward time, g, state and activation
+        bytes; shape (5, O, L + 1).
+    temporary
+        Of each body unit; shape (O, L).
+    edge
+        kappa and omega by cut class and layouts; shape (2, X, A, A).
+    cut
+        Class of each cut; length L + 1, meaningless at both ends.
+    home
+        Cluster of each layout.
+    tied
+        What tied embeddings add to g by first and last layout; shape (A, A).
+    host
+        Per cluster: devices, whether it may host the first and the last stage,
+        whether its units and its stages have to be counted, the first cluster
+        identical to it, and the identical ones that have to be used before, as bits.
+    before
+        Whether cluster i may stand directly before cluster j; shape (J, J).
+    stages_ok
+        Whether a cluster may host so many stages; shape (J, p + 1).
+    units_ok
+        Whether a cluster may host so many units, ends included; shape (J, U + 1).
+    given
+        Body units of each stage from the last one, -1 where free; length p.
+    row
+        Of each subset of clusters, as bits, its row of a table over those that can be
+        what is left, -1 if it cannot. Without use where devices have prices.
+    shapes
+        Excluded shapes: option and stages of each run from the end of the pipeline,
+        -1 after the last one; shape (shapes, p + 1, 2).
+    facts
+        p, q, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
+        is kept, units at the front, units at the end, whether what is left is bounded
+        by prices of devices rather than by subsets of clusters, whether warm-up counts
+        are free.
+    """
+
+    option: Ints
+    sums: Ints
+    temporary: Ints
+    edge: Ints
+    cut: Ints
+    home: Ints
+    tied: Ints
+    host: Ints
+    before: Ints
+    stages_ok: Ints
+    units_ok: Ints
+    given: Ints
+    row: Ints
+    shapes: Ints
+    facts: Ints
+
+
+class Offer:
+    """Options on offer and their costs.
+
+    Attributes
+    ----------
+    options
+        (cluster, strategy's index) of each option.
+    guests
+        Clusters that may host anything; in ``costs`` they are numbered anew.
+    leaders
+        Groups of identical clusters that labels tell apart in one way only: those
+        of a group are used from the last to the first, seen from the end of the
+        pipeline. Plans are the canonical ones' copies then.
+    possible
+        Whether the pins alone leave anything to choose.
+    """
+
+    def __init__(
+        self,
+        data: ProgramData,
+        excluded: Sequence[Decision],
+        *,
+        ordered: bool = False,
+    ) -> None:
+        self.data = data
+        self.options = [
+            (j, k)
+            for j, cluster in enumerate(data.part.clusters)
+            for k in range(len(cluster.strategies))
+            if _most_stages(data, j, k) > 0
+        ]
+        self.guests = sorted({j for j, _ in self.options})
+        self.leaders = kept_leaders(data)
+        if ordered and not self._are_neighbours():
+            self.leaders = tuple(range(len(data.names)))
+        self.possible = bool(self.options) and self._can_rest()
+        self.costs = self._costs(excluded)
+
+    def _can_rest(self) -> bool:
+        """Whether clusters with nothing on offer need not host."""
+        data = self.data
+        order = data.pins.order or ()
+        idle = [name for j, name in enumerate(data.names) if j not in self.guests]
+        return all(
+            name not in order
+            and data.pins.of(name).stages.permits(0)
+            and data.pins.of(name).units.permits(0)
+            for name in idle
+        )
+
+    def _are_neighbours(self) -> bool:
+        """Whether nothing stands between identical clusters in the tie rule.
+
+        Then it compares two orders of clusters as it does those of their groups.
+        """
+        groups = [self.leaders[j] for j in self.guests]
+        return len(list(groupby(groups))) == len(set(groups))
+
+    def _gather(self, name: str) -> Ints:
+        rows = [getattr(self.data.part.clusters[j], name)[k] for j, k in self.options]
+        return np.array(rows, dtype=np.int64)
+
+    def _costs(self, excluded: Sequence[Decision]) -> Costs:
+        data, chain = self.data, self.data.chain
+        units = len(chain.lead)
+
+        def by_kind(name: str) -> Ints:
+            return self._gather(name).reshape(len(self.options), units)
+
+        forward = by_kind("forward_ns")
+        tau = forward + by_kind("backward_ns")
+        sync = by_kind("sync_unit_ns")
+        state, active = by_kind("state_bytes"), by_kind("activation_bytes")
+        temporary = by_kind("temporary_bytes")
+        prefix = chain.prefix.T
+        kept, layouts = self._layouts()
+        grid = np.ix_(range(len(data.part.transfer_ns)), kept, kept)
+        option = np.zeros((len(self.options), TRAIL + PEAK + 1), dtype=np.int64)
+        hosts = [j for j, _ in self.options]
+        option[:, CLUSTER] = [self.guests.index(j) for j in hosts]
+        option[:, RANK] = [k for _, k in self.options]
+        option[:, LAYOUT] = layouts
+        option[:, STAGE_DEVICES] = self._gather("devices")
+        option[:, TENSOR] = [
+            data.part.clusters[j].strategies[k].tp for j, k in self.options
+        ]
+        option[:, ROOM] = [_most_stages(data, j, k) for j, k in self.options]
+        option[:, SYNC_FIXED] = self._gather("sync_ns")
+        usable = np.array(data.usable_bytes, dtype=np.int64)
+        option[:, FREE] = usable[hosts] - self._gather("fixed_bytes")
+        for end, counts in ((LEAD, chain.lead), (TRAIL, chain.trail)):
+            for column, cost in enumerate((tau, forward, sync, state, active)):
+                option[:, end + column] = cost @ np.array(counts)
+            present = np.array(counts) > 0
+            option[:, end + PEAK] = temporary[:, present].max(axis=1, initial=0)
+        tied = data.part.tied_ns
+        priced = bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS
+        whole = np.ascontiguousarray
+        pins = pinned(data, self.guests)
+        pins["host"] = whole(np.hstack([pins["host"], self._turns()]))
+        return Costs(
+            option=option,
+            sums=np.stack([c @ prefix for c in (tau, forward, sync, state, active)]),
+            temporary=whole(temporary[:, list(chain.body)]),
+            edge=np.stack([data.part.transfer_ns[grid], data.part.occupancy_ns[grid]]),
+            cut=np.array([0, *chain.cuts, 0], dtype=np.int64),
+            home=np.array(
+                [self.guests.index(data.part.layouts[a].cluster) for a in kept],
+                dtype=np.int64,
+            ),
+            tied=(
+                np.zeros((len(kept), len(kept)), dtype=np.int64)
+                if tied is None
+                else whole(tied[np.ix_(kept, kept)])
+            ),
+            **pins,
+            row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
+            shapes=self._shapes(excluded),
+            facts=np.array(
+                [
+                    data.stages,
+                    data.part.microbatches,
+                    chain.length,
+                    tied is not None and data.stages > 1,
+                    data.schedule == "gpipe",
+                    # A pinned order names every cluster once.
+                    data.principles.consecutive or data.pins.order is not None,
+                    SHARING[data.principles.sharing],
+                    sum(chain.lead),
+                    sum(chain.trail),
+                    priced,
+                    data.schedule == "auto",
+                ],
+                dtype=np.int64,
+            ),
+        )
+
+    def _steps(self, option: Ints) -> int:
+        """Return about how many steps a table over subsets of clusters takes."""
+        stages, length = self.data.stages, self.data.chain.length
+        most = np.bincount(option[:, CLUSTER], np.minimum(option[:, ROOM], stages))
+        groups = self._groups()
+        # What is left of a group may be none; otherwise one cluster may be next.
+        rows = sum(most[members].sum() / (len(members) + 1) for members in groups)
+        subsets = prod(len(members) + 1 for members in groups)
+        return int(rows * subsets) * stages * length
+
+    def _groups(self) -> list[list[int]]:
+        """Return the groups of guests, as they are numbered in ``costs``."""
+        groups: dict[int, list[int]] = {}
+        for i, j in enumerate(self.guests):
+            groups.setdefault(self.leaders[j], []).append(i)
+        return list(groups.values())
+
+    def _turns(self) -> Ints:
+        """Return LEADER and AHEAD of every guest; shape (J, 2)."""
+        turns = np.zeros((len(self.guests), 2), dtype=np.int64)
+        for members in self._groups():
+            for place, i in enumerate(members):
+                turns[i] = members[0], sum(1 << j for j in members[place + 1 :])
+        return turns
+
+    def _rows(self) -> Ints:
+        """Return ``Costs.row``."""
+        count = len(self.guests)
+        subset = np.arange(1 << count)
+        can_be = np.ones(len(subset), dtype=bool)
+        for members in self._groups():
+            for i, j in pairwise(members):
+                can_be &= (subset >> i & 1) >= (subset >> j & 1)
+        return np.where(can_be, np.cumsum(can_be) - 1, -1)
+
+    def _layouts(self) -> tuple[list[int], Ints]:
+        """Return the layouts that occur, and each option's as an index into them."""
+        own = [int(self.data.part.clusters[j].layout[k]) for j, k in self.options]
+        kept = sorted(set(own))
+        return kept, np.array([kept.index(a) for a in own], dtype=np.int64)
+
+    def _shapes(self, excluded: Sequence[Decision]) -> Ints:
+        """Return excluded shapes; one with an option not on offer never occurs."""
+        number = {option: o for o, option in enumerate(self.options)}
+        shapes = []
+        for decision in (last_first(other, self.leaders) for other in excluded):
+            runs = []
+            for j, strategy, hosted in zip(
+                decision.order, decision.strategies, decision.hosted, strict=True
+            ):
+                known = self.data.part.clusters[j].strategies
+                option = (j, known.index(strategy)) if strategy in known else None
+                runs.append((number.get(option, -1) if option else -1, hosted))
+            if decision.stages == self.data.stages and all(o >= 0 for o, _ in runs):
+                shapes.append(runs[::-1])
+        rows = np.full((len(shapes), self.data.stages + 1, 2), -1, dtype=np.int64)
+        for row, runs in zip(rows, shapes, strict=True):
+            row[: len(runs)] = runs
+        return rows
+
+    def deltas(self, floor: int, ceiling: int) -> tuple[Ints, Ints]:
+        """Return delta by cut class and layouts, for memory and for the period.
+
+        They differ only under ``h-1f1b`` while lambda_0 is not known well enough:
+        the first is the least that any lambda_0 of the range has, the second the
+        most. Under ``auto`` all are 0, as memory may have it.
+
+        Parameters
+        ----------
+        floor, ceiling
+            Range of lambda_0 in ns; read under ``h-1f1b`` only.
+        """
+        kappa, home = self.costs.edge[KAPPA], self.costs.home
+        schedule = self.data.schedule
+        if schedule == "h-1f1b":
+            return _adaptive(kappa, ceiling), _adaptive(kappa, floor)
+        inside = {"eager-1f1b": 2, "gpipe": 0, "auto": 0}.get(schedule, 1)
+        across = {"virtual-1f1b": 2}.get(schedule, inside)
+        same = home[:, None] == home[None, :]
+        deltas = np.where(same, inside, across).astype(np.int64)
+        deltas = np.ascontiguousarray(np.broadcast_to(deltas, kappa.shape))
+        return deltas, deltas
+
+    def thresholds(self) -> list[int]:
+        """Return every lambda_0 (ns) at which some delta changes, ascending."""
+        if self.data.schedule != "h-1f1b" or self.data.stages == 1:
+            return []
+        kappa = self.costs.edge[KAPPA][sorted({int(x) for x in self.data.chain.cuts})]
+        values = np.unique(kappa)
+        return sorted({int(f * value) for value in values for f in (2, 100)})
+
+
+def _adaptive(kappa: Ints, longest: int) -> Ints:
+    """Delta at this lambda_0 (HAPT Eq. 2), by comparing whole numbers."""
+    return np.where(100 * kappa <= longest, 1, np.where(2 * kappa <= longest, 2, 3))
+
+
+def _most_stages(data: ProgramData, j: int, k: int) -> int:
+    domain = data.pins.of(data.names[j]).stages
+    most = min(data.stages, int(data.part.clusters[j].max_stages[k]))
+    if data.principles.sharing != "one":
+        # Other strategies share the devices: the count is of all of them.
+        return most if any(map(domain.permits, range(1, data.stages + 1))) else 0
+    return max((m for m in range(1, most + 1) if domain.permits(m)), default=0)
+
+
+def pinned(data: ProgramData, guests: Sequence[int]) -> dict[str, Ints]:
+    """Return the user's pins; the options on offer have those on strategies.
+
+    They are the fields before, stages_ok, units_ok and given of ``Costs``, and host but
+    for its last two columns.
+    """
+    p, chain = data.stages, data.chain
+    names = [data.names[j] for j in guests]
+    pins = [data.pins.of(name) for name in names]
+    index = {name: i for i, name in enumerate(names)}
+    before = np.ones((len(names), len(names)), dtype=np.int64)
+    may_open = np.ones(len(names), dtype=np.int64)
+    may_close = np.ones(len(names), dtype=np.int64)
+    stages_ok = _permitted([own.stages for own in pins], p)
+    units = chain.length + sum(chain.lead) + sum(chain.trail)
+    units_ok = _permitted([own.units for own in pins], units)
+    for first, second in data.pins.forbidden_next:
+        if first in index and second in index:
+            before[index[first], index[second]] = 0
+    order = data.pins.order
+    if order is not None and all(name in index for name in order):
+        wanted = np.zeros_like(before)
+        for first, second in pairwise(order):
+            wanted[index[first], index[second]] = 1
+        before &= wanted
+        may_open[:] = may_close[:] = 0
+        may_open[index[order[0]]] = may_close[index[order[-1]]] = 1
+        for name, i in index.items():
+            if name in order:
+                stages_ok[i, 0] = 0
+            else:
+                stages_ok[i, 1:] = 0
+    given = np.full(p, -1, dtype=np.int64)
+    if data.pins.units is not None:
+        # Of another number of stages none can be right.
+        body = list(data.pins.units) if len(data.pins.units) == p else [0] * p
+        body[0] -= sum(chain.lead)
+        body[-1] -= sum(chain.trail)
+        given[:] = np.maximum(body[::-1], 0)
+    counted = [1 - units_ok[:, 1:].min(axis=1), 1 - stages_ok[:, 1:].min(axis=1)]
+    stock = np.array([data.devices[j] for j in guests], dtype=np.int64)
+    columns = [stock, may_open, may_close, *counted]
+    host = np.ascontiguousarray(np.stack(columns, axis=1))
+    return {
+        "host": host,
+        "before": before,
+        "stages_ok": stages_ok,
+        "units_ok": units_ok,
+        "given": given,
+    }
+
+
+def _permitted(domains: Sequence[Domain], most: int) -> Ints:
+    rows = [[domain.permits(value) for value in range(most + 1)] for domain in domains]
+    return np.array(rows, dtype=np.int64).reshape(len(domains), most + 1)

@@ -1,0 +1,1 @@
+"""Lower bounds on every (p, q)."""

@@ -1,0 +1,213 @@
+"""Scouting one q: boxes of the outline, best bound first, and plans within them."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.solvers.bounds.box_sums import combined
+from hetopt.solvers.bounds.cluster_costs import FIRST, LAST
+from hetopt.solvers.bounds.ordering import LineUp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.training import Pins
+    from hetopt.solvers.bounds.boxes import Box, Outline
+
+#: Bounds of the first visit, and of later ones.
+_GLANCE, _LOOK = 8, 48
+#: Orders tried per plan.
+_TRIES = 120
+#: Boxes are cut until lambda and g may cost this share of the cutoff more or less.
+_WIDTH = 1 / 2048
+#: A box with more options than this is rid of those that lead beyond the cutoff.
+_MANY = 48
+#: Plans are looked for where lambda and g cost at most this share of the bound more or
+#: less; the second while there is no plan.
+_NARROW, _FIRST = 0.04, 0.25
+#: How much longer than a box says lambda and g may get where clusters line up.
+_SLACK = (1.0, 1.006, 1.02)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoutTask:
+    """Go on with the outline of one q.
+
+    Attributes
+    ----------
+    known
+        What was found before, None at the first visit.
+    goal
+        A bound in ns that is good enough.
+    order
+        Clusters of the best plan known, from the end of its pipeline.
+    """
+
+    microbatches: int
+    visit: int = 0
+    known: Scouted | None = None
+    goal: float = inf
+    order: tuple[int, ...] | None = None
+
+    @property
+    def evaluations(self) -> int:
+        """How many bounds to compute."""
+        return _LOOK if self.visit else _GLANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scouted:
+    """What is known of one q.
+
+    Attributes
+    ----------
+    boxes
+        What may hold a plan within the cutoff; of these alone, not cut any more.
+    leaves
+        Likewise, too small to be cut.
+    lined_up
+        How often plans were looked for.
+    """
+
+    boxes: tuple[Box, ...]
+    leaves: tuple[Box, ...] = ()
+    lined_up: int = 0
+
+    @property
+    def bound(self) -> float:
+        """Lower bound on the closed form in ns; infinite if nothing is left."""
+        return min((box.bound for box in (*self.boxes, *self.leaves)), default=inf)
+
+    @property
+    def best(self) -> Box | None:
+        """The box with the least bound."""
+        boxes = (*self.boxes, *self.leaves)
+        return min(boxes, key=lambda box: box.bound, default=None)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether cutting boxes does not raise the bound any more."""
+        return min((box.bound for box in self.boxes), default=inf) > self.bound
+
+
+def explore(
+    outline: Outline,
+    known: Scouted | None,
+    *,
+    cutoff: float,
+    goal: float,
+    evaluations: int,
+) -> Scouted:
+    """Cut boxes, the least bound first.
+
+    Parameters
+    ----------
+    cutoff
+        In ns; infinite while no plan is known.
+    goal
+        A bound that is good enough.
+    """
+    if known is None:
+        root = outline.bounded(outline.root(), cutoff)
+        known = Scouted(boxes=() if root is None else (root,))
+    heap = [(box.bound, n, box) for n, box in enumerate(known.boxes)]
+    heapq.heapify(heap)
+    leaves = [box for box in known.leaves if box.bound <= cutoff]
+    number = len(heap)
+    while heap and evaluations > 0:
+        bound, _, box = heap[0]
+        if bound > goal or bound > min((leaf.bound for leaf in leaves), default=inf):
+            break
+        heapq.heappop(heap)
+        if bound > cutoff:
+            continue
+        halves = outline.halves(box, _WIDTH * min(cutoff, 2 * bound))
+        if halves is None:
+            leaves.append(box)
+            continue
+        for half in halves:
+            evaluations -= 1
+            kept = outline.bounded(half, cutoff)
+            if kept is None:
+                continue
+            if cutoff < inf and len(kept.alive) > _MANY:
+                able = outline.by_option(kept) <= cutoff
+                kept = replace(kept, alive=kept.alive[able])
+            number += 1
+            heapq.heappush(heap, (kept.bound, number, kept))
+    boxes = tuple(box for bound, _, box in heap if bound <= cutoff)
+    return Scouted(boxes=boxes, leaves=tuple(leaves), lined_up=known.lined_up)
+
+
+def is_narrow(outline: Outline, found: Scouted, *, first: bool) -> bool:
+    """Whether the best box is worth lining clusters up in.
+
+    In a wide one the least fill says little about lambda and g.
+
+    Parameters
+    ----------
+    first
+        Whether there is no plan yet.
+    """
+    best, share = found.best, _FIRST if first else _NARROW
+    return best is not None and outline.width(best) <= share * best.bound
+
+
+def plans(
+    outline: Outline,
+    found: Scouted,
+    *,
+    table: CostTable,
+    pins: Pins,
+    groups: Sequence[int],
+    seed: str,
+    order: Sequence[int] | None,
+) -> Iterator[Decision]:
+    """Yield plans near the box with the least bound; they have yet to be priced.
+
+    Parameters
+    ----------
+    groups
+        Leaders of identical clusters.
+    order
+        Of clusters in a good plan, from the end of the pipeline.
+    """
+    best = found.best
+    if best is None or pins.units is not None:
+        return
+    if pins.order is not None:
+        order = [table.cluster_names.index(name) for name in pins.order][::-1]
+    for slack in _SLACK:
+        box = replace(best, high=best.high * slack, most_sync=best.most_sync * slack)
+        line_up = LineUp(
+            outline,
+            box,
+            table=table,
+            pins=pins,
+            groups=groups,
+            seed=f"{seed} {slack}",
+        )
+        starts = [_order(outline, box)] if pins.order is None else []
+        if order is not None:
+            starts.append(list(order))
+        for start in starts:
+            decision = line_up.improved(_TRIES // len(starts), start)
+            if decision is not None:
+                yield decision
+
+
+def _order(outline: Outline, box: Box) -> list[int]:
+    """Return the clusters of the outline's optimum, from the end of the pipeline."""
+    costs = outline.costs(box.alive, box.high, box.most_sync)
+    chosen = np.empty((len(outline.may_rest), 2), dtype=np.int64)
+    combined(costs, outline.may_rest, chosen)
+    used = [(role, j) for j, (role, _) in enumerate(chosen.tolist()) if role >= 0]
+    place = {LAST: 0, LAST | FIRST: 0, 0: 1, FIRST: 2}
+    return [j for _, j in sorted((place[role], j) for role, j in used)]

@@ -1,0 +1,332 @@
+"""Lower bounds on everything of one q, for many clusters.
+
+The relaxation (``relaxation``) adds clusters up over stages and units, which takes
+long for many of them. The outline adds them up over units alone: a bound on every p
+at once, and a few milliseconds each. What it has instead is gradient synchronisation:
+where lambda is at most h and g at most s, no stage holds more units than either
+permits, and plans with lambda >= l and g >= r cost at least
+
+    fill(h, s) + (q - 1) l + r.
+
+So plans are divided into boxes of lambda and g, and boxes are cut in two where their
+bound is least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.solvers.bounds.box_sums import (
+    LEAD,
+    LEAD_SYNC,
+    TRAIL,
+    TRAIL_SYNC,
+    Options,
+    combined,
+    completed,
+    spread,
+)
+from hetopt.solvers.bounds.cluster_costs import ROLES, ClusterCosts, roles_under
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.formulations.chain import Chain
+    from hetopt.problem.training import Pins
+
+    Costs = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: Most warm-ups added across clusters, where it is not what it is inside at most.
+_MOST_ACROSS = {"virtual-1f1b": 2}
+#: A range is cut in its geometric middle while its ends differ by more.
+_WIDE = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Box:
+    """Plans of one q within a range of lambda and one of g; times in ns.
+
+    Attributes
+    ----------
+    bound
+        Lower bound on their closed form.
+    alive
+        Options that such plans may use.
+    """
+
+    bound: float
+    low: float
+    high: float
+    least_sync: float
+    most_sync: float
+    alive: Ints
+
+
+class Outline:
+    """Lower bounds at one q, whatever p.
+
+    Attributes
+    ----------
+    names
+        Cluster and strategy of each option, as indices into ``part``.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: CostTable,
+        part: TableSlice,
+        chain: Chain,
+        pins: Pins,
+        most_stages: int,
+    ) -> None:
+        self.part = part
+        self.chain = chain
+        self.more = part.microbatches - 1
+        self._schedule = table.schedule
+        names, order = table.cluster_names, pins.order
+        clusters = [
+            ClusterCosts(
+                table=table,
+                part=part,
+                chain=chain,
+                pins=pins,
+                j=j,
+                most_stages=most_stages,
+                roles=roles_under(order, names[j]),
+                may_rest=(names[j] not in order if order is not None else True)
+                and pins.of(names[j]).stages.permits(0)
+                and pins.of(names[j]).units.permits(0),
+            )
+            for j in range(len(names))
+        ]
+        self.may_rest = np.array([cluster.may_rest for cluster in clusters])
+        self.names = [
+            (j, k) for j, own in enumerate(clusters) for k in range(own.count)
+        ]
+        self.options = self._options(clusters, most_stages)
+        rate = sum(cluster.best_rate for cluster in clusters)
+        shortest = min(cluster.shortest_unit for cluster in clusters)
+        self._least_period = max(chain.length / rate if rate else inf, shortest)
+
+    def _options(self, clusters: list[ClusterCosts], most_stages: int) -> Options:
+        chain, part = self.chain, self.part
+        step, gap, most_step = clusters[0].delta
+        gpipe, single = clusters[0].gpipe, not self.more
+        places = 1 + step * most_stages + gap * len(clusters)
+        places = 1 if gpipe else min(places, part.microbatches)
+        size = chain.length + 1
+
+        def gather(name: str, width: int = 0) -> Costs:
+            rows = [np.asarray(getattr(own, name), dtype=float) for own in clusters]
+            shape = (-1, width) if width else (-1,)
+            return np.ascontiguousarray(
+                np.concatenate([row.reshape(shape) for row in rows])
+            )
+
+        pace = [self._paces(j) for j in range(len(clusters))]
+        sync = [
+            own.cluster.sync_ns[:, None] + chain.shortest(own.cluster.sync_unit_ns)
+            for own in clusters
+        ]
+        ends = [
+            own.cluster.sync_unit_ns @ np.array([chain.lead, chain.trail]).T
+            for own in clusters
+        ]
+        roles = [[role in own.roles for role in ROLES] for own in clusters]
+        units = size - 1 + sum(chain.lead) + sum(chain.trail)
+        return Options(
+            cluster=np.array([j for j, _ in self.names], dtype=np.int64),
+            most=np.concatenate([own.cluster.max_stages for own in clusters]),
+            run=gather("run", size),
+            sync=np.ascontiguousarray(np.concatenate(sync), dtype=np.float64),
+            edge=np.stack(
+                [
+                    gather("_inner"),
+                    gather("before"),
+                    gather("after"),
+                    np.where(single, 0.0, gather("inner_pace")),
+                    *np.where(single, 0.0, np.hstack(pace)),
+                    np.repeat(_others(clusters), [own.count for own in clusters]),
+                ]
+            ),
+            ends=np.stack(
+                [
+                    gather("lead"),
+                    gather("trail"),
+                    *np.concatenate(ends).T.astype(np.float64),
+                ]
+            ),
+            fits=np.concatenate([_fits(own, places) for own in clusters]),
+            roles=np.array(roles),
+            stages_ok=np.array(
+                [[own.pins.stages.permits(m) for m in range(size)] for own in clusters]
+            ),
+            units_ok=np.array(
+                [
+                    [own.pins.units.permits(n) for n in range(units + 1)]
+                    for own in clusters
+                ]
+            ),
+            steps=np.array(
+                [
+                    step,
+                    gap,
+                    most_step,
+                    _MOST_ACROSS.get(self._schedule, most_step),
+                    not gpipe and not single,
+                    chain.is_uniform,
+                    sum(chain.lead),
+                    sum(chain.trail),
+                ],
+                dtype=np.int64,
+            ),
+        )
+
+    def _paces(self, j: int) -> Costs:
+        """Return the least omega from and to another cluster; shape (2, K)."""
+        part, own = self.part, self.part.clusters[j].layout
+        others = [a for a, layout in enumerate(part.layouts) if layout.cluster != j]
+        classes = list(self.chain.cut_classes)
+        if not others or not classes:
+            return np.zeros((2, len(own)))
+        omega = part.occupancy_ns[classes]
+        into = omega[:, others][:, :, own].min(axis=(0, 1))
+        out = omega[:, own][:, :, others].min(axis=(0, 2))
+        return np.stack([into, out]).astype(np.float64)
+
+    # ------------------------------------------------------------------ boxes
+
+    def root(self) -> Box:
+        """Return the box of all plans."""
+        options, part = self.options, self.part
+        whole = options.run[:, -1] + options.ends[LEAD] + options.ends[TRAIL]
+        sync = options.sync[:, -1] + options.ends[LEAD_SYNC] + options.ends[TRAIL_SYNC]
+        # A window's stages and boundaries, shared out over as many micro-batches.
+        high = whole.max(initial=0.0) + 2 * part.transfer_ns.max(initial=0)
+        tied = 0 if part.tied_ns is None else part.tied_ns.max(initial=0)
+        return Box(
+            bound=0.0,
+            low=self._least_period if self.more else 0.0,
+            high=float(high) if self.more else inf,
+            least_sync=float(options.sync[:, 1].min(initial=inf)),
+            most_sync=float(sync.max(initial=0.0) + tied),
+            alive=np.arange(len(self.names), dtype=np.int64),
+        )
+
+    def bounded(self, box: Box, cutoff: float) -> Box | None:
+        """Return the box with its bound, and what of it may be within the cutoff.
+
+        None if nothing is.
+        """
+        rest = self.more * box.low + box.least_sync
+        high = min(
+            box.high, (cutoff - box.least_sync) / self.more if self.more else inf
+        )
+        most_sync = min(box.most_sync, cutoff - self.more * box.low)
+        if high < box.low or most_sync < box.least_sync:
+            return None
+        costs = self.costs(box.alive, high, most_sync)
+        chosen = np.empty((len(self.may_rest), 2), dtype=np.int64)
+        fill = combined(costs, self.may_rest, chosen)
+        if fill + rest > cutoff or fill == inf:
+            return None
+        return Box(
+            bound=max(box.bound, fill + rest),
+            low=box.low,
+            high=high,
+            least_sync=box.least_sync,
+            most_sync=most_sync,
+            alive=box.alive,
+        )
+
+    def costs(self, alive: Ints, high: float, most_sync: float) -> Costs:
+        """Return what l units cost at least by cluster and role; (J, 4, L + 1)."""
+        costs = np.full((len(self.may_rest), 4, self.chain.length + 1), inf)
+        spread(self.options, alive, high, most_sync, costs)
+        return costs
+
+    def by_option(self, box: Box) -> Costs:
+        """Return a bound on the plans of a box that use each option alive."""
+        costs = self.costs(box.alive, box.high, box.most_sync)
+        fills = completed(
+            self.options, box.alive, box.high, box.most_sync, costs, self.may_rest
+        )
+        return fills + (self.more * box.low + box.least_sync)
+
+    def width(self, box: Box) -> float:
+        """Return by how much at most lambda and g may cost more or less, in ns."""
+        by_period = self.more * (box.high - box.low) if self.more else 0.0
+        return max(by_period, box.most_sync - box.least_sync)
+
+    def halves(self, box: Box, width: float) -> list[Box] | None:
+        """Cut a box in two; None if what lambda and g may cost varies by less."""
+        by_period = self.more * (box.high - box.low) if self.more else 0.0
+        by_sync = box.most_sync - box.least_sync
+        if max(by_period, by_sync) <= width:
+            return None
+        low, high = box.low, box.high
+        least, most = box.least_sync, box.most_sync
+        ranges = []
+        if by_period >= by_sync:
+            middle = _middle(low, high)
+            ranges = [(low, middle, least, most), (middle, high, least, most)]
+        else:
+            middle = _middle(least, most)
+            ranges = [(low, high, least, middle), (low, high, middle, most)]
+        return [
+            Box(
+                bound=box.bound,
+                low=a,
+                high=b,
+                least_sync=c,
+                most_sync=d,
+                alive=box.alive,
+            )
+            for a, b, c, d in ranges
+        ]
+
+
+def largest_outline_bytes(table: CostTable) -> int:
+    """Return about how many bytes an outline takes at most: two rows of units each."""
+    strategies = max(
+        (
+            sum(len(cluster.strategies) for cluster in part.clusters)
+            for part in table.slices
+        ),
+        default=1,
+    )
+    # Its table of places takes no more than that again.
+    return 4 * 8 * strategies * (len(table.units) + 1)
+
+
+def _others(clusters: list[ClusterCosts]) -> Costs:
+    """Return the least time of a unit on other clusters, by cluster."""
+    units = [float(own.shortest_unit) if own.count else inf for own in clusters]
+    least = [
+        min((unit for i, unit in enumerate(units) if i != j), default=inf)
+        for j in range(len(units))
+    ]
+    return np.array([unit if unit < inf else 0.0 for unit in least])
+
+
+def _middle(low: float, high: float) -> float:
+    return sqrt(low * high) if 0 < _WIDE * low < high else (low + high) / 2
+
+
+def _fits(own: ClusterCosts, places: int) -> Ints:
+    """Return the most body units by place as far as memory goes; (K, places)."""
+    fits = np.zeros((own.count, places), dtype=np.int64)
+    known: dict[int, Ints] = {}
+    for place in range(places):
+        warmup = own.in_flight(1 + place)
+        if warmup not in known:
+            known[warmup] = own.units_at(warmup)
+        fits[:, place] = known[warmup]
+    return fits

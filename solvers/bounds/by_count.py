@@ -1,0 +1,180 @@
+"""Bounds on every p of one q: the relaxation over intervals of lambda.
+
+An interval is split where a plan within the cutoff may lie and where the two ends
+differ too much in what the period alone costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from hetopt.solvers.bounds.relaxation import Relaxation
+
+#: Ratio of neighbouring lambdas while nothing is known, and within one of these.
+_COARSE, _FINE = 1.3, 1.03
+#: A first survey ends where the period alone costs this much more than the best.
+_REACH = 1.5
+#: Intervals are split until the period's cost varies by this share of the cutoff.
+_SURVEYED, _FOCUSED = 1 / 64, 1 / 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What is known of each p; arrays of length most_stages + 1, times in ns.
+
+    Attributes
+    ----------
+    bound
+        Lower bound on the closed form; infinite where no plan exists.
+    period
+        Largest lambda of the interval the bound was found in.
+    """
+
+    bound: NDArray[np.float64]
+    period: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Focus:
+    """What is left of one (p, q) within a cutoff; times in ns.
+
+    Attributes
+    ----------
+    bound
+        Lower bound on the closed form, above the cutoff when nothing is left.
+    period_min, period_max
+        Range of lambda of every plan within the cutoff.
+    keep
+        Per cluster, indices of strategies that some such plan may use.
+    """
+
+    bound: float
+    period_min: float
+    period_max: float
+    keep: tuple[NDArray[np.int64], ...]
+
+
+def survey(
+    relaxation: Relaxation, microbatches: int, *, cutoff: float | None
+) -> Survey:
+    """Bound every p, closely where a plan within ``cutoff`` (ns) may exist."""
+    size = relaxation.most_stages + 1
+    bound, period = np.full(size, np.inf), np.full(size, np.inf)
+
+    def take(low: float, high: float) -> NDArray[np.float64]:
+        value = _value(relaxation, microbatches, low, high)
+        better = value < bound
+        bound[better] = value[better]
+        period[better] = high
+        return value
+
+    if cutoff is not None:
+        for low, high in _promising(
+            relaxation, microbatches, cutoff, _SURVEYED, lambda value: value.min()
+        ):
+            take(low, high)
+        # What was left out has no plan within the cutoff.
+        return Survey(
+            bound=np.minimum(bound, np.nextafter(cutoff, np.inf)), period=period
+        )
+    if not np.isfinite(take(0.0, np.inf)).any():
+        return Survey(bound=bound, period=period)
+    bound[:] = np.inf
+    low, reach = relaxation.least_period(), np.inf
+    while (microbatches - 1) * low <= reach and microbatches > 1:
+        reach = min(reach, _REACH * float(take(low, low * _COARSE).min()))
+        low *= _COARSE
+    # The rest at once: any lambda from here on.
+    take(low, np.inf)
+    return Survey(bound=bound, period=period)
+
+
+def sharpen(
+    relaxation: Relaxation, microbatches: int, stages: int, period: float
+) -> float:
+    """Return a closer lambda (ns) than ``period``, where a survey bounds p."""
+    if not np.isfinite(period):
+        return period
+    best, best_period = np.inf, period
+    low = period / _COARSE
+    while low < period:
+        high = min(low * _FINE, period)
+        value = float(_value(relaxation, microbatches, low, high)[stages])
+        if value < best:
+            best, best_period = value, high
+        low = high
+    return best_period
+
+
+def focus(
+    relaxation: Relaxation, microbatches: int, stages: int, *, cutoff: float
+) -> Focus:
+    """Find what a plan of p = ``stages`` within ``cutoff`` (ns) may look like."""
+    bound, low_end, high_end = np.inf, np.inf, 0.0
+    keep = [np.zeros(cluster.count, dtype=bool) for cluster in relaxation.clusters]
+    for low, high in _promising(
+        relaxation, microbatches, cutoff, _FOCUSED, lambda value: value[stages]
+    ):
+        rest = (microbatches - 1) * low + relaxation.least_sync
+        least, fills = relaxation.option_fill(high, stages)
+        if least + rest > cutoff:
+            continue
+        bound = min(bound, least + rest)
+        low_end, high_end = min(low_end, low), max(high_end, high)
+        for kept, fill in zip(keep, fills, strict=True):
+            kept |= fill + rest <= cutoff
+    return Focus(
+        bound=min(bound, np.nextafter(cutoff, np.inf)),
+        period_min=low_end,
+        period_max=high_end,
+        keep=tuple(np.flatnonzero(kept) for kept in keep),
+    )
+
+
+def _value(
+    relaxation: Relaxation, microbatches: int, low: float, high: float
+) -> NDArray[np.float64]:
+    fill = relaxation.fill(high, roles=True)
+    return fill + (microbatches - 1) * low + relaxation.least_sync
+
+
+def _promising(
+    relaxation: Relaxation,
+    microbatches: int,
+    cutoff: float,
+    share: float,
+    least: Callable[[NDArray[np.float64]], np.float64],
+) -> Iterator[tuple[float, float]]:
+    """Intervals of lambda that hold every plan within the cutoff, upwards.
+
+    Parameters
+    ----------
+    share
+        Of the cutoff: how much the period's cost may vary within an interval.
+    least
+        What of the bounds on all p has to stay within the cutoff.
+    """
+    start = relaxation.least_period()
+    if microbatches == 1:
+        intervals = [(start, np.inf)]
+    else:
+        intervals = [(start, cutoff / (microbatches - 1))]
+    while intervals:
+        low, high = intervals.pop()
+        if low >= high:
+            continue
+        if least(_value(relaxation, microbatches, low, high)) > cutoff:
+            continue
+        if microbatches > 1 and (microbatches - 1) * (high - low) > share * cutoff:
+            middle = (low + high) / 2
+            intervals += [(middle, high), (low, middle)]
+            continue
+        yield low, high

@@ -1,0 +1,367 @@
+"""What part of a pipeline costs at least on one cluster, taken by itself.
+
+All its stages share one strategy (P4); ``mixed_costs`` does without.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from weakref import proxy
+
+import numpy as np
+
+from hetopt.formulations.space import MAX_DELTA
+from hetopt.solvers.bounds.free_sums import limit_freely
+from hetopt.solvers.bounds.sums import capped, capped_first, cheapest, cheapest_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.formulations.chain import Chain
+    from hetopt.problem.training import Pins
+
+    Costs = NDArray[np.float64]
+
+#: Roles of a cluster, as bits: it hosts the first stage, it hosts the last.
+FIRST, LAST = 1, 2
+ALONE = FIRST | LAST
+ROLES = (0, FIRST, LAST, ALONE)
+
+#: Lambdas whose cost tables are kept.
+_REMEMBERED = 16
+#: Least warm-ups added at a boundary inside a cluster and across, and the most
+#: inside (they differ only where a schedule adapts to times).
+_WARMUPS = {
+    "1f1b": (1, 1, 1),
+    "eager-1f1b": (2, 2, 2),
+    "virtual-1f1b": (1, 2, 1),
+    "h-1f1b": (1, 1, MAX_DELTA),
+    # Any warm-ups, gpipe's too: memory may hold one micro-batch, and a window over
+    # some stages of a cluster is never in the way.
+    "auto": (0, 0, 1 << 20),
+}
+
+
+class ClusterCosts:
+    """What m stages with l body units cost at least on one cluster."""
+
+    def __init__(
+        self,
+        *,
+        table: CostTable,
+        part: TableSlice,
+        chain: Chain,
+        pins: Pins,
+        j: int,
+        most_stages: int,
+        roles: tuple[int, ...],
+        may_rest: bool,
+        consecutive: bool = True,
+    ) -> None:
+        cluster = part.clusters[j]
+        self.cluster = cluster
+        self.chain = chain
+        self.pins = pins.of(table.cluster_names[j])
+        self.gpipe = table.schedule == "gpipe"
+        self.microbatches = part.microbatches
+        self.delta = _WARMUPS.get(table.schedule, (0, 0, 0))
+        self.roles = roles
+        self.may_rest = may_rest
+        self.consecutive = consecutive
+        self.count = len(cluster.strategies)
+        self.most_stages = min(most_stages, int(cluster.max_stages.max(initial=0)))
+        self.usable_bytes = table.usable_bytes[j]
+        tau = cluster.forward_ns + cluster.backward_ns
+        self.lead = tau @ np.array(chain.lead)
+        self.trail = tau @ np.array(chain.trail)
+        self.run = chain.shortest(tau).astype(np.float64)
+        body = tau[:, list(chain.kinds)]
+        self.shortest_unit = float(body.min(initial=2**62))
+        devices = table.cluster_devices[j]
+        self.best_rate = float(
+            (devices / cluster.devices / np.maximum(self._cheapest(), 1)).max(
+                initial=0.0
+            )
+        )
+        sync = cluster.sync_unit_ns[:, list(chain.kinds)].min(axis=1, initial=2**62)
+        self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
+        self._boundaries(part, j)
+        self._inner = np.asarray(self.inner, dtype=np.float64)
+        #: What ``capped`` reads of each strategy besides its units.
+        self._ends = np.stack(
+            [self.lead, self.trail, self._inner, self.inner_pace]
+        ).astype(np.float64)
+        self._most = np.asarray(cluster.max_stages, dtype=np.int64)
+        self._whole = np.full(self.count, chain.length, dtype=np.int64)
+        self._memory = self._fitting_units()
+        self._memory_first = self._fitting_by_position(most_stages)
+        self._freely: NDArray[np.int64] | None = None
+        if table.schedule == "auto" and self.microbatches > 1 and consecutive:
+            self.elsewhere = self._least_elsewhere(part, j)
+            self._freely = self._fitting_freely(most_stages)
+        self._pinned = {role: self._permitted(role) for role in roles}
+        own = proxy(self)
+        # Not the bound method: in a circle, megabytes wait for the collector.
+        self.costs: Callable[[float], dict[int, Costs]] = lru_cache(
+            maxsize=_REMEMBERED
+        )(lambda period: own._costs(period))
+
+    def _cheapest(self) -> Costs:
+        """Return the least time per body unit over runs of any length."""
+        lengths = np.arange(1, self.chain.length + 1)
+        cheapest: Costs = (self.run[:, 1:] / lengths).min(axis=1, initial=np.inf)
+        return cheapest
+
+    def _boundaries(self, part: TableSlice, j: int) -> None:
+        """Least kappa inside, before and after the cluster, and omega inside."""
+        layout = self.cluster.layout
+        classes = list(self.chain.cut_classes)
+        kappa = part.transfer_ns[classes] if classes else part.transfer_ns[:0]
+        omega = part.occupancy_ns[classes] if classes else part.occupancy_ns[:0]
+        self.inner = kappa[:, layout, layout].min(axis=0, initial=2**62)
+        self.inner_pace = omega[:, layout, layout].min(axis=0, initial=2**62)
+        others = [
+            a
+            for i, cluster in enumerate(part.clusters)
+            if i != j
+            for a in sorted({int(a) for a in cluster.layout})
+        ]
+        if classes and others:
+            self.before = kappa[:, others][:, :, layout].min(axis=(0, 1))
+            self.after = kappa[:, layout][:, :, others].min(axis=(0, 2))
+        else:
+            self.before = np.zeros(self.count)
+            self.after = np.zeros(self.count)
+        if not self.consecutive and others:
+            # A stage's neighbours may be its own cluster's or another's.
+            self.inner = (
+                np.minimum(self.inner, self.before) + np.minimum(self.inner, self.after)
+            ) / 2
+            self.inner_pace = np.zeros(self.count)
+
+    def _fitting_units(self) -> dict[int, NDArray[np.int64]]:
+        """Most body units per slot by role; shape (K, most_stages), last stage first.
+
+        A cluster that does not host the last stage is followed by one that does.
+        """
+        inner, across, _ = self.delta
+        fitting = {}
+        for role in self.roles:
+            base = 1 if role & LAST else 1 + across
+            rows = np.empty((self.count, self.most_stages), dtype=np.int64)
+            known: dict[int, NDArray[np.int64]] = {}
+            for r in range(self.most_stages):
+                warmup = self.in_flight(base + inner * r)
+                if warmup not in known:
+                    known[warmup] = self.units_at(warmup)
+                rows[:, r] = known[warmup]
+            fitting[role] = rows
+        return fitting
+
+    def _fitting_by_position(self, most_stages: int) -> NDArray[np.int64]:
+        """Most body units on a stage of the first of several clusters, by position.
+
+        Column i is for a stage that i + 1 stages follow, at least one of them on
+        another cluster; shape (K, most_stages).
+        """
+        inner, across, _ = self.delta
+        rows = np.empty((self.count, most_stages), dtype=np.int64)
+        known: dict[int, NDArray[np.int64]] = {}
+        for i in range(most_stages):
+            warmup = self.in_flight(1 + across + inner * i)
+            if warmup not in known:
+                known[warmup] = self.units_at(warmup)
+            rows[:, i] = known[warmup]
+        return rows
+
+    def _least_elsewhere(self, part: TableSlice, j: int) -> float:
+        """Return the least time of a body unit on other clusters; 0 without any."""
+        kinds = list(self.chain.kinds)
+        others = [
+            (cluster.forward_ns + cluster.backward_ns)[:, kinds].min()
+            for i, cluster in enumerate(part.clusters)
+            if i != j and len(cluster.strategies)
+        ]
+        return float(min(others, default=0))
+
+    def _fitting_freely(self, most_stages: int) -> NDArray[np.int64]:
+        """Most body units on a stage by its warm-up count; the last is for all more."""
+        count = min(self.microbatches, 2 * most_stages + 2)
+        known = {w: self.units_at(w) for w in map(self.in_flight, range(1, count + 1))}
+        rows = [known[self.in_flight(warmup)] for warmup in range(1, count + 1)]
+        return np.ascontiguousarray(np.stack(rows, axis=1))
+
+    def in_flight(self, warmup: int) -> int:
+        """Micro-batches a stage holds at least, as far as memory is computed."""
+        if self.gpipe:
+            return self.microbatches
+        warmup = min(self.microbatches, warmup)
+        if not self.chain.is_uniform:
+            # A smaller count is valid too, and far fewer need computing.
+            warmup = 1 << (warmup.bit_length() - 1)
+        return warmup
+
+    def units_at(self, warmup: int) -> NDArray[np.int64]:
+        """Return the most body units that fit beside so many micro-batches."""
+        cluster, chain = self.cluster, self.chain
+        kinds = list(chain.kinds)
+        room = (
+            self.usable_bytes
+            - cluster.fixed_bytes
+            - cluster.temporary_bytes[:, kinds].min(axis=1, initial=2**62)
+        )
+        bytes_ = cluster.state_bytes + warmup * cluster.activation_bytes
+        if chain.is_uniform:
+            unit = np.maximum(bytes_[:, kinds[0]], 1)
+            units: NDArray[np.int64] = np.clip(room // unit, 0, chain.length)
+            return units
+        need = chain.shortest(bytes_)
+        fitting: NDArray[np.int64] = (need <= room[:, None]).sum(axis=1) - 1
+        return fitting
+
+    def _caps_first(self, period: float, stages: int) -> NDArray[np.int64]:
+        """``_caps`` of the first of several clusters when p = ``stages``.
+
+        Its slots' positions, and so their warm-up counts, are known.
+        """
+        caps = self._caps(period, FIRST)
+        most = self._within(period) if self.microbatches > 1 else self._whole
+        capped_first(self._memory_first, most, stages, caps)
+        return caps
+
+    def _caps(self, period: float, role: int) -> NDArray[np.int64]:
+        """Most body units on m stages; shape (K, most_stages + 1), 0 where not able."""
+        caps = np.zeros((self.count, self.most_stages + 1), dtype=np.int64)
+        steady = self.microbatches > 1
+        capped(
+            self.run,
+            self._memory[role],
+            self._ends,
+            np.array([period, self.delta[2]], dtype=np.float64),
+            np.array(
+                [
+                    role & FIRST,
+                    role & LAST,
+                    steady,
+                    # Windows of lambda over several stages.
+                    steady and not self.gpipe and self.consecutive,
+                ],
+                dtype=np.bool_,
+            ),
+            self._most,
+            caps,
+        )
+        if self._freely is not None and np.isfinite(period):
+            limit_freely(
+                self.run,
+                self._freely,
+                self._within(period),
+                self.elsewhere if role == FIRST else 0.0,
+                period,
+                caps,
+            )
+        return caps
+
+    def _within(self, room: float | Costs) -> NDArray[np.int64]:
+        """Body units whose shortest run takes at most ``room``, per strategy."""
+        limit = np.broadcast_to(np.asarray(room, dtype=np.float64), (self.count,))
+        units: NDArray[np.int64] = (self.run <= limit[:, None]).sum(axis=1) - 1
+        return np.maximum(units, 0)
+
+    def _base(self, role: int) -> Costs:
+        """Cost of a cluster's part besides its body units and inner boundaries.
+
+        A boundary between clusters costs at least half of the least kappa on either
+        side, both ways.
+        """
+        base = np.zeros(self.count)
+        base += self.lead if role & FIRST else self.before
+        base += self.trail if role & LAST else self.after
+        return base
+
+    def _permitted(self, role: int) -> NDArray[np.bool_]:
+        """Which (m, l) the user's pins permit; shape (most_stages + 1, L + 1)."""
+        ends = sum(self.chain.lead) * bool(role & FIRST)
+        ends += sum(self.chain.trail) * bool(role & LAST)
+        rows = [self.pins.stages.permits(m) for m in range(self.most_stages + 1)]
+        columns = [
+            self.pins.units.permits(n + ends) for n in range(self.chain.length + 1)
+        ]
+        permitted: NDArray[np.bool_] = np.array(rows)[:, None] & np.array(columns)
+        return permitted
+
+    def _costs(self, period: float) -> dict[int, Costs]:
+        """Least cost of (m, l) by role; shape (most_stages + 1, L + 1)."""
+        if not self.count or not self.most_stages:
+            return {}
+        return {
+            role: np.where(self._permitted(role), self._least(period, role)[0], np.inf)
+            for role in self.roles
+        }
+
+    def strategy(self, period: float, role: int, stages: int, units: int) -> int:
+        """Return the strategy that attains the least cost of (m, l)."""
+        return int(self._least(period, role)[1][stages, units])
+
+    def _least(self, period: float, role: int) -> tuple[Costs, NDArray[np.int64]]:
+        caps, base = self._caps(period, role), self._base(role)
+        shape = (self.most_stages + 1, self.chain.length + 1)
+        least = np.full(shape, np.inf)
+        best = np.zeros(shape, dtype=np.int64)
+        cheapest(self.run, base, self._inner, caps, least, best)
+        return least, best
+
+    def option_fill(
+        self, period: float, others: dict[int, Costs], stages: int
+    ) -> tuple[Costs, Costs]:
+        """Least fill of a pipeline of p = ``stages`` by strategy; two of shape (K,).
+
+        Over all roles of the cluster, and over those in which it opens the pipeline.
+        """
+        anyhow, opening = np.full(self.count, np.inf), np.full(self.count, np.inf)
+        for role in self.roles if self.count else ():
+            rest = others.get(ALONE & ~role)
+            if rest is None or (
+                role == ALONE and self.consecutive and not np.isfinite(rest[0, 0])
+            ):
+                continue
+            caps = (
+                self._caps_first(period, stages)
+                if role == FIRST and self.consecutive
+                else self._caps(period, role)
+            )
+            least = self._role_fill(role, caps, rest, stages)
+            anyhow = np.minimum(anyhow, least)
+            if role & FIRST:
+                opening = np.minimum(opening, least)
+        return anyhow, opening
+
+    def _role_fill(
+        self, role: int, caps: NDArray[np.int64], rest: Costs, stages: int
+    ) -> Costs:
+        bounds = np.full(self.count, np.inf)
+        most = min(self.most_stages, stages)
+        others = np.ascontiguousarray(rest[stages - most : stages + 1][::-1])
+        cheapest_with(
+            self.run,
+            self._base(role),
+            self._inner,
+            caps,
+            self._pinned[role],
+            others,
+            bounds,
+        )
+        return bounds
+
+
+def roles_under(order: tuple[str, ...] | None, name: str) -> tuple[int, ...]:
+    """Roles a cluster may have under a pinned order."""
+    if order is None:
+        return ROLES
+    if name not in order:
+        return ()
+    return ((FIRST if order[0] == name else 0) | (LAST if order[-1] == name else 0),)

@@ -1,0 +1,300 @@
+"""Plans for one q: clusters lined up in orders that local search improves.
+
+For a given order, lambda and g, ``bounds.ordering_loop`` shares out units and stages
+within milliseconds. What it finds is priced exactly; windows of lambda over several
+clusters and the memory of the units at the ends are left to that.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from math import factorial, inf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.decision import Decision
+from hetopt.solvers.bounds.box_sums import (
+    GAP,
+    INSIDE,
+    INSIDE_PACE,
+    LEAD,
+    LEAD_SYNC,
+    LEADS,
+    STEP,
+    TRAIL,
+    TRAIL_SYNC,
+    TRAILS,
+    WINDOWS,
+)
+from hetopt.solvers.bounds.ordering_loop import (
+    OPTION,
+    PLACE,
+    STAGES,
+    UNITS,
+    Lines,
+    line_up,
+)
+from hetopt.solvers.decisions.identical import dealt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.training import Pins
+    from hetopt.solvers.bounds.boxes import Box, Outline
+
+    Ints = NDArray[np.int64]
+
+#: Strategies of each cluster that are tried, and states kept per number of units.
+_STRATEGIES, _WIDTH = 16, 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """An order of clusters from the end of the pipeline, and what it leads to."""
+
+    order: list[int]
+    fill: float
+    path: Ints
+
+
+class LineUp:
+    """Lines clusters up within one box.
+
+    Parameters
+    ----------
+    groups
+        Leaders (``identical``): of orders that differ in identical clusters alone
+        one is tried.
+    """
+
+    def __init__(
+        self,
+        outline: Outline,
+        box: Box,
+        *,
+        table: CostTable,
+        pins: Pins,
+        groups: Sequence[int],
+        seed: str,
+    ) -> None:
+        self.outline = outline
+        self._draw = random.Random(seed)
+        self._pinned = pins.order
+        self._groups = groups
+        names = table.cluster_names
+        self._clusters = len(names)
+        options, part, chain = outline.options, outline.part, outline.chain
+        own = _promising(outline, box)
+        self._names = [outline.names[o] for o in own]
+        hosts = options.cluster[own]
+        self._first = np.searchsorted(hosts, np.arange(self._clusters + 1))
+        self._run = options.run[own]
+        self._most = options.most[own].copy()
+        single = not outline.more
+        self._most[options.edge[INSIDE_PACE, own] > box.high] = 1
+        self._inner, self._lead, self._trail = (
+            np.ascontiguousarray(row)
+            for row in (
+                options.edge[INSIDE, own],
+                options.ends[LEAD, own],
+                options.ends[TRAIL, own],
+            )
+        )
+        by_sync = (options.sync[own] <= box.most_sync).sum(axis=1) - 1
+        fits = np.minimum(options.fits[own], by_sync[:, None])
+        self._fits = np.ascontiguousarray(fits)
+        self._closing, self._opening = self._ends(table, own, box.most_sync)
+        layouts = [int(part.clusters[j].layout[k]) for j, k in self._names]
+        grid = np.ix_(list(chain.cut_classes), layouts, layouts)
+        size = (len(layouts), len(layouts))
+        kappa = part.transfer_ns[grid].min(axis=0, initial=2**62)
+        omega = part.occupancy_ns[grid].min(axis=0, initial=2**62)
+        self._kappa = np.ascontiguousarray(kappa.reshape(size), dtype=np.float64)
+        quick = np.ones(size, dtype=bool) if single else omega <= box.high
+        for a, b in pins.forbidden_next:
+            if a in names and b in names:
+                i, j = names.index(a), names.index(b)
+                quick[np.ix_(hosts == i, hosts == j)] = False
+        self._quick = np.ascontiguousarray(quick)
+        # A round trip is all the time there is to a single micro-batch.
+        self._period = box.high if not single else 1e18
+        self._windows = bool(options.steps[WINDOWS])
+        steps = options.steps[[STEP, GAP]]
+        if table.schedule == "auto":
+            # Warm-up counts follow from the plan; these are as good as any to begin.
+            steps = np.array([1, 2])
+        self._steps = steps.astype(np.int64)
+        self._lines = Lines(
+            first=self._first,
+            run=self._run,
+            by_option=np.stack([self._inner, self._lead, self._trail], axis=1),
+            most=self._most,
+            fits=self._fits,
+            opening=self._opening,
+            closing=self._closing,
+            kappa=self._kappa,
+            quick=self._quick,
+            must=~outline.may_rest,
+            steps=np.array([*self._steps, self._windows], dtype=np.int64),
+        )
+
+    def _ends(self, table: CostTable, own: Ints, most_sync: float) -> tuple[Ints, Ints]:
+        """Most body units of the last stage, and of the first one by place."""
+        options, chain = self.outline.options, self.outline.chain
+        places = np.arange(options.fits.shape[1])
+        body = list(chain.kinds)
+        closing: list[Ints] = []
+        opening: list[Ints] = []
+        for row, (o, (j, k)) in enumerate(zip(own, self._names, strict=True)):
+            cluster = self.outline.part.clusters[j]
+            state, active = cluster.state_bytes[k], cluster.activation_bytes[k]
+            for end, row_, found in (
+                (chain.trail, TRAIL_SYNC, closing),
+                (chain.lead, LEAD_SYNC, opening),
+            ):
+                counts = np.array(end)
+                present = [*body, *np.flatnonzero(counts)]
+                warmups = np.minimum(places + 1, self.outline.more + 1)
+                if table.schedule == "gpipe":
+                    warmups[:] = self.outline.more + 1
+                room = (
+                    table.usable_bytes[j]
+                    - cluster.fixed_bytes[k]
+                    - cluster.temporary_bytes[k][present].max()
+                    - state @ counts
+                    - warmups * (active @ counts)
+                )
+                unit = state[body].max() + warmups * active[body].max()
+                fits = np.minimum(room // np.maximum(unit, 1), self._fits[row])
+                room_sync = most_sync - options.ends[row_, o]
+                by_sync = int((options.sync[o] <= room_sync).sum()) - 1
+                found.append(np.clip(np.minimum(fits, by_sync), 0, None))
+        shape = (len(own), len(places))
+        return (
+            np.array(closing, dtype=np.int64).reshape(shape)[:, 0].copy(),
+            np.array(opening, dtype=np.int64).reshape(shape),
+        )
+
+    # ----------------------------------------------------------------- search
+
+    def improved(self, tries: int, order: Sequence[int] | None) -> Decision | None:
+        """Return the best plan over so many orders, None if there is none.
+
+        Parameters
+        ----------
+        order
+            One to start from.
+        """
+        best = self._line(self._start(order))
+        if self._pinned is None:
+            seen = {tuple(best.order)}
+            # Of few clusters there are few orders.
+            for _ in range(min(tries, 2 * factorial(min(len(best.order), 9)))):
+                changed = list(dealt(self._neighbour(best.order), self._groups))
+                if tuple(changed) in seen:
+                    continue
+                seen.add(tuple(changed))
+                line = self._line(changed)
+                if line.fill <= best.fill:
+                    best = line
+        return self._decision(best.path) if best.fill < inf else None
+
+    def _start(self, order: Sequence[int] | None) -> list[int]:
+        names = [
+            j for j in range(self._clusters) if self._first[j] < self._first[j + 1]
+        ]
+        if self._pinned is not None:
+            return list(order or ())
+        known = [j for j in order or () if j in names]
+        for j in names:
+            if j not in known:
+                known.insert(self._draw.randint(0, len(known)), j)
+        return known
+
+    def _neighbour(self, order: list[int]) -> list[int]:
+        changed = list(order)
+        if len(order) < 2:
+            return changed
+        a, b = self._draw.sample(range(len(order)), 2)
+        if self._draw.random() < 0.5:
+            changed[a], changed[b] = changed[b], changed[a]
+        else:
+            changed.insert(b, changed.pop(a))
+        return changed
+
+    def _line(self, order: list[int]) -> _Line:
+        fill, path = line_up(
+            np.array(order, dtype=np.int64),
+            self._lines,
+            self._period,
+            _WIDTH,
+        )
+        return _Line(order=order, fill=fill, path=path)
+
+    # ------------------------------------------------------------------ plans
+
+    def _decision(self, path: Ints) -> Decision:
+        outline = self.outline
+        units: list[int] = []
+        other, delay = -1, 0.0
+        for row in path[::-1]:
+            shares, delay = self._shares(row, other, delay)
+            units += shares
+            other = int(row[OPTION])
+        units.reverse()
+        units[0] += int(outline.options.steps[LEADS])
+        units[-1] += int(outline.options.steps[TRAILS])
+        hosts = [self._names[row[OPTION]] for row in path]
+        return Decision(
+            microbatches=outline.part.microbatches,
+            order=tuple(j for j, _ in hosts),
+            strategies=tuple(outline.part.clusters[j].strategies[k] for j, k in hosts),
+            hosted=tuple(int(row[STAGES]) for row in path),
+            units=tuple(units),
+        )
+
+    def _shares(self, row: Ints, other: int, delay: float) -> tuple[list[int], float]:
+        """Return the units of a run's stages from its last one, and E of its first.
+
+        Parameters
+        ----------
+        other, delay
+            Option of the run behind, -1 if there is none, and E of its first stage.
+        """
+        o, stages, left = int(row[OPTION]), int(row[STAGES]), int(row[UNITS])
+        step, gap = (int(n) for n in self._steps)
+        run, places = self._run[o], self._fits.shape[1]
+        place = int(row[PLACE]) - step * (stages - 1)
+        carry, shares = 0.0, []
+        if other >= 0:
+            carry = delay + 2 * float(self._kappa[o, other]) - gap * self._period
+        for m in range(stages):
+            load = max(0.0, carry) if self._windows else 0.0
+            share = int(self._fits[o, min(max(place + step * m, 0), places - 1)])
+            if other < 0 and not m:
+                load += float(self._trail[o])
+                share = min(share, int(self._closing[o]))
+            within = int(np.searchsorted(run, self._period - load, side="right")) - 1
+            share = min(share, within) if m < stages - 1 else left
+            shares.append(share)
+            left -= share
+            delay = float(run[share]) + load
+            carry = delay + 2 * float(self._inner[o]) - step * self._period
+        return shares, delay
+
+
+def _promising(outline: Outline, box: Box) -> Ints:
+    """Return the options with the least bounds of each cluster, in order."""
+    bounds = outline.by_option(box)
+    hosts = outline.options.cluster[box.alive]
+    chosen: list[int] = []
+    for j in range(len(outline.may_rest)):
+        own = np.flatnonzero((hosts == j) & (bounds < inf))
+        best = own[np.argsort(bounds[own], kind="stable")[:_STRATEGIES]]
+        chosen += sorted(int(o) for o in box.alive[best])
+    return np.array(chosen, dtype=np.int64)

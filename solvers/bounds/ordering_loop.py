@@ -1,0 +1,252 @@
+"""The loop of the line-up: clusters in a given order, units and stages shared out.
+
+Costs are in ns. Clusters are taken from the end of the pipeline; for every number of
+units placed only a few of the best states are kept, so this finds plans, not bounds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.compiled import kernel, step
+from hetopt.solvers.bounds.box_sums import most_within
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Costs = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: Columns of a state: its option, units and stages of its run, units in all, the
+#: place of its first stage, and the state before it.
+OPTION, UNITS, STAGES, PLACED, PLACE, BEFORE = range(6)
+#: Columns of ``Lines.by_option``: kappa inside, cost of the units at either end.
+INNER, LEAD, TRAIL = range(3)
+
+
+class Lines(NamedTuple):
+    """What clusters are lined up from; O options, J clusters, L units.
+
+    Attributes
+    ----------
+    first
+        Options of cluster j are first[j] to first[j + 1]; shape (J + 1,).
+    run
+        Cost of l units; shape (O, L + 1).
+    by_option
+        Costs named above; shape (O, 3).
+    most
+        Most stages; shape (O,).
+    fits, opening
+        Most units of a stage, and of the first one, by place; shape (O, places).
+    closing
+        Most units of the last stage; shape (O,).
+    kappa, quick
+        From option to option: kappa, and whether omega is within lambda.
+    must
+        Clusters that have to host.
+    steps
+        Warm-ups added inside a cluster and across, and whether windows of lambda count.
+    """
+
+    first: Ints
+    run: Costs
+    by_option: Costs
+    most: Ints
+    fits: Ints
+    opening: Ints
+    closing: Ints
+    kappa: Costs
+    quick: NDArray[np.bool_]
+    must: NDArray[np.bool_]
+    steps: Ints
+
+
+class _States(NamedTuple):
+    """States, and per number of units the ones that are kept, best first.
+
+    Attributes
+    ----------
+    worth
+        Fill so far, and E of the last stage placed.
+    fresh, new
+        The best state of one option, by units placed, and its worth.
+    """
+
+    state: Ints
+    worth: Costs
+    kept: Ints
+    fresh: Ints
+    new: Costs
+
+
+def line_up(order: Ints, lines: Lines, period: float, width: int) -> tuple[float, Ints]:
+    """Return the least fill found, and the states that lead to it, first one first.
+
+    A stage takes as many units as it can, so that the last one of a run's stages to
+    be placed has what is left.
+
+    Parameters
+    ----------
+    order
+        Clusters from the end of the pipeline; each may be left out unless it must.
+    width
+        States kept for every number of units.
+    """
+    size = lines.run.shape[1]
+    options = int((lines.first[order + 1] - lines.first[order]).sum())
+    states = _States(
+        state=np.zeros((1 + options * size, 6), dtype=np.int64),
+        worth=np.full((1 + options * size, 2), np.inf),
+        kept=np.full((size, width), -1, dtype=np.int64),
+        fresh=np.full((size, 6), -1, dtype=np.int64),
+        new=np.full((size, 2), np.inf),
+    )
+    last = _line_up(order, lines, period, states)
+    path, s = [], last
+    while s > 0:
+        path.append(states.state[s])
+        s = int(states.state[s, BEFORE])
+    best = float(states.worth[last, 0]) if last > 0 else np.inf
+    return best, np.array(path, dtype=np.int64).reshape(-1, 6)
+
+
+def line_up_once() -> None:
+    """Line one cluster up that holds one unit, which compiles all there is to."""
+    one = np.ones(1, dtype=np.int64)
+    lines = Lines(
+        first=np.arange(2, dtype=np.int64),
+        run=np.arange(2, dtype=np.float64).reshape(1, 2),
+        by_option=np.zeros((1, 3)),
+        most=one,
+        fits=one.reshape(1, 1),
+        opening=one.reshape(1, 1),
+        closing=one,
+        kappa=np.zeros((1, 1)),
+        quick=np.ones((1, 1), dtype=bool),
+        must=np.ones(1, dtype=bool),
+        steps=np.zeros(3, dtype=np.int64),
+    )
+    line_up(np.zeros(1, dtype=np.int64), lines, 1.0, 1)
+
+
+@kernel
+def _line_up(order: Ints, lines: Lines, period: float, states: _States) -> int:
+    """Set all states; return the best one that holds all units, -1 without one."""
+    state, worth, kept = states.state, states.worth, states.kept
+    size, width = kept.shape
+    state[0, OPTION] = state[0, BEFORE] = -1
+    worth[0, 0] = worth[0, 1] = 0.0
+    kept[0, 0] = 0
+    best, last, count = np.inf, -1, 1
+    for index in range(len(order)):
+        j = order[index]
+        begun = count
+        for o in range(lines.first[j], lines.first[j + 1]):
+            count = _place(lines, period, states, o, count)
+        # A cluster that must host leaves no state without it.
+        if lines.must[j]:
+            for u in range(size):
+                for slot in range(width):
+                    kept[u, slot] = -1
+        missing = False
+        for i in range(index + 1, len(order)):
+            if lines.must[order[i]]:
+                missing = True
+        for s in range(begun, count):
+            if state[s, PLACED] < size - 1:
+                _keep(states, s)
+            elif worth[s, 0] < best and not missing:
+                best, last = worth[s, 0], s
+    return last
+
+
+@step
+def _place(lines: Lines, period: float, states: _States, o: int, count: int) -> int:
+    """Add the best states that end with an option; return how many there are then."""
+    kept, fresh, new = states.kept, states.fresh, states.new
+    size, width = kept.shape
+    for u in range(size):
+        new[u, 0] = np.inf
+    for u in range(size - 1):
+        for slot in range(width):
+            s = kept[u, slot]
+            if s < 0:
+                break
+            other = states.state[s, OPTION]
+            if other < 0 or lines.quick[o, other]:
+                _extend(lines, period, states, o, s)
+    for u in range(1, size):
+        if new[u, 0] < np.inf:
+            for column in range(6):
+                states.state[count, column] = fresh[u, column]
+            states.worth[count, 0] = new[u, 0]
+            states.worth[count, 1] = new[u, 1]
+            count += 1
+    return count
+
+
+@step
+def _extend(lines: Lines, period: float, states: _States, o: int, s: int) -> None:
+    """Put runs of an option in front of a state, into ``fresh`` where they are best."""
+    run, own, fresh, new = lines.run[o], lines.by_option[o], states.fresh, states.new
+    within, across, windows = lines.steps[0], lines.steps[1], lines.steps[2]
+    other, u = states.state[s, OPTION], states.state[s, PLACED]
+    cost, place, carry, share = states.worth[s, 0], 0, 0.0, 0
+    if other >= 0:
+        cost += 2 * lines.kappa[o, other]
+        place = states.state[s, PLACE] + across
+        if windows:
+            carry = states.worth[s, 1] + 2 * lines.kappa[o, other] - across * period
+            carry = max(0.0, carry)
+    else:
+        cost += own[TRAIL]
+    total, left = 0, len(run) - 1 - u
+    for m in range(1, min(lines.most[o], left) + 1):
+        at = min(place + within * (m - 1), lines.fits.shape[1] - 1)
+        load, share = carry, lines.fits[o, at]
+        if other < 0 and m == 1:
+            load += own[TRAIL]
+            share = min(share, lines.closing[o])
+        share = min(share, most_within(run, period - load))
+        if share < 1:
+            return
+        for n in range(1, min(share, left - total) + 1):
+            units = total + n
+            if units == left and (
+                n > lines.opening[o, at] or run[n] + load + own[LEAD] > period
+            ):
+                continue
+            fill = cost + run[units]
+            if units == left:
+                fill += own[LEAD]
+            if fill < new[u + units, 0]:
+                new[u + units, 0] = fill
+                new[u + units, 1] = run[n] + load
+                fresh[u + units, OPTION] = o
+                fresh[u + units, UNITS] = units
+                fresh[u + units, STAGES] = m
+                fresh[u + units, PLACED] = u + units
+                fresh[u + units, PLACE] = place + within * (m - 1)
+                fresh[u + units, BEFORE] = s
+        total += share
+        if total >= left:
+            return
+        cost += 2 * own[INNER]
+        if windows:
+            carry = max(0.0, run[share] + load + 2 * own[INNER] - within * period)
+
+
+@step
+def _keep(states: _States, s: int) -> None:
+    """Keep a state if it is among the best with as many units."""
+    kept, worth = states.kept[states.state[s, PLACED]], states.worth
+    at = len(kept)
+    while at > 0 and (kept[at - 1] < 0 or worth[kept[at - 1], 0] > worth[s, 0]):
+        at -= 1
+    if at < len(kept):
+        for slot in range(len(kept) - 1, at, -1):
+            kept[slot] = kept[slot - 1]
+        kept[at] = s

@@ -1,0 +1,302 @@
+"""A cheap valid lower bound for every (p, q), by dynamic programming.
+
+For one q and lambda at most some value, every cluster in itself costs at least what
+its best strategy costs for m stages and l body units; adding the clusters up, in no
+particular order, bounds the fill of every p at once. What is left out: which
+clusters are neighbours, windows of the period that cross clusters, and memory
+beyond a cluster's own stages.
+
+The least fill falls as lambda grows while ``(q - 1) lambda`` rises, so a range of
+lambda is cut into intervals, each bounded by its largest lambda in the fill and its
+smallest in the period (MODEL.md section 6, item 1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.bounds.cluster_costs import ALONE, ClusterCosts, roles_under
+from hetopt.solvers.bounds.mixed_costs import MixedCosts
+from hetopt.solvers.bounds.sums import complete, min_plus
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.formulations.chain import Chain
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.training import Pins
+
+    Costs = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """One cluster's part in a relaxed optimum."""
+
+    cluster: int
+    strategy: int
+    stages: int
+    units: int
+    role: int
+
+
+class Relaxation:
+    """Lower bounds on the fill of every p at one q.
+
+    Parameters
+    ----------
+    part
+        Slice at q with the strategies worth looking at.
+    most_stages
+        Largest p of interest.
+    principles
+        What plans have to keep. Where not all of them, there is no single strategy
+        per cluster or no order of clusters to speak of, and so no ``choices``.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: CostTable,
+        part: TableSlice,
+        chain: Chain,
+        pins: Pins,
+        most_stages: int,
+        principles: Principles = PRUNED,
+    ) -> None:
+        self.part = part
+        self.chain = chain
+        self.most_stages = most_stages
+        names = table.cluster_names
+        order = pins.order
+        # A pinned order names every cluster once.
+        self.consecutive = principles.consecutive or order is not None
+        self.mixed = principles.sharing != "one"
+        costs = MixedCosts if self.mixed else ClusterCosts
+        self.clusters = [
+            costs(
+                table=table,
+                part=part,
+                chain=chain,
+                pins=pins,
+                j=j,
+                most_stages=most_stages,
+                roles=roles_under(order, names[j]),
+                may_rest=(names[j] not in order if order is not None else True)
+                and pins.of(names[j]).stages.permits(0)
+                and pins.of(names[j]).units.permits(0),
+                consecutive=self.consecutive,
+            )
+            for j in range(len(names))
+        ]
+        # Few stages in the middle: the first and last step of the recursion are
+        # cheap, so clusters with room for many stages go there.
+        self.sequence = sorted(
+            range(len(names)), key=lambda j: self.clusters[j].most_stages
+        )
+        if len(self.sequence) > 1:
+            self.sequence = [self.sequence[-1], *self.sequence[:-1]]
+        # One number per p and lambda: small, and asked for again and again.
+        self._fills: dict[tuple[float, bool], Costs] = {}
+        self.least_sync = min(
+            (float(cluster.least_sync) for cluster in self.clusters if cluster.count),
+            default=0.0,
+        )
+
+    def least_period(self) -> float:
+        """Return a lower bound on lambda over all p, in ns.
+
+        All device time there is, shared out without loss; and no stage is shorter
+        than one body unit.
+        """
+        rate = sum(cluster.best_rate for cluster in self.clusters)
+        shortest = min(
+            (cluster.shortest_unit for cluster in self.clusters), default=np.inf
+        )
+        return max(self.chain.length / rate if rate else np.inf, shortest)
+
+    def fill(self, period: float, *, roles: bool) -> Costs:
+        """Return the least fill for p = 0..most_stages at lambda <= ``period``, in ns.
+
+        Parameters
+        ----------
+        roles
+            Whether to tell apart the clusters that host the first and the last
+            stage, with the embedding and the head: stronger and slower.
+        """
+        key = (period, roles)
+        if key not in self._fills:
+            tables = [self._costs(j, period, roles=roles) for j in self.sequence]
+            self._fills[key] = self._total(tables, roles=roles)
+        return self._fills[key]
+
+    def choices(self, period: float, stages: int) -> list[Choice] | None:
+        """Return a relaxed optimum for p = ``stages``, or None if there is none."""
+        tables = [self._costs(j, period, roles=True) for j in self.sequence]
+        states = [self._start()]
+        for j, table in zip(self.sequence, tables, strict=True):
+            states.append(self._join(states[-1], table, self.clusters[j].may_rest))
+        taken, left, units = ALONE, stages, self.chain.length
+        shared = states[-1].get(taken, self._empty())[left, units]
+        alone, j = self._alone(tables, stages)
+        if alone <= shared:
+            return self._only(j, period, stages) if np.isfinite(alone) else None
+        chosen = []
+        for index in range(len(self.sequence) - 1, -1, -1):
+            j, table, before = self.sequence[index], tables[index], states[index]
+            value = states[index + 1][taken][left, units]
+            rested = before.get(taken)
+            if (
+                self.clusters[j].may_rest
+                and rested is not None
+                and rested[left, units] == value
+            ):
+                continue
+            role, m, n = _find(before, table, taken, left, units, value)
+            strategy = self.clusters[j].strategy(period, role, m, n)
+            chosen.append(
+                Choice(cluster=j, strategy=strategy, stages=m, units=n, role=role)
+            )
+            taken, left, units = taken & ~role, left - m, units - n
+        return chosen
+
+    def option_fill(self, period: float, stages: int) -> tuple[float, list[Costs]]:
+        """Return the least fill of p = ``stages``, and by strategy of each cluster.
+
+        The first is stronger than ``fill``: some cluster opens the pipeline, and
+        with p given the warm-up counts of its stages are known.
+        """
+        tables = {j: self._costs(j, period, roles=True) for j in self.sequence}
+        prefix = [self._start()]
+        for j in self.sequence[:-1]:
+            prefix.append(self._join(prefix[-1], tables[j], self.clusters[j].may_rest))
+        suffix = [self._start()]
+        for j in self.sequence[:0:-1]:
+            suffix.append(self._join(suffix[-1], tables[j], self.clusters[j].may_rest))
+        suffix.reverse()
+        least = np.inf
+        bounds: list[Costs] = [np.empty(0)] * len(self.sequence)
+        for index, j in enumerate(self.sequence):
+            others = self._merge(prefix[index], suffix[index])
+            bounds[j], opening = self.clusters[j].option_fill(period, others, stages)
+            least = min(least, float(opening.min(initial=np.inf)))
+        if self.mixed:
+            # What one strategy costs at least is less exact than a whole mix.
+            least = max(least, float(self.fill(period, roles=True)[stages]))
+        return least, bounds
+
+    # ------------------------------------------------------------- recursion
+
+    def _alone(self, tables: list[dict[int, Costs]], stages: int) -> tuple[float, int]:
+        """Least fill with one cluster hosting everything, and which one."""
+        best, host = np.inf, -1
+        for j, table in zip(self.sequence, tables, strict=True):
+            if not self._can_be_alone(j) or ALONE not in table:
+                continue
+            costs = table[ALONE]
+            if stages < len(costs) and costs[stages, self.chain.length] < best:
+                best, host = float(costs[stages, self.chain.length]), j
+        return best, host
+
+    def _can_be_alone(self, j: int) -> bool:
+        return all(
+            self.clusters[i].may_rest for i in range(len(self.clusters)) if i != j
+        )
+
+    def _only(self, j: int, period: float, stages: int) -> list[Choice]:
+        units = self.chain.length
+        strategy = self.clusters[j].strategy(period, ALONE, stages, units)
+        return [
+            Choice(cluster=j, strategy=strategy, stages=stages, units=units, role=ALONE)
+        ]
+
+    def _fills_all(self, role: int) -> bool:
+        """Whether a cluster in this role leaves no place for another."""
+        return role == ALONE and self.consecutive
+
+    def _empty(self) -> Costs:
+        return np.full((self.most_stages + 1, self.chain.length + 1), np.inf)
+
+    def _start(self) -> dict[int, Costs]:
+        state = self._empty()
+        state[0, 0] = 0.0
+        return {0: state}
+
+    def _costs(self, j: int, period: float, *, roles: bool) -> dict[int, Costs]:
+        costs = self.clusters[j].costs(period)
+        if roles or not costs:
+            return costs
+        return {0: np.minimum.reduce(list(costs.values()))}
+
+    def _total(self, tables: list[dict[int, Costs]], *, roles: bool) -> Costs:
+        state = self._start()
+        for j, table in zip(self.sequence[:-1], tables[:-1], strict=True):
+            state = self._join(state, table, self.clusters[j].may_rest)
+        last = self.clusters[self.sequence[-1]]
+        total = np.full(self.most_stages + 1, np.inf)
+        if roles:
+            for stages in range(1, self.most_stages + 1):
+                total[stages] = self._alone(tables, stages)[0]
+        goal = ALONE if roles else 0
+        units = self.chain.length
+        for taken, before in state.items():
+            if last.may_rest and taken == goal:
+                total = np.minimum(total, before[:, units])
+            for role, costs in tables[-1].items():
+                if taken & role or taken | role != goal or self._fills_all(role):
+                    continue
+                complete(before, costs, total)
+        return total
+
+    def _join(
+        self, state: dict[int, Costs], table: dict[int, Costs], may_rest: bool
+    ) -> dict[int, Costs]:
+        """Add one cluster to every combination of those before it."""
+        joined: dict[int, Costs] = {}
+        if may_rest:
+            joined = {taken: before.copy() for taken, before in state.items()}
+        for taken, before in state.items():
+            for role, costs in table.items():
+                if taken & role or self._fills_all(role):
+                    continue
+                after = joined.setdefault(taken | role, self._empty())
+                min_plus(before, costs, after)
+        return joined
+
+    def _merge(
+        self, left: dict[int, Costs], right: dict[int, Costs]
+    ) -> dict[int, Costs]:
+        merged: dict[int, Costs] = {}
+        for taken, costs in left.items():
+            for role, others in right.items():
+                if not taken & role:
+                    after = merged.setdefault(taken | role, self._empty())
+                    min_plus(costs, others, after)
+        return merged
+
+
+def _find(
+    before: dict[int, Costs],
+    table: dict[int, Costs],
+    taken: int,
+    stages: int,
+    units: int,
+    value: float,
+) -> tuple[int, int, int]:
+    """Return the (role, m, l) that leads from ``before`` to ``value``."""
+    for role, costs in table.items():
+        state = before.get(taken & ~role)
+        if role & ~taken or role == ALONE or state is None:
+            continue
+        for m in range(1, min(len(costs) - 1, stages) + 1):
+            reach = state[stages - m, units::-1] + costs[m, : units + 1]
+            found = np.flatnonzero(reach == value)
+            if len(found):
+                return role, m, int(found[0])
+    msg = "no cluster's part adds up to the relaxed optimum"
+    raise AssertionError(msg)

@@ -1,0 +1,1 @@
+"""What a proof claims, and searching it again."""

@@ -1,0 +1,215 @@
+"""Write down what a race proved: the certificate of a result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.certificate import PS_S, Certificate, Claim
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import InputError
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import (
+    LONGEST,
+    PERIOD_SCALE,
+    ProgramData,
+    ticks_above,
+)
+from hetopt.formulations.space import undominated
+from hetopt.pricing import pipeline_times
+from hetopt.problem.principles import Principles
+from hetopt.schedule.simulator import simulate
+from hetopt.solvers.bounds.by_count import focus, survey
+from hetopt.solvers.bounds.relaxation import Relaxation
+from hetopt.solvers.decisions.assembly import value_of
+from hetopt.solvers.simulated.search import survey as survey_simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import How, Objective, Result, Settlement
+
+
+#: How much of a bound far above the value is claimed: who derives it again has other
+#: intervals of lambda, and need not make them ever narrower.
+_CLAIMED = 0.9
+#: How closely simulated times are bounded: width of an interval of the excess as a
+#: share of the value.
+_CLOSELY = 1 / 32
+
+
+def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
+    """Return the certificate of a result.
+
+    How a race settles a program depends on the plans it knows by then. For an
+    optimal result the claims are therefore made anew, from the optimum alone.
+
+    Raises
+    ------
+    InputError
+        The result is about an objective that no certificate covers.
+    """
+    if result.objective not in _CLAIMS:
+        msg = f"no certificate covers the objective {result.objective}"
+        raise InputError(msg)
+    best = result.best
+    principles = Principles.relaxing(result.relaxed)
+    value = None
+    if best is not None:
+        times = pipeline_times(best.plan, table)
+        value = (
+            value_of(times)
+            if result.objective == "closed"
+            else simulate(times).makespan_ns * PERIOD_SCALE
+        )
+    if best is not None and value is not None and result.status == "optimal":
+        stages, q = len(best.plan.pipeline.stages), best.plan.pipeline.microbatches
+        claims = list(
+            _CLAIMS[result.objective](
+                problem, table, value, (stages, q), principles
+            ).all()
+        )
+    else:
+        claims = [_as_settled(settlement) for settlement in result.settlements]
+    claims.sort(key=lambda claim: (claim.microbatches, claim.stages))
+    bounds = [claim.bound_ps for claim in claims if claim.bound_ps is not None]
+    if value is not None:
+        bounds.append(value)
+    return Certificate(
+        problem_digest=table.problem_digest,
+        table_digest=table_digest(table),
+        solver=result.solver,
+        status=result.status,
+        plan=None if best is None else best.plan,
+        value_ps=value,
+        lower_bound_ps=min(bounds, default=None),
+        programs=tuple(claims),
+        objective=result.objective,
+        relaxed=result.relaxed,
+    )
+
+
+def _as_settled(settlement: Settlement) -> Claim:
+    bound = settlement.bound_s
+    if bound is None and settlement.how != "infeasible":
+        bound = 0.0
+    return Claim(
+        stages=settlement.stages,
+        microbatches=settlement.microbatches,
+        how=settlement.how,
+        # One less: seconds are rounded to floating point.
+        bound_ps=None if bound is None else max(0, int(bound / PS_S * (1 - 1e-12)) - 1),
+    )
+
+
+class _Claims:
+    """What holds of every (p, q), given the optimum."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        value: int,
+        solved: tuple[int, int],
+        principles: Principles,
+    ) -> None:
+        self.problem = problem
+        self.table = table
+        self.value = value
+        self.solved = solved
+        self.principles = principles
+        self.chain = Chain.of(table)
+
+    def all(self) -> Iterator[Claim]:
+        for q in self.problem.microbatch_counts:
+            yield from self._of(q)
+
+    def _of(self, q: int) -> Iterator[Claim]:
+        counts = self.problem.stage_counts
+        within = [p for p in counts if p <= self.chain.length]
+        known = {part.microbatches for part in self.table.slices}
+        if q not in known or not within:
+            yield from (_claim(p, q, "infeasible", None) for p in counts)
+            return
+        relaxation = Relaxation(
+            table=self.table,
+            part=undominated(self.table, self.table.at(q), self.chain, self.principles),
+            chain=self.chain,
+            pins=self.problem.pins,
+            most_stages=max(within),
+            principles=self.principles,
+        )
+        yield from self._bounded(relaxation, q, within)
+
+    def _bounded(
+        self, relaxation: Relaxation, q: int, within: list[int]
+    ) -> Iterator[Claim]:
+        """Claim of every p what the relaxation gives."""
+        counts = self.problem.stage_counts
+        # The relaxation counts in ns, the claims in ps.
+        cutoff = ticks_above(self.value)
+        anyhow = survey(relaxation, q, cutoff=None).bound
+        close = survey(relaxation, q, cutoff=cutoff).bound
+        for p in counts:
+            if p not in within or not np.isfinite(anyhow[p]):
+                yield _claim(p, q, "infeasible", None)
+            elif (p, q) == self.solved:
+                yield _claim(p, q, "solved", self.value)
+            elif anyhow[p] > cutoff:
+                bound = int(anyhow[p] * PERIOD_SCALE * _CLAIMED)
+                bound = min(max(bound, self.value), LONGEST)
+                yield _claim(p, q, "refuted-by-bound", bound)
+            elif close[p] > cutoff or self._focused(relaxation, p, q, cutoff):
+                yield _claim(p, q, "refuted-by-bound", self.value)
+            else:
+                yield _claim(p, q, "refuted-by-search", self.value)
+
+    def _focused(self, relaxation: Relaxation, p: int, q: int, cutoff: float) -> bool:
+        """Whether the relaxation refutes p when it looks at nothing else."""
+        return focus(relaxation, q, p, cutoff=cutoff).bound > cutoff
+
+
+class _SimulatedClaims(_Claims):
+    """The same of simulated times."""
+
+    def _bounded(
+        self, relaxation: Relaxation, q: int, within: list[int]
+    ) -> Iterator[Claim]:
+        # Whether there is a plan at all has nothing to do with what is minimised.
+        anyhow = survey(relaxation, q, cutoff=None).bound
+        data = ProgramData(
+            part=self.table.at(q),
+            chain=self.chain,
+            schedule=self.table.schedule,
+            pins=self.problem.pins,
+            names=self.table.cluster_names,
+            devices=self.table.cluster_devices,
+            usable_bytes=self.table.usable_bytes,
+            stages=max(within),
+            cutoff=0,
+        )
+        limit = self.value // PERIOD_SCALE - 1
+        bound = survey_simulated(data, limit, _CLOSELY)
+        for p in self.problem.stage_counts:
+            if p not in within or not np.isfinite(anyhow[p]):
+                yield _claim(p, q, "infeasible", None)
+            elif (p, q) == self.solved:
+                yield _claim(p, q, "solved", self.value)
+            elif bound[p] > limit:
+                yield _claim(p, q, "refuted-by-bound", self.value)
+            else:
+                yield _claim(p, q, "refuted-by-search", self.value)
+
+
+#: What makes the claims about an optimum, by objective.
+_CLAIMS: dict[Objective, type[_Claims]] = {
+    "closed": _Claims,
+    "simulated": _SimulatedClaims,
+}
+
+
+def _claim(stages: int, microbatches: int, how: How, bound: int | None) -> Claim:
+    return Claim(stages=stages, microbatches=microbatches, how=how, bound_ps=bound)

@@ -1,0 +1,181 @@
+"""Search again what a certificate says was searched, with another engine."""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import (
+    PERIOD_SCALE,
+    ProgramData,
+    objective_ceiling,
+    within,
+)
+from hetopt.formulations.space import undominated
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.registry import FREE, WIDE
+from hetopt.solvers.simulated.search import Interrupted, Search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hetopt.check.certificate import Doubt
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
+    from hetopt.solvers.race.engine import Engine
+
+#: Engines, best first; the one that made the certificate is passed over.
+_ENGINES = (
+    ("cp-sat", "hetopt.solvers.cp_sat:CpSatEngine"),
+    ("dp", "hetopt.solvers.dp.solver:DpEngine"),
+    ("miqp-highs", "hetopt.solvers.mip.miqp:MiqpHighsEngine"),
+)
+
+
+def second_engine(
+    solver: str,
+    seed: int,
+    schedule: ScheduleName,
+    principles: Principles = PRUNED,
+) -> tuple[str, Engine]:
+    """Return an engine, and its name, that is not the solver's own.
+
+    Only dp knows both free warm-up counts and a wider space: there it has to look at
+    its own programs again, but whole, and with no bound of the race.
+    """
+    able = [
+        pair
+        for pair in _ENGINES
+        if (schedule != "auto" or pair[0] in FREE)
+        and (not principles.relaxed or pair[0] in WIDE)
+    ]
+    name, path = next((pair for pair in able if pair[0] != solver), able[0])
+    module, _, attribute = path.partition(":")
+    return name, getattr(import_module(module), attribute)(seed)
+
+
+def resolve(
+    problem: Problem,
+    table: CostTable,
+    doubts: Iterable[Doubt],
+    engine: Engine,
+    *,
+    end: float | None,
+    principles: Principles = PRUNED,
+) -> Iterator[tuple[Doubt, str | None]]:
+    """Search each program again below its bound; yield what is wrong, or None.
+
+    No bound of a relaxation is used: the engine gets the whole program.
+
+    Parameters
+    ----------
+    end
+        Of the time for all, as ``time.monotonic`` has it; what is not settled by then
+        is not confirmed.
+    principles
+        What plans have to keep.
+    """
+    chain = Chain.of(table)
+    for doubt in doubts:
+        part = undominated(table, table.at(doubt.microbatches), chain, principles)
+        cutoff = objective_ceiling(part, chain, doubt.stages)
+        if doubt.bound_ps is not None:
+            cutoff = min(cutoff, doubt.bound_ps - 1)
+        data = ProgramData(
+            part=within(part, cutoff),
+            chain=chain,
+            schedule=table.schedule,
+            pins=problem.pins,
+            names=table.cluster_names,
+            devices=table.cluster_devices,
+            usable_bytes=table.usable_bytes,
+            stages=doubt.stages,
+            cutoff=cutoff,
+            principles=principles,
+        )
+        answer = engine.settle(
+            data,
+            excluded=(),
+            found=lambda decision: None,
+            stop=lambda: False,
+            time_limit_s=None if end is None else max(0.1, end - time.monotonic()),
+        )
+        yield doubt, _finding(doubt, answer.verdict)
+
+
+def resolve_simulated(
+    problem: Problem,
+    table: CostTable,
+    doubts: Iterable[Doubt],
+    *,
+    end: float | None,
+) -> Iterator[tuple[Doubt, str | None]]:
+    """Do the same where bounds are about simulated times.
+
+    Only one search knows those: it looks at the whole program again, with no bound of
+    the race. Whether there is a plan at all is for another engine.
+    """
+    for doubt in doubts:
+        if doubt.bound_ps is None:
+            _, engine = second_engine("", 0, table.schedule)
+            yield from resolve(problem, table, [doubt], engine, end=end)
+            continue
+        verdict = _search_simulated(problem, table, doubt, end)
+        yield doubt, _finding(doubt, verdict)
+
+
+def _search_simulated(
+    problem: Problem, table: CostTable, doubt: Doubt, end: float | None
+) -> str:
+    data = ProgramData(
+        part=table.at(doubt.microbatches),
+        chain=Chain.of(table),
+        schedule=table.schedule,
+        pins=problem.pins,
+        names=table.cluster_names,
+        devices=table.cluster_devices,
+        usable_bytes=table.usable_bytes,
+        stages=doubt.stages,
+        cutoff=0,
+    )
+    # Simulated times are whole ns: the longest that is shorter than the bound.
+    limit = -(-(doubt.bound_ps or 0) // PERIOD_SCALE) - 1
+    found: list[int] = []
+    search = Search(
+        data,
+        # One that is quicker will do.
+        limit=lambda: -1 if found else limit,
+        found=lambda decision, value: found.append(value),
+        end=end,
+    )
+    try:
+        search.run()
+    except Interrupted:
+        return "optimal" if found else "stopped"
+    return "optimal" if found else "infeasible"
+
+
+def _finding(doubt: Doubt, verdict: str) -> str | None:
+    if verdict not in ("infeasible", "optimal"):
+        return unsettled(doubt)
+    return None if verdict == "infeasible" else better(doubt)
+
+
+def better(doubt: Doubt) -> str:
+    """Return what is wrong with a claim that a plan refutes."""
+    program = f"({doubt.stages}, {doubt.microbatches})"
+    if doubt.bound_ps is None:
+        return f"{program} is infeasible, but has a plan"
+    return f"{program} is bounded by {doubt.bound_ps}, but has a better plan"
+
+
+def unsettled(doubt: Doubt) -> str:
+    """Return that the time was over before a claim was confirmed."""
+    return (
+        f"({doubt.stages}, {doubt.microbatches}) could not be settled again within the "
+        "time limit: give it more with --time-limit"
+    )

@@ -1,0 +1,1 @@
+"""A choice, and what it is worth."""

@@ -1,0 +1,142 @@
+"""From a program's decision to a plan, and to its exact value."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from math import ceil
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table import TICK_S
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.pricing import pipeline_times
+from hetopt.problem.training import RESHARDING
+from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.period import period_by_recursion
+from hetopt.schedule.warmup import warmup_counts
+from hetopt.solvers.decisions.free_warmups import free_warmups, most_in_flight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.schedule.times import PipelineTimes
+
+
+def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
+    """Write a decision down as a plan, with warm-up counts and resharding.
+
+    Parameters
+    ----------
+    table_digest
+        Digest of ``table``; the plan carries it.
+    """
+    stages = _stages(decision, table)
+    bare = Plan(
+        schedule=table.schedule,
+        pipelines=(Pipeline(microbatches=decision.microbatches, stages=stages),),
+        problem_digest=table.problem_digest,
+        table_digest=table_digest,
+    )
+    warmups = decision.warmups
+    if warmups is None:
+        times = pipeline_times(bare, table)
+        if table.schedule == "auto":
+            most = room_in_flight(stages, table, decision.microbatches)
+            # A plan that does not fit is written down as well.
+            warmups = free_warmups(times, most) or (1,) * len(stages)
+        else:
+            warmups = warmup_counts(
+                table.schedule,
+                microbatches=decision.microbatches,
+                crosses=[
+                    before.cluster != after.cluster
+                    for before, after in pairwise(stages)
+                ],
+                round_trip_ns=times.round_trip_ns,
+                transfer_ns=times.transfer_ns,
+            )
+    pipeline = Pipeline(
+        microbatches=decision.microbatches,
+        stages=tuple(
+            replace(stage, warmup=warmup)
+            for stage, warmup in zip(stages, warmups, strict=True)
+        ),
+    )
+    return replace(bare, pipelines=(pipeline,))
+
+
+def value_of(times: PipelineTimes) -> int:
+    """Return the closed form in 1 / PERIOD_SCALE ticks, lambda rounded up to one.
+
+    Programs minimise this number; it exceeds the closed form by less than
+    ``(q - 1) / PERIOD_SCALE`` ticks.
+    """
+    exact = closed_form_ns(times)
+    if not times.has_steady_state or times.microbatches == 1:
+        return ceil(exact * PERIOD_SCALE)
+    period = period_by_recursion(times)
+    fill = exact - (times.microbatches - 1) * period
+    return ceil(fill * PERIOD_SCALE) + (times.microbatches - 1) * ceil(
+        period * PERIOD_SCALE
+    )
+
+
+def bound_seconds(value: int, microbatches: int) -> float:
+    """Return the lower bound on a closed form that one on an objective gives."""
+    return (value - max(microbatches - 1, 0)) / PERIOD_SCALE * TICK_S
+
+
+def room_in_flight(
+    stages: Sequence[Stage], table: CostTable, microbatches: int
+) -> list[int]:
+    """Return how many micro-batches fit on each stage, at most q."""
+    most = []
+    for stage in stages:
+        j = table.cluster_names.index(stage.cluster)
+        own = table.at(microbatches).clusters[j]
+        k = own.strategies.index(stage.strategy)
+        held = table.units[stage.first_unit : stage.end_unit]
+        base = int(own.fixed_bytes[k]) + sum(int(own.state_bytes[k, u]) for u in held)
+        base += max(int(own.temporary_bytes[k, u]) for u in held)
+        each = sum(int(own.activation_bytes[k, u]) for u in held)
+        most.append(most_in_flight(table.usable_bytes[j], base, each, microbatches))
+    return most
+
+
+def _stages(decision: Decision, table: CostTable) -> tuple[Stage, ...]:
+    part = table.at(decision.microbatches)
+    hosts = [
+        (j, strategy)
+        for j, strategy, hosted in zip(
+            decision.order, decision.strategies, decision.hosted, strict=True
+        )
+        for _ in range(hosted)
+    ]
+    layouts = [
+        int(part.clusters[j].layout[part.clusters[j].row(strategy)])
+        for j, strategy in hosts
+    ]
+    stages = []
+    first = 0
+    for i, ((j, strategy), units) in enumerate(zip(hosts, decision.units, strict=True)):
+        end = first + units
+        resharding = None
+        if i + 1 < len(hosts):
+            index = part.resharding[table.cuts[end - 1], layouts[i], layouts[i + 1]]
+            resharding = RESHARDING[int(index)]
+        stages.append(
+            Stage(
+                cluster=table.cluster_names[j],
+                first_unit=first,
+                end_unit=end,
+                strategy=strategy,
+                # Every stage alike until the times are known.
+                warmup=1,
+                resharding=resharding,
+            )
+        )
+        first = end
+    return tuple(stages)

@@ -1,0 +1,423 @@
+"""The dynamic program's search over lambda: from a label setting to a proof.
+
+The label setting (``dp.labels``) answers one question: what is the least fill and
+gradient synchronisation F(h) of a plan whose lambda is at most h? The objective is
+F + (q - 1) lambda, and F falls as h grows. A *node* is a range [low, high] of lambda
+in which better plans may lie. Nothing in it costs less than F(high) + (q - 1) low, so:
+
+* a cheap bound on F(high) may close the node;
+* a wide node is cut in two, as (q - 1) (high - low) of it is left to chance;
+* otherwise F(high) is computed. Its plan has some lambda' <= high, and no plan with
+  lambda in [lambda', high] costs less. Nor does one whose lambda exceeds what the
+  best plan leaves for it once F(high) is paid. The node goes on below both.
+
+Lambdas are whole ticks, so this ends. Under gpipe the paces are part of a label, and
+one label setting closes its node; with a single micro-batch lambda does not count.
+
+Under ``auto`` warm-up counts follow from lambda (``free_warmups``), but for those of
+gpipe, which is another program.
+
+Under ``h-1f1b`` delta depends on lambda_0 = max(max tau, max kappa), and a node has a
+range of lambda_0 too. Where some delta changes inside it, the label setting takes the
+least delta for memory and the most for the period: F is then a bound, and its plan,
+priced exactly, may turn out not to be one. In that case the range is cut at such a
+threshold. Where none is left the deltas are exact: no tau or kappa may exceed the
+range, and one has to reach its lower end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.errors import SolverError
+from hetopt.formulations.decision import Decision
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.arrays.program import KAPPA, PRICED, STOCK, Offer
+from hetopt.solvers.decisions.exact import exact_value, with_warmups
+from hetopt.solvers.decisions.identical import canonical
+from hetopt.solvers.dp.bounds import (
+    INFINITE,
+    ORDERED,
+    Limits,
+    empty_limits,
+    limit,
+    shortest,
+)
+from hetopt.solvers.dp.budget import PHASE, WORK
+from hetopt.solvers.dp.buffers import most_new
+from hetopt.solvers.dp.label_pool import (
+    DELAY,
+    FILL,
+    FLAG,
+    IN_RUN,
+    LAST_SYNC,
+    LENGTH,
+    OPTION,
+    PARENT,
+    SYNC,
+)
+from hetopt.solvers.dp.labels import CLEAR, DONE, walk
+from hetopt.solvers.dp.prices import look_around
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.formulations.program import ProgramData
+    from hetopt.solvers.arrays.program import Ints
+    from hetopt.solvers.dp.buffers import Room
+
+#: Ranges of lambda are cut until (q - 1) times their width is this share of the cutoff.
+_WIDTH = 1 / 128
+#: Steps of the label setting between two looks at the clock.
+_STEPS = 300_000
+
+
+class Interrupted(Exception):
+    """Out of time or memory, or told to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A range of lambda in ticks, and under h-1f1b one of lambda_0 in ns."""
+
+    low: int
+    high: int
+    floor: int
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The best plan of a label setting.
+
+    Attributes
+    ----------
+    fill
+        Fill and g in ns; under gpipe with what the pace adds.
+    value
+        The decision's exact objective, or None if it is not feasible.
+    """
+
+    decision: Decision
+    fill: int
+    value: int | None
+
+
+class Search:
+    """Searches one program.
+
+    Parameters
+    ----------
+    ordered
+        Whether ``first`` is to be asked, which minds the tie rule.
+
+    Attributes
+    ----------
+    best, value
+        The best plan found and its objective.
+    bound
+        Valid lower bound, while plans above the cutoff do not matter.
+    """
+
+    def __init__(
+        self,
+        data: ProgramData,
+        *,
+        excluded: Sequence[Decision],
+        ordered: bool,
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+        room: Room,
+    ) -> None:
+        self.data = data
+        self._room = room
+        self.best: Decision | None = None
+        self.value: int | None = None
+        self.bound = data.objective_min
+        self._found = found
+        self._stop = stop
+        self._end = None if time_limit_s is None else time.monotonic() + time_limit_s
+        self._offer = Offer(data, excluded, ordered=ordered)
+        self._more = data.part.microbatches - 1
+        self._gpipe = data.schedule == "gpipe"
+        self._steady = self._more > 0 and not self._gpipe
+        if not self._offer.possible:
+            return
+        self._short = np.zeros_like(self._offer.costs.sums)
+        shortest(self._offer.costs.sums, self._short)
+        self._scratch = np.zeros((2, data.chain.length + 1), dtype=np.int64)
+        self._thresholds = self._offer.thresholds() if self._steady else []
+        room.begin(len(self._offer.costs.host))
+        self._price = np.zeros(len(self._offer.costs.host), dtype=np.int64)
+
+    # ------------------------------------------------------------------ search
+
+    def run(self) -> None:
+        """Find the best plan within the cutoff; raises Interrupted."""
+        cutoff = self.data.cutoff
+        nodes: list[tuple[int, int, Node]] = []
+        count = 0
+
+        def push(node: Node, bound: int) -> None:
+            nonlocal count
+            count += 1
+            heapq.heappush(nodes, (bound, count, node))
+
+        for node in self._start():
+            push(node, self.data.objective_min)
+        while nodes:
+            bound, _, node = heapq.heappop(nodes)
+            self.bound = max(self.bound, min(bound, cutoff))
+            self._check()
+            limit = cutoff if self.value is None else self.value - 1
+            if bound > limit:
+                break
+            if self._steady:
+                node = replace(node, high=min(node.high, limit // self._more))
+            limits = self._limits(node, limit)
+            bound = max(bound, self._bound(limits, node))
+            if bound > limit:
+                continue
+            if self._more * (node.high - node.low) > _WIDTH * limit:
+                middle = (node.low + node.high) // 2
+                push(replace(node, high=middle), bound)
+                push(replace(node, low=middle + 1), bound)
+                continue
+            plan = self._set_labels(limits, self._budget(node, limit))
+            if plan is None:
+                continue
+            for other in self._go_on(node, plan, limit):
+                bound = max(bound, self._spent(plan.fill, other.low))
+                push(other, bound)
+        self.bound = cutoff + 1 if self.value is None else self.value
+
+    def first(self, value: int) -> Decision | None:
+        """Return the first plan of at most this objective by the tie rule."""
+        nodes = self._start()
+        best: Decision | None = None
+        while nodes:
+            node = nodes.pop()
+            if self._steady:
+                node = replace(node, high=min(node.high, value // self._more))
+            limits = self._limits(node, value)
+            if self._bound(limits, node) > value:
+                continue
+            if self._more * (node.high - node.low) > _WIDTH * value:
+                middle = (node.low + node.high) // 2
+                nodes.append(replace(node, high=middle))
+                nodes.append(replace(node, low=middle + 1))
+                continue
+            budget = self._budget(node, value)
+            if self._steady:
+                plan = self._set_labels(limits, budget)
+                if plan is None:
+                    continue
+                high = (value - plan.fill * PERIOD_SCALE) // self._more
+                if high < node.high:
+                    nodes.append(replace(node, high=high))
+                    continue
+                if self._inside(node):
+                    nodes += self._halves(node)
+                    continue
+                # Whatever keeps to this budget at this lambda is good enough.
+                budget = (value - self._more * node.high) // PERIOD_SCALE
+                high = (value - (budget + 1) * PERIOD_SCALE) // self._more
+                nodes.append(replace(node, high=min(high, node.high - 1)))
+            limits.knobs[ORDERED] = 1
+            plan = self._set_labels(limits, budget)
+            if plan is not None and (
+                best is None or self.key(plan.decision) < self.key(best)
+            ):
+                best = plan.decision
+        return best
+
+    def _start(self) -> list[Node]:
+        if not self._offer.possible:
+            return []
+        data = self.data
+        if not self._more:
+            return [Node(low=0, high=INFINITE, floor=0, ceiling=INFINITE)]
+        high = data.cutoff // self._more
+        if data.period_max is not None:
+            high = min(high, data.period_max)
+        return [Node(low=data.period_min, high=high, floor=0, ceiling=INFINITE)]
+
+    def _check(self) -> None:
+        if self._stop() or (self._end is not None and time.monotonic() > self._end):
+            raise Interrupted
+
+    def _spent(self, fill: int, low: int) -> int:
+        """Return the least objective with this fill, and lambda at least ``low``."""
+        return fill * PERIOD_SCALE + self._more * low
+
+    def _budget(self, node: Node, limit: int) -> int:
+        """Return the most ns that a label's fill and g may take."""
+        if self._steady:
+            limit -= self._more * node.low
+        return limit // PERIOD_SCALE
+
+    def _bound(self, limits: Limits, node: Node) -> int:
+        """Return a cheap bound on the objective within a node."""
+        if node.high < node.low or node.ceiling < node.floor:
+            return INFINITE * PERIOD_SCALE
+        stages, length = self.data.stages, self.data.chain.length
+        fill = int(limits.rest[-1, stages, length])
+        if self._offer.costs.facts[PRICED]:
+            fill -= int(limits.price @ self._offer.costs.host[:, STOCK])
+            fill = max(fill, int(limits.rest[0, stages, length]))
+        return self._spent(fill, node.low)
+
+    def _go_on(self, node: Node, plan: Plan, limit: int) -> list[Node]:
+        """Take in the plan of a node; return what is left of the node."""
+        if plan.value is not None and plan.value <= limit:
+            self.best, self.value = plan.decision, plan.value
+            self._found(plan.decision)
+            limit = plan.value - 1
+        if not self._steady:
+            if plan.value != plan.fill * PERIOD_SCALE:
+                msg = f"labels cost {plan.fill} ns, the plan {plan.value} ticks"
+                raise SolverError(msg)
+            return []
+        high = (limit - plan.fill * PERIOD_SCALE) // self._more
+        if plan.value is not None:
+            own = (plan.value - plan.fill * PERIOD_SCALE) // self._more
+            if own <= node.high:
+                return [replace(node, high=min(high, own - 1))]
+        if not self._inside(node):
+            msg = f"labels permit what is not feasible: {plan.decision}"
+            raise SolverError(msg)
+        return self._halves(replace(node, high=min(high, node.high)))
+
+    # --------------------------------------------------------------- lambda_0
+
+    def _inside(self, node: Node) -> list[int]:
+        """Return the lambda_0 of the node's range at which some delta changes."""
+        return [t for t in self._thresholds if node.floor < t <= node.ceiling]
+
+    def _halves(self, node: Node) -> list[Node]:
+        """Cut the range of lambda_0 where some delta changes."""
+        inside = self._inside(node)
+        middle = inside[len(inside) // 2]
+        return [replace(node, ceiling=middle - 1), replace(node, floor=middle)]
+
+    # ------------------------------------------------------------------ labels
+
+    def _look_around(self, limits: Limits, most: int) -> None:
+        shape = limits.rest.shape
+        limits.price[:] = self._price
+        look_around(
+            self._offer.costs,
+            limits,
+            self._scratch,
+            np.zeros(shape, dtype=np.int64),
+            np.zeros((2, len(self._price)), dtype=np.int64),
+            most,
+        )
+        self._price[:] = limits.price
+
+    def _limits(self, node: Node, most_ticks: int) -> Limits:
+        costs = self._offer.costs
+        period = node.high if self._steady else INFINITE
+        stage = INFINITE
+        if self._more:
+            stage = min(node.high // PERIOD_SCALE, node.ceiling)
+        pace = -(-node.low // PERIOD_SCALE)
+        knobs = np.array(
+            [period, stage, node.ceiling, node.floor, pace, 0], dtype=np.int64
+        )
+        longest = max(stage, int(costs.edge[KAPPA].max(initial=0)))
+        delta = np.stack(
+            self._offer.deltas(node.floor, min(node.ceiling, longest)), axis=0
+        )
+        limits = empty_limits(costs, knobs, delta)
+        most = (most_ticks - self._more * node.low) // PERIOD_SCALE
+        limit(costs, self._short, limits, self._scratch, most)
+        if costs.facts[PRICED]:
+            self._look_around(limits, most)
+        return limits
+
+    def _set_labels(self, limits: Limits, budget: int) -> Plan | None:
+        """Return the best plan within the budget, None if there is none."""
+        costs = self._offer.costs
+        room, more = self._room, most_new(costs, limits)
+        progress = np.array([CLEAR, 0, 0, budget, 0, more], dtype=np.int64)
+        for placed in range(self.data.stages):
+            progress[PHASE] = CLEAR
+            while progress[PHASE] != DONE:
+                self._check()
+                if not room.widen(more):
+                    raise Interrupted
+                progress[WORK] = _STEPS
+                now, doors, after = room.layers
+                walk(
+                    costs,
+                    limits,
+                    placed,
+                    now,
+                    doors,
+                    after,
+                    room.pool,
+                    room.porch,
+                    room.configs,
+                    progress,
+                )
+            room.next_layer()
+        pool = room.pool
+        best = pool.label[0]
+        if best[OPTION] < 0:
+            return None
+        fill = int(best[FILL] + max(best[SYNC], best[LAST_SYNC]))
+        if self._gpipe:
+            fill += self._more * int(best[DELAY] + best[FLAG])
+        decision = self._decision(pool.label)
+        if self.data.schedule == "auto":
+            # Those of its least lambda, which may be less than the node's.
+            decision = with_warmups(decision, self.data, steady=True)
+        return Plan(
+            decision=decision, fill=fill, value=exact_value(decision, self.data)
+        )
+
+    def _decision(self, labels: Ints) -> Decision:
+        part, chain = self.data.part, self.data.chain
+        runs: list[tuple[int, int]] = []
+        units = []
+        row, left = 0, 0
+        while row >= 0:
+            o, inside = int(labels[row, OPTION]), int(labels[row, IN_RUN])
+            if not left:
+                runs.append((o, inside))
+                left = inside
+            left -= 1
+            units.append(int(labels[row, LENGTH]))
+            row = int(labels[row, PARENT])
+        units[0] += sum(chain.lead)
+        units[-1] += sum(chain.trail)
+        options = [self._offer.options[o] for o, _ in runs]
+        decision = Decision(
+            microbatches=part.microbatches,
+            order=tuple(j for j, _ in options),
+            strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
+            hosted=tuple(hosted for _, hosted in runs),
+            units=tuple(units),
+        )
+        return canonical(decision, self._offer.leaders)
+
+    def key(self, decision: Decision) -> tuple[object, ...]:
+        """Return the tie rule's key, with strategies numbered as they are here."""
+        clusters = self.data.part.clusters
+        return (
+            decision.devices,
+            decision.order,
+            tuple(
+                clusters[j].row(strategy)
+                for j, strategy in zip(decision.order, decision.strategies, strict=True)
+            ),
+            decision.hosted,
+            decision.units,
+        )

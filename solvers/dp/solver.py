@@ -1,0 +1,143 @@
+"""The ``dp`` solver: an exact dynamic program per (p, q), in the race.
+
+Under ``auto`` a (p, q) has two: one with a steady state and free warm-up counts, and
+gpipe's, with all forwards first.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.solvers.decisions.exact import with_warmups
+from hetopt.solvers.pools.memory import share_bytes
+from hetopt.solvers.race.engine import Answer
+from hetopt.solvers.race.solve import racing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.solvers.dp.buffers import Room
+    from hetopt.solvers.dp.search import Search
+
+
+class DpEngine:
+    """Settles programs by label setting; nothing in it is left to chance."""
+
+    #: States multiply with the subsets of clusters: of more they fill the memory.
+    most_subsets = 256
+
+    def __init__(self, seed: int) -> None:
+        #: What labels may fill; a program that needs more is left to bounds.
+        self.most_bytes = share_bytes(1)
+        self._room: Room | None = None
+
+    def settle(
+        self,
+        data: ProgramData,
+        *,
+        excluded: Sequence[Decision],
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+        start: Decision | None = None,
+    ) -> Answer:
+        """Find the least objective within the cutoff; see ``Engine``."""
+        from hetopt.solvers.dp.search import Interrupted
+
+        end = None if time_limit_s is None else time.monotonic() + time_limit_s
+        best: Decision | None = None
+        cutoff = data.cutoff
+        for program in _programs(data):
+            left_s = None if end is None else end - time.monotonic()
+            search = self._search(
+                replace(program, cutoff=cutoff),
+                excluded,
+                False,
+                lambda decision: found(_whole(decision, data)),
+                stop,
+                left_s,
+            )
+            try:
+                search.run()
+            except Interrupted:
+                bound = search.bound
+                if program.schedule == "auto":
+                    # Nothing is known of gpipe's program yet.
+                    bound = data.objective_min
+                best = search.best or best
+                return Answer(verdict="stopped", bound=bound, decision=best)
+            if search.best is not None and search.value is not None:
+                best = _whole(search.best, data)
+                cutoff = search.value - 1
+        if best is None:
+            return Answer(verdict="infeasible", bound=cutoff + 1, decision=None)
+        return Answer(verdict="optimal", bound=cutoff + 1, decision=best)
+
+    def settle_tie(
+        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+    ) -> Decision | None:
+        """Set labels that the tie rule tells apart; see ``Engine``.
+
+        Where they fill the memory the plan that was found stays.
+        """
+        from hetopt.solvers.dp.search import Interrupted
+
+        best: tuple[tuple[object, ...], Decision] | None = None
+        for program in _programs(data):
+            search = self._search(
+                program, excluded, True, lambda decision: None, lambda: False, None
+            )
+            try:
+                decision = search.first(value)
+            except Interrupted:
+                return None
+            if decision is None:
+                continue
+            key = search.key(decision)
+            if best is None or key < best[0]:
+                best = key, decision
+        return None if best is None else _whole(best[1], data)
+
+    def _search(
+        self,
+        data: ProgramData,
+        excluded: Sequence[Decision],
+        ordered: bool,
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+    ) -> Search:
+        # Numba loads with these modules.
+        from hetopt.solvers.dp.buffers import Room
+        from hetopt.solvers.dp.search import Search
+
+        if self._room is None:
+            self._room = Room(self.most_bytes)
+        return Search(
+            data,
+            excluded=excluded,
+            ordered=ordered,
+            found=found,
+            stop=stop,
+            time_limit_s=time_limit_s,
+            room=self._room,
+        )
+
+
+def _programs(data: ProgramData) -> list[ProgramData]:
+    """Return what is searched one after the other."""
+    if data.schedule != "auto" or data.part.microbatches == 1:
+        return [data]
+    return [data, replace(data, schedule="gpipe")]
+
+
+def _whole(decision: Decision, data: ProgramData) -> Decision:
+    """Return a decision with the warm-up counts that are to be reported."""
+    return with_warmups(decision, data) if data.schedule == "auto" else decision
+
+
+solve = racing("dp", "hetopt.solvers.dp.solver:DpEngine", quick=True)

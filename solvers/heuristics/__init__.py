@@ -1,0 +1,1 @@
+"""What is quick and proves nothing."""

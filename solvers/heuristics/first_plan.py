@@ -1,0 +1,254 @@
+"""A plan at once: one strategy for all stages, without anything that is compiled.
+
+It is what is reported when the time is up before a search has found anything. Every
+(strategy, p, q) gets an estimate: stages of equally many units, on the quickest
+clusters. The best estimates are made into plans: the units of a stage go by the speed
+of its cluster as far as its memory permits. What fits is priced exactly.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.decision import Decision
+from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.messages import NO_CUTOFF, Found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.heuristics.shared import Pricer
+
+#: Decisions of one q that are tried before it is the next one's turn.
+_TRIES = 30
+#: CPU seconds to go on once there is a plan, and at most.
+_MORE_S, _MOST_S = 0.1, 1.5
+
+
+def ensure_plan(ledger: Ledger, problem: Problem) -> None:
+    """Take in a plan if none was found and there may be one, and cheap bounds."""
+    may_be = any(each.how in (None, "unsettled") for each in ledger.programs.values())
+    if not may_be or ledger.plans:
+        return
+    # Heuristics end with such a plan as well.
+    from hetopt.solvers.heuristics.shared import share_out
+
+    share_out(ledger)
+    found = first_plan(problem, ledger.table)
+    if found is not None:
+        ledger.find(found)
+
+
+def first_plan(problem: Problem, table: CostTable) -> Found | None:
+    """Return a plan of one strategy, the best of a few; None if none was found.
+
+    Takes a fraction of a second. Where memory is so tight that hardly anything fits,
+    it may miss the plan that does.
+    """
+    from hetopt.solvers.heuristics.shared import Pricer
+
+    pricer = Pricer(problem, table)
+    began, best = time.thread_time(), None
+    waiting = deque(
+        _decisions(problem, pricer, part) for part in _by_bound(problem, table)
+    )
+    while waiting:
+        decisions = waiting.popleft()
+        tried = list(islice(decisions, _TRIES))
+        for decision in tried:
+            spent_s = time.thread_time() - began
+            if spent_s > (_MOST_S if best is None else _MORE_S):
+                return best
+            value = pricer.value(decision)
+            if value is not None:
+                if best is None or value < best.value:
+                    best = Found(decision=decision, value=value)
+                break
+        else:
+            if len(tried) == _TRIES:
+                waiting.append(decisions)
+    return best
+
+
+def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
+    """Return the slices, the one with the least bound first."""
+    from hetopt.solvers.heuristics.shared import share_out
+
+    ledger = Ledger(problem, table, top=1, limit=NO_CUTOFF)
+    share_out(ledger)
+    bounds = {each.microbatches: each.bound for each in ledger.programs.values()}
+    wanted = [part for part in table.slices if part.microbatches in bounds]
+    return sorted(wanted, key=lambda part: bounds[part.microbatches])
+
+
+def _decisions(
+    problem: Problem, pricer: Pricer, part: TableSlice
+) -> Iterator[Decision]:
+    """Yield what may be plans at one q, the least estimate first."""
+    counts = np.array([p for p in problem.stage_counts if p <= pricer.chain.length])
+    hosts: dict[Strategy, dict[int, int]] = {}
+    for j, own in enumerate(part.clusters):
+        for k, strategy in enumerate(own.strategies):
+            hosts.setdefault(strategy, {})[j] = k
+    if not hosts or not len(counts):
+        return
+    places = [_Alike(pricer, part, each, hosts[each]) for each in sorted(hosts)]
+    grid = np.array([alike.estimates(counts) for alike in places])
+    # Of each strategy the best p first, then the second best ones.
+    ranked = np.argsort(grid, axis=1, kind="stable")
+    values = np.take_along_axis(grid, ranked, axis=1)
+    for column, value in enumerate(values.T):
+        for row in np.argsort(value, kind="stable"):
+            if np.isfinite(value[row]):
+                yield from places[row].decisions(int(counts[ranked[row, column]]))
+
+
+class _Alike:
+    """Plans of one micro-batch count whose stages all have one strategy.
+
+    Parameters
+    ----------
+    hosts
+        The strategy's index by cluster, where it is possible.
+    """
+
+    def __init__(
+        self,
+        pricer: Pricer,
+        part: TableSlice,
+        strategy: Strategy,
+        hosts: dict[int, int],
+    ) -> None:
+        self._pricer = pricer
+        self._part = part
+        self._strategy = strategy
+        chain = pricer.chain
+        self._kinds = list(chain.kinds)
+        self._ends = [np.array(chain.lead), np.array(chain.trail)]
+        self._hosts = {j: (part.clusters[j], k) for j, k in hosts.items()}
+        body = np.bincount(chain.body, minlength=len(chain.lead)) / chain.length
+        #: Mean time of a body unit in ns, by cluster; the quickest cluster first.
+        tau = {
+            j: float((own.forward_ns[k] + own.backward_ns[k]) @ body)
+            for j, (own, k) in self._hosts.items()
+        }
+        self._tau = dict(sorted(tau.items(), key=lambda item: (item[1], item[0])))
+
+    def estimates(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return about how many ns plans take by p; infinite if there are none."""
+        room = np.cumsum([self._room(j) for j in self._tau])
+        slowest = np.append(list(self._tau.values()), np.inf)
+        length = self._pricer.chain.length
+        tau = slowest[np.searchsorted(room, counts)]
+        each = -(-length // counts)
+        more = self._part.microbatches - 1
+        estimate = tau * (more * each + length)
+        # As if every stage stood on the cluster with most room for it.
+        places = np.arange(counts.max())
+        most = np.max([self._most_at(j, places) for j in self._hosts], axis=0)
+        fits = (np.cumsum(most) >= length) & (most >= 1)
+        return np.where(fits[counts - 1], estimate, np.inf)
+
+    def _most_at(self, j: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the most body units on a cluster by place, without the ends."""
+        q, schedule = self._part.microbatches, self._pricer.table.schedule
+        step = {"eager-1f1b": 2, "auto": 0}.get(schedule, 1)
+        inflight = np.full(len(places), q)
+        if schedule != "gpipe":
+            inflight = np.minimum(q, 1 + step * places)
+        own, k = self._hosts[j]
+        state = int(own.state_bytes[k][self._kinds].min())
+        each = state + inflight * int(own.activation_bytes[k][self._kinds].min())
+        left = self._pricer.table.usable_bytes[j] - int(own.fixed_bytes[k])
+        most: NDArray[np.int64] = max(0, left) // np.maximum(each, 1)
+        return most
+
+    def decisions(self, stages: int) -> Iterator[Decision]:
+        """Yield a few decisions on p = ``stages`` that may fit into memory."""
+        hosted, left = {}, stages
+        for j in self._tau:
+            hosted[j] = min(left, self._room(j))
+            left -= hosted[j]
+        used = [j for j in self._tau if hosted[j]]
+        roomy = sorted(used, key=lambda j: -self._pricer.table.usable_bytes[j])
+        for order in dict.fromkeys((tuple(roomy), tuple(used), tuple(used[::-1]))):
+            hosts = [j for j in order for _ in range(hosted[j])]
+            most = self._most_units(hosts)
+            units = _shared(
+                self._pricer.chain.length, [self._tau[j] for j in hosts], most
+            )
+            if units is None:
+                continue
+            units[0] += int(self._ends[0].sum())
+            units[-1] += int(self._ends[1].sum())
+            yield Decision(
+                microbatches=self._part.microbatches,
+                order=order,
+                strategies=(self._strategy,) * len(order),
+                hosted=tuple(hosted[j] for j in order),
+                units=tuple(units),
+            )
+
+    def _room(self, j: int) -> int:
+        own, k = self._hosts[j]
+        return int(own.max_stages[k])
+
+    def _most_units(self, hosts: Sequence[int]) -> list[int]:
+        """Return the most body units of each stage, with as few warm-ups as may be."""
+        schedule, q = self._pricer.table.schedule, self._part.microbatches
+        most, warmups = [], 1
+        for place, j in enumerate(reversed(hosts)):
+            if place and schedule != "auto":
+                across = schedule == "virtual-1f1b" and j != hosts[-place]
+                warmups += 2 if across or schedule == "eager-1f1b" else 1
+            inflight = q if schedule == "gpipe" else min(q, warmups)
+            ends = np.zeros(len(self._ends[0]), dtype=np.int64)
+            ends += self._ends[1] if place == 0 else 0
+            ends += self._ends[0] if place == len(hosts) - 1 else 0
+            most.append(self._most_on(j, inflight, ends))
+        return most[::-1]
+
+    def _most_on(self, j: int, inflight: int, ends: NDArray[np.int64]) -> int:
+        own, k = self._hosts[j]
+        present = [*self._kinds, *np.flatnonzero(ends)]
+        bytes_each = own.state_bytes[k] + inflight * own.activation_bytes[k]
+        left = (
+            self._pricer.table.usable_bytes[j]
+            - int(own.fixed_bytes[k])
+            - int(own.temporary_bytes[k][present].max())
+            - int(bytes_each @ ends)
+        )
+        return max(0, left // max(1, int(bytes_each[self._kinds].max())))
+
+
+def _shared(total: int, tau: Sequence[float], most: Sequence[int]) -> list[int] | None:
+    """Share units out so that the slowest stage takes the least time it can.
+
+    Parameters
+    ----------
+    tau, most
+        Time of a unit on each stage, and the most units it holds.
+    """
+    if min(most) < 1 or sum(most) < total:
+        return None
+    units = [1] * len(tau)
+    # By the time of a stage with one unit more.
+    able = [(2 * each, i) for i, each in enumerate(tau) if most[i] > 1]
+    heapq.heapify(able)
+    for _ in range(total - len(tau)):
+        _, i = heapq.heappop(able)
+        units[i] += 1
+        if units[i] < most[i]:
+            heapq.heappush(able, ((units[i] + 1) * tau[i], i))
+    return units

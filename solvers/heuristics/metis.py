@@ -1,0 +1,293 @@
+"""The ``metis`` solver: device groups over orders of types, strategies stage by stage.
+
+After Metis (USENIX ATC 2024) as HetAuto section 7.2 describes it: stages may differ in
+devices and in (dp, tp), layers follow the computing capacity of each stage, and there
+is no context parallelism (cp is 1). Defined here as
+
+* *all of* the micro-batch counts q, the ordered subsets of clusters, and the stages m_j
+  of each, fewer stages in all first;
+* *device groups* (``device_groups``): m_j groups share the devices of cluster j, their
+  sizes being two neighbouring ones among those its strategies have, larger ones first;
+* *strategies*: every stage starts with its first one by (recomputation, tp, dp). As
+  long as some stage has less room in memory than its capacity asks for, the one that
+  lacks most takes its next, and every step on the way is a plan if its layers fit;
+* *layers* (``spread``): one by one, to the stage that it makes the least long among
+  those with room. What does not fit on a stage so goes to the others.
+
+Nothing is left to chance. On large problems the enumeration never ends, as HetAuto says
+of Metis; whoever ends it gets the best plan so far. What a lower bound shows to be no
+better than that is left out. A cluster's stages may have different strategies: the
+space is that of ``p4``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from functools import lru_cache
+from itertools import combinations, pairwise, permutations
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.training import RECOMPUTE
+from hetopt.solvers.heuristics.loads import Loads
+from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
+from hetopt.solvers.registry import WIDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.heuristics.loads import Host
+    from hetopt.solvers.heuristics.shared import Finds
+    from hetopt.solvers.params import RaceParams
+
+
+def solve(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Find a good plan; see ``hetopt.solvers.race.solve.Solve``.
+
+    Raises
+    ------
+    InputError
+        If pins say how many units a stage or a cluster holds.
+    """
+    ensure_free_units("metis", problem.pins)
+    return solve_by(
+        _search,
+        problem,
+        table,
+        params,
+        solver="metis",
+        time_limit_s=time_limit_s,
+        seed=seed,
+        cutoff=cutoff,
+        principles=WIDER["metis"],
+    )
+
+
+def device_groups(devices: int, sizes: Sequence[int], stages: int) -> tuple[int, ...]:
+    """Return the devices of each stage, larger ones first; empty if there are too few.
+
+    All stages have the largest size that leaves every other one as much; as many as
+    the devices left permit have the next size.
+
+    Parameters
+    ----------
+    sizes
+        Those there are, ascending.
+    """
+    able = [size for size in sizes if size * stages <= devices]
+    if not able:
+        return ()
+    size, more = able[-1], 0
+    if len(able) < len(sizes):
+        larger = sizes[len(able)]
+        more = (devices - size * stages) // (larger - size)
+        return (larger,) * more + (size,) * (stages - more)
+    return (size,) * stages
+
+
+def spread(
+    unit_ns: Sequence[float],
+    extra_ns: Sequence[float],
+    rooms: Sequence[int],
+    length: int,
+) -> list[int] | None:
+    """Return the body units of each stage; None if memory has no room for all.
+
+    Parameters
+    ----------
+    unit_ns, extra_ns
+        Time of a unit on each stage, and of what else the stage holds.
+    rooms
+        Most units of each stage.
+    """
+    stages = len(rooms)
+    if min(rooms) < 1 or not stages <= length <= sum(rooms):
+        return None
+    units = [1] * stages
+    waiting = [(extra_ns[i] + 2 * unit_ns[i], i) for i in range(stages) if rooms[i] > 1]
+    heapq.heapify(waiting)
+    for _ in range(length - stages):
+        after, i = heapq.heappop(waiting)
+        units[i] += 1
+        if units[i] < rooms[i]:
+            heapq.heappush(waiting, (after + unit_ns[i], i))
+    return units
+
+
+def _search(finds: Finds, params: RaceParams, seed: int) -> None:
+    table = finds.table
+    metis = [_Metis(finds, part) for part in table.slices]
+    for stages in finds.problem.stage_counts:
+        if stages <= finds.chain.length:
+            for one in metis:
+                one.run(stages)
+
+
+class _Metis:
+    """All plans of the definition at one micro-batch count."""
+
+    def __init__(self, finds: Finds, part: TableSlice) -> None:
+        self.finds = finds
+        self.loads = Loads(finds.table, part, finds.chain)
+        self.length = finds.chain.length
+        #: Of each cluster by the devices of a stage: its strategies in order.
+        self.options: list[dict[int, tuple[Host, ...]]] = []
+        for j, own in enumerate(part.clusters):
+            rows = sorted(
+                (k for k, strategy in enumerate(own.strategies) if strategy.cp == 1),
+                key=lambda k: (
+                    RECOMPUTE.index(own.strategies[k].recompute),
+                    own.strategies[k].tp,
+                    own.strategies[k].dp,
+                ),
+            )
+            by_size: dict[int, tuple[Host, ...]] = {}
+            for k in rows:
+                size = own.strategies[k].devices
+                by_size[size] = (*by_size.get(size, ()), (j, k))
+            self.options.append(by_size)
+        self.groups = lru_cache(maxsize=None)(self._groups)
+        self.speed = lru_cache(maxsize=None)(self._speed)
+        self.quickest = min(
+            (
+                self.loads.least_ns(host)
+                for by_size in self.options
+                for hosts in by_size.values()
+                for host in hosts
+            ),
+            default=0.0,
+        )
+
+    def run(self, stages: int) -> None:
+        """Try everything with so many stages in all."""
+        clusters = [j for j, by_size in enumerate(self.options) if by_size]
+        for used in range(1, min(stages, len(clusters)) + 1):
+            for subset in combinations(clusters, used):
+                if not any(self._orders(subset)):
+                    continue
+                for counts in _compositions(stages, used):
+                    self.finds.check_time()
+                    if not self._may_help(subset, counts):
+                        continue
+                    hosted = dict(zip(subset, counts, strict=True))
+                    # Not kept: those of ten clusters are millions.
+                    for order in self._orders(subset):
+                        self.finds.check_time()
+                        self._walk([(j, hosted[j]) for j in order])
+
+    def _orders(self, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Yield the orders of these clusters that the pins permit."""
+        pins, names = self.finds.problem.pins, self.finds.table.cluster_names
+        used = {names[j] for j in subset}
+        if any(
+            not pins.of(name).stages.permits(0) for name in names if name not in used
+        ):
+            return
+        for order in permutations(subset):
+            named = tuple(names[j] for j in order)
+            if pins.order is not None and named != pins.order:
+                continue
+            if not any(pair in pins.forbidden_next for pair in pairwise(named)):
+                yield order
+
+    def _groups(self, j: int, stages: int) -> tuple[int, ...]:
+        """Return the devices of each stage on a cluster; empty if it cannot be."""
+        table, pins = self.finds.table, self.finds.problem.pins
+        if not pins.of(table.cluster_names[j]).stages.permits(stages):
+            return ()
+        sizes = sorted(self.options[j])
+        return device_groups(table.cluster_devices[j], sizes, stages)
+
+    def _speed(self, j: int, stages: int) -> float:
+        """Return the units per ns that so many stages of a cluster do at most."""
+        return sum(
+            max(1 / self.loads.least_ns(host) for host in self.options[j][size])
+            for size in self.groups(j, stages)
+        )
+
+    def _unit_ns(self, host: Host) -> float:
+        return max(1.0, self.loads.unit_ns(host))
+
+    def _may_help(self, subset: Sequence[int], counts: Sequence[int]) -> bool:
+        """Whether a lower bound leaves room for a better plan."""
+        pairs = list(zip(subset, counts, strict=True))
+        if not all(self.groups(j, stages) for j, stages in pairs):
+            return False
+        return self._may_be(sum(self.speed(j, stages) for j, stages in pairs))
+
+    def _may_be(self, speed: float) -> bool:
+        """Whether stages that do so many units per ns at most may be quick enough."""
+        more = self.loads.part.microbatches - 1
+        bound = self.length * (self.quickest + more / speed)
+        return bound * PERIOD_SCALE <= self.finds.cutoff
+
+    def _walk(self, hosted: Sequence[tuple[int, int]]) -> None:
+        """Offer the plans of one row of device groups.
+
+        Parameters
+        ----------
+        hosted
+            Clusters in pipeline order, with the stages of each.
+        """
+        choices = [
+            self.options[j][size] for j, m in hosted for size in self.groups(j, m)
+        ]
+        last = len(choices) - 1
+        taken = [0] * len(choices)
+        while True:
+            hosts = [own[k] for own, k in zip(choices, taken, strict=True)]
+            unit_ns = [self._unit_ns(host) for host in hosts]
+            speed = sum(1 / own for own in unit_ns)
+            pace = self.length / speed
+            warmups = self.loads.warmups(hosts, pace)
+            rooms = [
+                self.loads.room(host, warmup, first=i == 0, last=i == last)
+                for i, (host, warmup) in enumerate(zip(hosts, warmups, strict=True))
+            ]
+            extra_ns = [
+                self.loads.ends_ns(host, first=i == 0, last=i == last)
+                for i, host in enumerate(hosts)
+            ]
+            units = None
+            if self._may_be(sum(1 / self.loads.least_ns(host) for host in hosts)):
+                units = spread(unit_ns, extra_ns, rooms, self.length)
+            if units is not None and self._is_quick(unit_ns, extra_ns, units):
+                self.finds.offer(self.loads.decision(hosts, units))
+            short = [
+                (room - pace / own, i)
+                for i, (room, own) in enumerate(zip(rooms, unit_ns, strict=True))
+                if room < max(1.0, pace / own) and taken[i] + 1 < len(choices[i])
+            ]
+            if not short:
+                return
+            taken[min(short)[1]] += 1
+
+    def _is_quick(
+        self, unit_ns: Sequence[float], extra_ns: Sequence[float], units: Sequence[int]
+    ) -> bool:
+        """Whether stages of such times may make a better plan."""
+        if not self.finds.chain.is_uniform:
+            return True
+        tau = [
+            extra + own * count
+            for extra, own, count in zip(extra_ns, unit_ns, units, strict=True)
+        ]
+        bound = sum(tau) + (self.loads.part.microbatches - 1) * max(tau)
+        return bound * PERIOD_SCALE <= self.finds.cutoff + PERIOD_SCALE
+
+
+def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to write ``total`` as a sum of so many counts, at least 1 each."""
+    for cuts in combinations(range(1, total), parts - 1):
+        yield tuple(b - a for a, b in pairwise((0, *cuts, total)))

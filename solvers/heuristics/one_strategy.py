@@ -1,0 +1,351 @@
+"""The heuristics ``uniform`` and ``amp``: one strategy for all stages.
+
+HetAuto section 7.2. The same (dp, cp, tp) and recomputation serve every stage, so no
+cluster may be used that has no such strategy, and none with fewer devices than a stage
+takes.
+
+*Uniform* is Megatron-LM on several clusters: besides, every stage holds equally many
+layers. Micro-batch counts, strategies, orders of clusters and stages of each are
+enumerated, as in HetAuto. Where the layers do not divide (HetAuto's exp3 has 96 on 23
+stages) some stages hold one more than others: the first ones or the last ones,
+whichever is better. At granularity ``block`` it is body units that are shared out.
+
+*AMP* distributes layers by dynamic programming, and knows no context parallelism: cp
+is 1. Its own program takes O(L^4); here every (strategy, p, q) is settled by ours, so
+what is found is the optimum of AMP's space by the cost model that all solvers share.
+
+Both visit programs in the order of a lower bound, and end where that exceeds the best
+plan so far: the result is that of a full enumeration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.decision import Decision
+from hetopt.formulations.program import (
+    PERIOD_SCALE,
+    ProgramData,
+    objective_ceiling,
+    scaled_below,
+)
+from hetopt.formulations.space import restrict
+from hetopt.interruption import requested
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.decisions.identical import leaders
+from hetopt.solvers.dp.solver import DpEngine
+from hetopt.solvers.heuristics.shared import solve_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.plan import Strategy
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Pins
+    from hetopt.result import Result
+    from hetopt.solvers.heuristics.shared import Finds
+    from hetopt.solvers.params import RaceParams
+
+
+def solve_uniform(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Find the best plan of equal stages; see ``hetopt.solvers.race.solve.Solve``."""
+    return solve_by(
+        partial(_search, equal=True),
+        problem,
+        table,
+        params,
+        solver="uniform",
+        time_limit_s=time_limit_s,
+        seed=seed,
+        cutoff=cutoff,
+    )
+
+
+def solve_amp(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Find the best plan of one strategy; see ``hetopt.solvers.race.solve.Solve``."""
+    return solve_by(
+        partial(_search, equal=False),
+        problem,
+        table,
+        params,
+        solver="amp",
+        time_limit_s=time_limit_s,
+        seed=seed,
+        cutoff=cutoff,
+    )
+
+
+def _search(finds: Finds, params: RaceParams, seed: int, *, equal: bool) -> None:
+    """Settle every (strategy, p, q) that may hold something better."""
+    engine = DpEngine(seed)
+    waiting = _bounds(finds, equal=equal)
+    if equal:
+        for program in _programs(finds, waiting):
+            for decision in _sketches(program):
+                finds.offer(decision)
+    for program in _programs(finds, waiting):
+        _settle(finds, engine, program, params.top)
+
+
+def _bounds(finds: Finds, *, equal: bool) -> list[tuple[float, _Alike, int]]:
+    """Return a lower bound in ns of every (strategy, p, q), the least first."""
+    bounds = []
+    for part in finds.table.slices:
+        same = leaders(finds.table, part, finds.problem.pins, PRUNED)
+        for strategy in _strategies(part):
+            if not equal and strategy.cp > 1:
+                continue
+            finds.check_time()
+            alike = _Alike(finds, part, strategy, equal=equal, leaders=same)
+            bounds += [
+                (alike.bound(p), alike, p)
+                for p in finds.problem.stage_counts
+                if p <= min(alike.most_stages, finds.chain.length)
+            ]
+    return sorted(bounds, key=lambda item: item[0])
+
+
+def _programs(
+    finds: Finds, waiting: list[tuple[float, _Alike, int]]
+) -> Iterator[ProgramData]:
+    """Yield programs, split by split, until their bound exceeds the best plan."""
+    for bound, alike, p in waiting:
+        if bound * PERIOD_SCALE > finds.cutoff + 1:
+            return
+        finds.check_time()
+        yield from alike.programs(p)
+
+
+def _strategies(part: TableSlice) -> list[Strategy]:
+    return sorted({strategy for own in part.clusters for strategy in own.strategies})
+
+
+def _sketches(data: ProgramData) -> Iterator[Decision]:
+    """Yield a few plans of given units: a good cutoff makes short work of the rest.
+
+    The quickest clusters host as many stages as they can, the one with most memory
+    first, or the quickest or slowest one.
+    """
+    units = data.pins.units
+    if units is None:
+        return
+    clusters = data.part.clusters
+    kind = data.chain.kinds[0]
+    tau = {
+        j: int(own.forward_ns[0, kind] + own.backward_ns[0, kind])
+        for j, own in enumerate(clusters)
+        if own.strategies
+    }
+    quickest = sorted(tau, key=lambda j: (tau[j], j))
+    hosted, left = {}, data.stages
+    for j in quickest:
+        hosted[j] = min(left, int(clusters[j].max_stages[0]))
+        left -= hosted[j]
+    used = [j for j in quickest if hosted[j]]
+    roomy = sorted(used, key=lambda j: (-data.usable_bytes[j], j))
+    for order in dict.fromkeys((tuple(roomy), tuple(used), tuple(used[::-1]))):
+        yield Decision(
+            microbatches=data.part.microbatches,
+            order=order,
+            strategies=tuple(clusters[j].strategies[0] for j in order),
+            hosted=tuple(hosted[j] for j in order),
+            units=units,
+        )
+
+
+def _settle(finds: Finds, engine: DpEngine, data: ProgramData, top: int) -> None:
+    """Offer the best plans of one program, as many as are wanted."""
+    reported: list[Decision] = []
+
+    def report(decision: Decision) -> None:
+        finds.offer(decision)
+
+    while len(reported) < top:
+        finds.check_time()
+        cutoff = min(finds.cutoff, data.cutoff)
+        answer = engine.settle(
+            replace(data, cutoff=cutoff, period_max=_period_max(data, cutoff)),
+            excluded=reported,
+            found=report,
+            stop=lambda: requested() is not None,
+            time_limit_s=finds.left_s(),
+        )
+        if answer.decision is not None:
+            finds.offer(answer.decision)
+            reported.append(answer.decision)
+        if answer.verdict != "optimal":
+            return
+
+
+def _period_max(data: ProgramData, cutoff: int) -> int | None:
+    """Return the longest lambda within a cutoff."""
+    more = data.part.microbatches - 1
+    if not more:
+        return None
+    # The fill takes the rest of the bound.
+    return data.period_min + max(0, cutoff - data.objective_min) // more + 2
+
+
+class _Alike:
+    """Plans at one micro-batch count whose stages all have one strategy.
+
+    Parameters
+    ----------
+    equal
+        Whether all stages hold equally many layers.
+    leaders
+        Of the groups of identical clusters.
+
+    Attributes
+    ----------
+    most_stages
+        Stages that all clusters have room for.
+    """
+
+    def __init__(
+        self,
+        finds: Finds,
+        part: TableSlice,
+        strategy: Strategy,
+        *,
+        equal: bool,
+        leaders: tuple[int, ...],
+    ) -> None:
+        self._finds = finds
+        self._equal = equal
+        self._chain = chain = finds.chain
+        keep = [
+            [own.row(strategy)] if strategy in own.strategies else []
+            for own in part.clusters
+        ]
+        self._part = restrict(part, [np.array(rows, dtype=np.int64) for rows in keep])
+        self._leaders = leaders
+        hosts = [own for own in self._part.clusters if own.strategies]
+        tau = [(own.forward_ns + own.backward_ns)[0] for own in hosts]
+        layouts = [int(own.layout[0]) for own in hosts]
+        kappa = part.transfer_ns[np.ix_(chain.cut_classes, layouts, layouts)]
+        self._transfer = int(kappa.min()) if kappa.size else 0
+        ends = np.array(chain.lead) + np.array(chain.trail)
+        self._ends = min(int(own @ ends) for own in tau)
+        self._room = [int(own.max_stages[0]) for own in hosts]
+        self.most_stages = sum(self._room)
+        #: Least time of l neighbouring body units on each host.
+        self._run = [chain.shortest(own) for own in tau]
+
+    def bound(self, stages: int) -> float:
+        """Return a lower bound on the closed form, in ns."""
+        period, fill = self._least(stages)
+        return fill + (self._part.microbatches - 1) * period
+
+    def programs(self, stages: int) -> Iterator[ProgramData]:
+        """Yield the programs of p = ``stages``; none where there cannot be a plan."""
+        if not self._fits(stages):
+            return
+        table, part = self._finds.table, self._part
+        period, _ = self._least(stages)
+        bound = self.bound(stages)
+        for pins in self._pins(stages):
+            yield ProgramData(
+                part=part,
+                chain=self._chain,
+                schedule=table.schedule,
+                pins=pins,
+                names=table.cluster_names,
+                devices=table.cluster_devices,
+                usable_bytes=table.usable_bytes,
+                stages=stages,
+                cutoff=objective_ceiling(part, self._chain, stages),
+                objective_min=scaled_below(bound),
+                period_min=scaled_below(period),
+                leaders=self._leaders,
+            )
+
+    def _fits(self, stages: int) -> bool:
+        """Whether every stage has a host with room for it, and all for all units.
+
+        As if every unit were of the smallest kind, without ends and temporaries, and
+        warm-up counts the least that the schedule may ask for.
+        """
+        q, schedule = self._part.microbatches, self._finds.table.schedule
+        step = {"eager-1f1b": 2, "auto": 0}.get(schedule, 1)
+        inflight = np.minimum(q, 1 + step * np.arange(stages))
+        if schedule == "gpipe":
+            inflight[:] = q
+        kinds = list(self._chain.kinds)
+        most = np.zeros(stages, dtype=np.int64)
+        for usable, own in zip(
+            self._finds.table.usable_bytes, self._part.clusters, strict=True
+        ):
+            if own.strategies:
+                each = own.state_bytes[0, kinds].min()
+                each = each + inflight * own.activation_bytes[0, kinds].min()
+                left = max(0, usable - int(own.fixed_bytes[0]))
+                most = np.maximum(most, left // np.maximum(each, 1))
+        units = self._chain.length
+        least = units // stages if self._equal else 1
+        return bool(most.min() >= least and most.sum() >= units)
+
+    def _least(self, stages: int) -> tuple[float, float]:
+        """Return lower bounds on lambda and on the fill, in ns."""
+        units = self._chain.length
+        fill = self._ends + 2 * (stages - 1) * self._transfer
+        if not self._equal:
+            shortest = min(int(run[1]) for run in self._run)
+            rate = sum(
+                room / max(1.0, float((run[1:] / np.arange(1, units + 1)).min()))
+                for room, run in zip(self._room, self._run, strict=True)
+            )
+            return max(units / rate, shortest), fill + units * shortest
+        each, more = divmod(units, stages)
+        left, longest = stages, 0
+        # The quickest hosts first: more of them make it no better.
+        for length, room in sorted(
+            (int(run[each]), room)
+            for run, room in zip(self._run, self._room, strict=True)
+        ):
+            used = min(room, left)
+            fill, left = fill + used * length, left - used
+            if used:
+                longest = length
+        if more:
+            longest = max(longest, min(int(run[each + 1]) for run in self._run))
+        return longest, fill
+
+    def _pins(self, stages: int) -> Iterator[Pins]:
+        """Yield the user's pins, with those on units that the heuristic adds."""
+        pins, chain = self._finds.problem.pins, self._chain
+        if not self._equal:
+            yield pins
+            return
+        each, rest = divmod(chain.length, stages)
+        splits = {
+            (*(each + 1,) * rest, *(each,) * (stages - rest)),
+            (*(each,) * (stages - rest), *(each + 1,) * rest),
+        }
+        for split in sorted(splits):
+            units = list(split)
+            units[0] += sum(chain.lead)
+            units[-1] += sum(chain.trail)
+            if pins.units is None or pins.units == tuple(units):
+                yield replace(pins, units=tuple(units))

@@ -1,0 +1,276 @@
+"""What tree search reads: the costs of all q at once, as flat arrays.
+
+Options, sums over units and pins are those of ``arrays.program``, put one after the
+other: the slice at one q is a range of options, and its boundary costs are a range of
+one long array. Nothing is worked out twice (HetAuto section 7.1, memoization). A
+cluster's options are ordered by recomputation and, within a level, by the devices of a
+stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import ProgramData
+from hetopt.problem.training import RECOMPUTE
+from hetopt.solvers.arrays.program import CLUSTER, ROOM, STAGE_DEVICES, Offer, pinned
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Pins
+
+    Ints = NDArray[np.int64]
+
+#: Positions in ``Space.facts``.
+P, L, TIED, GPIPE, ADAPTIVE, INSIDE, ACROSS, LEADS, TRAILS, FILLED, FREE = range(11)
+#: delta of a boundary inside a cluster and across; h-1f1b's are at least these.
+_DELTAS = {"eager-1f1b": (2, 2), "virtual-1f1b": (1, 2)}
+
+
+class Space(NamedTuple):
+    """Arrays of whole numbers: O options, Q micro-batch counts, J clusters, L units.
+
+    Attributes
+    ----------
+    option, sums, temporary
+        As in ``dp_data.Costs``, over the options of all q; clusters are the table's.
+    begins
+        Options of cluster j at the i-th q with the r-th level of ``RECOMPUTE`` are
+        begins[i, j, r] .. begins[i, j, r + 1], the largest stages first; shape
+        (Q, J, 4).
+    room
+        Most stages of a cluster under any of its strategies; shape (Q, J).
+    full
+        Whether so many stages of a cluster use all its devices under some strategy;
+        shape (Q, J, 1 + most stages).
+    counts
+        The micro-batch counts q; length Q.
+    edge
+        kappa and omega by cut class and layouts, (2, X, A, A) of one q after another.
+    tied
+        What tied embeddings add to g, (A, A) of one q after another.
+    layouts
+        Of each q: A, where its part of ``edge`` begins, and that of ``tied``; (Q, 3).
+    cut, host, before, stages_ok, units_ok
+        As in ``dp_data.Costs``.
+    required
+        Whether a cluster has to host something; length J.
+    given
+        Body units of each stage from the first one, -1 where free; length p.
+    facts
+        p, L, whether embeddings are tied and p > 1, whether gpipe, whether h-1f1b,
+        delta inside clusters, delta across, units at the front, units at the end,
+        whether layers are no decision of the tree but filled in at its leaves,
+        whether strategies are free: devices of a cluster that hosts stages may idle,
+        and recomputation is each cluster's own.
+    """
+
+    option: Ints
+    sums: Ints
+    temporary: Ints
+    begins: Ints
+    room: Ints
+    full: Ints
+    counts: Ints
+    edge: Ints
+    tied: Ints
+    layouts: Ints
+    cut: Ints
+    host: Ints
+    before: Ints
+    stages_ok: Ints
+    units_ok: Ints
+    required: Ints
+    given: Ints
+    facts: Ints
+
+
+class Ground:
+    """The spaces of every p over some slices of the table.
+
+    Parameters
+    ----------
+    parts
+        Slices of the table, with the strategies to choose from.
+    stages
+        The p of interest.
+    guided
+        Whether ``mcts-guided`` asks: strategies are free, and layers are filled in
+        (``mcts.fill``) where no pin is on them.
+
+    Attributes
+    ----------
+    stages
+        Those of them that have anything to choose.
+    options
+        (cluster, index of the strategy in its slice) of every option.
+    """
+
+    def __init__(
+        self,
+        table: CostTable,
+        parts: Sequence[TableSlice],
+        pins: Pins,
+        stages: Sequence[int],
+        *,
+        guided: bool = False,
+    ) -> None:
+        self.parts = parts
+        self._guided = guided
+        self.chain = chain = Chain.of(table)
+        data = [
+            ProgramData(
+                part=part,
+                chain=chain,
+                schedule=table.schedule,
+                pins=pins,
+                names=table.cluster_names,
+                devices=table.cluster_devices,
+                usable_bytes=table.usable_bytes,
+                stages=max(stages),
+                cutoff=0,
+            )
+            for part in parts
+        ]
+        offers = [Offer(own, ()) for own in data]
+        levels = [_levels(offer) for offer in offers]
+        sorts = [_sort(offer, own) for offer, own in zip(offers, levels, strict=True)]
+        self.options = [
+            offer.options[o]
+            for offer, order in zip(offers, sorts, strict=True)
+            for o in order
+        ]
+        self._data = data
+        self._arrays = {}
+        if offers:
+            self._arrays = _joined(offers, levels, sorts, table.cluster_devices)
+        self.stages = tuple(p for p in stages if offers and self._is_able(p))
+
+    @classmethod
+    def of(cls, problem: Problem, table: CostTable) -> Ground:
+        """Return the spaces of a whole problem, with every strategy of the table."""
+        permits = problem.pins.microbatches.permits
+        parts = [part for part in table.slices if permits(part.microbatches)]
+        return cls(table, parts, problem.pins, problem.stage_counts)
+
+    def _is_able(self, stages: int) -> bool:
+        """Whether there is room for so many stages, by the pins as well."""
+        given = self._data[0].pins.units
+        room = self._arrays["room"].sum(axis=1)
+        return (
+            stages <= self.chain.length
+            and bool((room >= stages).any())
+            and (given is None or len(given) == stages)
+        )
+
+    def at(self, stages: int) -> Space:
+        """Return the space of one p of ``stages``."""
+        arrays, data = self._arrays, self._data[0]
+        pins = pinned(replace(data, stages=stages), range(len(data.names)))
+        given = pins.pop("given")[::-1].copy()
+        required = 1 - np.minimum(pins["stages_ok"][:, 0], pins["units_ok"][:, 0])
+        inside, across = _DELTAS.get(data.schedule, (1, 1))
+        return Space(
+            **arrays,
+            **pins,
+            required=required,
+            given=given,
+            facts=np.array(
+                [
+                    stages,
+                    data.chain.length,
+                    data.part.tied_ns is not None and stages > 1,
+                    data.schedule == "gpipe",
+                    data.schedule == "h-1f1b",
+                    inside,
+                    across,
+                    sum(data.chain.lead),
+                    sum(data.chain.trail),
+                    self._guided
+                    and data.pins.units is None
+                    and pins["units_ok"][:, 1:].all(),
+                    self._guided,
+                ],
+                dtype=np.int64,
+            ),
+        )
+
+
+def _levels(offer: Offer) -> Ints:
+    """Return each option's recomputation as an index into ``RECOMPUTE``."""
+    clusters = offer.data.part.clusters
+    return np.array(
+        [
+            RECOMPUTE.index(clusters[j].strategies[k].recompute)
+            for j, k in offer.options
+        ],
+        dtype=np.int64,
+    )
+
+
+def _sort(offer: Offer, levels: Ints) -> Ints:
+    """Return the options by cluster, level, and devices of a stage, most first."""
+    option = offer.costs.option
+    return np.lexsort((-option[:, STAGE_DEVICES], levels, option[:, CLUSTER]))
+
+
+def _joined(
+    offers: Sequence[Offer],
+    levels: Sequence[Ints],
+    sorts: Sequence[Ints],
+    devices: Sequence[int],
+) -> dict[str, Ints]:
+    """Put what the slices offer one after the other, each in its order."""
+    clusters = len(devices)
+    steps = np.arange(clusters)[:, None] * len(RECOMPUTE)
+    steps = steps + np.arange(len(RECOMPUTE) + 1)
+    begins = np.zeros((len(offers), *steps.shape), dtype=np.int64)
+    room = np.zeros((len(offers), clusters), dtype=np.int64)
+    full = np.zeros((*room.shape, 1 + offers[0].data.stages), dtype=np.int64)
+    layouts = np.zeros((len(offers), 3), dtype=np.int64)
+    options, sums, temporary, edges, tied = [], [], [], [], []
+    count = edge_at = tied_at = 0
+    for i, (offer, level, order) in enumerate(zip(offers, levels, sorts, strict=True)):
+        costs = offer.costs
+        option = costs.option[order]
+        hosts = np.array(offer.guests, dtype=np.int64)[option[:, CLUSTER]]
+        option[:, CLUSTER] = hosts
+        keys = hosts * len(RECOMPUTE) + level[order]
+        begins[i] = count + np.searchsorted(keys, steps)
+        np.maximum.at(room[i], hosts, option[:, ROOM])
+        hosted, idle = np.divmod(np.array(devices)[hosts], option[:, STAGE_DEVICES])
+        fills = (idle == 0) & (hosted <= option[:, ROOM])
+        full[i, hosts[fills], hosted[fills]] = 1
+        layouts[i] = len(costs.home), edge_at, tied_at
+        count += len(option)
+        edge_at += costs.edge.size
+        tied_at += costs.tied.size
+        options.append(option)
+        sums.append(costs.sums[:, order])
+        temporary.append(costs.temporary[order])
+        edges.append(costs.edge.ravel())
+        tied.append(costs.tied.ravel())
+    return {
+        "option": np.concatenate(options),
+        "sums": np.ascontiguousarray(np.concatenate(sums, axis=1)),
+        "temporary": np.concatenate(temporary),
+        "begins": begins,
+        "room": room,
+        "full": full,
+        "counts": np.array(
+            [offer.data.part.microbatches for offer in offers], dtype=np.int64
+        ),
+        "edge": np.concatenate(edges),
+        "tied": np.concatenate(tied),
+        "layouts": layouts,
+        "cut": offers[0].costs.cut,
+    }

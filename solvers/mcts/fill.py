@@ -1,0 +1,116 @@
+"""Layers for stages whose clusters and strategies are known; compiled.
+
+For one lambda the stages take units from the first one on, each as many as memory and
+the recursion of MODEL.md section 4 permit: E of a stage, what it inherits from slow
+neighbours before it, is at most lambda. The least lambda at which all units find a
+place is found by bisection. Nothing is left to chance, and nothing is proven.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.compiled import step
+from hetopt.solvers.arrays.program import LAYOUT, LEAD, TAU, TRAIL
+from hetopt.solvers.mcts.data import ACROSS, GPIPE, INSIDE, L, P
+from hetopt.solvers.mcts.memory import least_flight, spare_bytes
+from hetopt.solvers.mcts.state import COUNT, Q
+
+if TYPE_CHECKING:
+    from hetopt.solvers.mcts.data import Space
+    from hetopt.solvers.mcts.state import State
+
+#: Lambda is found up to this share of itself.
+_CLOSE = 512
+#: Cuts among which the cheapest is taken: those of a transformer layer in blocks.
+_BACK = 3
+#: Beyond this many ns there is no lambda.
+_LONGEST = 1 << 52
+
+
+@step
+def fill(space: Space, state: State) -> bool:
+    """Give every stage its units; whether there is a way."""
+    low, high = 0, 1 << 20
+    while not _packs(space, state, high):
+        low, high = high, 2 * high
+        if high > _LONGEST:
+            return False
+    while (high - low) * _CLOSE > high:
+        middle = (low + high) // 2
+        if _packs(space, state, middle):
+            high = middle
+        else:
+            low = middle
+    return _packs(space, state, high)
+
+
+@step
+def _packs(space: Space, state: State, period: int) -> bool:
+    """Whether all units find a place at this lambda; ``state`` has the places."""
+    at, facts = state.at, space.facts
+    stages, length = facts[P], facts[L]
+    size, edge_at = space.layouts[at[Q], 0], space.layouts[at[Q], 1]
+    stage = left = excess = 0
+    before = -1
+    for turn in range(at[COUNT]):
+        o = state.chosen[turn]
+        option, tau = space.option[o], space.sums[TAU, o]
+        for i in range(state.hosted[turn]):
+            inherited = 0
+            if stage and not facts[GPIPE]:
+                where = edge_at + space.cut[left] * size * size
+                where += space.option[before, LAYOUT] * size + option[LAYOUT]
+                delta = facts[INSIDE] if i else facts[ACROSS]
+                inherited = max(0, excess + 2 * space.edge[where] - delta * period)
+            fixed = inherited
+            if stage == 0:
+                fixed += option[LEAD + TAU]
+            if stage == stages - 1:
+                fixed += option[TRAIL + TAU]
+            flight = least_flight(space, state, turn, stage)
+            most = length - (stages - 1 - stage)
+            right, peak = left, 0
+            while right < most:
+                time = tau[right + 1] - tau[left] + fixed
+                if time > period:
+                    break
+                peak = max(peak, space.temporary[o, right])
+                if spare_bytes(space, o, stage, left, right + 1, peak, flight) < 0:
+                    break
+                right += 1
+            if right == left:
+                return False
+            if stage < stages - 1:
+                after = o if i + 1 < state.hosted[turn] else state.chosen[turn + 1]
+                right = _cut_back(space, state, o, after, left, right)
+            excess = tau[right] - tau[left] + fixed
+            state.units[stage] = right - left
+            left = right
+            before = o
+            stage += 1
+    return bool(left == length)
+
+
+@step
+def _cut_back(
+    space: Space, state: State, o: int, after: int, left: int, right: int
+) -> int:
+    """Return the cheapest of the last few cuts at which a stage may end.
+
+    Parameters
+    ----------
+    o, after
+        Options of the stage and of the next one.
+    left, right
+        Units before the stage, and after as many as it can take.
+    """
+    i = state.at[Q]
+    size, edge_at = space.layouts[i, 0], space.layouts[i, 1]
+    where = edge_at + space.option[o, LAYOUT] * size + space.option[after, LAYOUT]
+    best = right
+    for cut in range(right - 1, max(left, right - _BACK), -1):
+        here = space.edge[where + space.cut[cut] * size * size]
+        if here < space.edge[where + space.cut[best] * size * size]:
+            best = cut
+    return best

@@ -1,0 +1,142 @@
+"""One visit of a (p, q) by the guided tree search, as a worker process makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.formulations.program import scaled_below, ticks_above
+from hetopt.formulations.space import restrict
+from hetopt.solvers.bounds.by_count import focus
+from hetopt.solvers.mcts.best_plans import Harvest
+from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.subtree import Subtree
+from hetopt.solvers.race.messages import NO_CUTOFF, Payload, SurveyTask
+from hetopt.solvers.race.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.table import TableSlice
+    from hetopt.solvers.bounds.by_count import Survey
+
+#: Nodes of a tree.
+_MOST_NODES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuidedSpec:
+    """What every worker is given once; ``exploration`` as in ``MctsParams``."""
+
+    payload: Payload
+    exploration: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitTask:
+    """Search one (p, q) with a tree that starts anew.
+
+    Attributes
+    ----------
+    visit
+        How often this (p, q) was searched before; the random numbers depend on it.
+    cutoff
+        In 1 / PERIOD_SCALE ticks. Not the one that processes share: that depends on
+        who is quicker.
+    bound
+        Lower bound on the objective.
+    narrow
+        Whether to leave out, first, the strategies of no plan within the cutoff. That
+        takes the longer the further away the cutoff is.
+    """
+
+    microbatches: int
+    stages: int
+    visit: int
+    iterations: int
+    cutoff: int
+    bound: int
+    narrow: bool
+
+
+def make(
+    payload: GuidedSpec, shared: Any, say: Callable[[Any], None]
+) -> Callable[[Any], Any]:
+    """Return the function that runs tasks in this process."""
+    return GuidedWorker(payload, shared, say).run
+
+
+class GuidedWorker:
+    """Surveys a q, or visits a (p, q)."""
+
+    def __init__(
+        self, spec: GuidedSpec, shared: Any, say: Callable[[Any], None]
+    ) -> None:
+        self._worker = Worker(spec.payload, shared, say)
+        # All of them: visits go from one q to another.
+        self._worker.relaxation = lru_cache(maxsize=None)(
+            self._worker.relaxation.__wrapped__
+        )
+        self._exploration = spec.exploration
+        self._seed, self._top, self._say = spec.payload.seed, spec.payload.top, say
+
+    def run(self, task: VisitTask | SurveyTask) -> int | Survey:
+        """Return the bounds on a q, or a bound on a (p, q), beyond which nothing is."""
+        if isinstance(task, SurveyTask):
+            survey: Survey = self._worker.run(task)
+            return survey
+        return self._visit(task)
+
+    def _visit(self, task: VisitTask) -> int:
+        worker, bound = self._worker, task.bound
+        part = worker.part(task.microbatches)
+        if task.narrow and task.cutoff != NO_CUTOFF:
+            narrowed = self._narrowed(task, part)
+            if narrowed is None:
+                return task.cutoff + 1
+            part, least = narrowed
+            bound = max(bound, least)
+        ground = Ground(
+            worker.table,
+            [part],
+            worker.problem.pins,
+            [task.stages],
+            guided=True,
+        )
+        if not ground.stages:
+            # Nowhere to put so many stages, with what is left.
+            return bound if task.cutoff == NO_CUTOFF else max(bound, task.cutoff + 1)
+        tree = Subtree(
+            ground,
+            task.stages,
+            seed=[self._seed, task.microbatches, task.visit],
+            exploration=self._exploration,
+            most_nodes=_MOST_NODES,
+            reference=max(bound, 1),
+        )
+        harvest = Harvest(self._top, self._say, task.cutoff)
+        tree.iterate(task.iterations, harvest.take, task.cutoff)
+        return bound
+
+    def _narrowed(
+        self, task: VisitTask, part: TableSlice
+    ) -> tuple[TableSlice, int] | None:
+        """Return what plans within the cutoff may use, and a bound on them.
+
+        None where there is no such plan.
+        """
+        # One tick more: the relaxation's sums are of floats.
+        limit = ticks_above(task.cutoff)
+        found = focus(
+            self._worker.relaxation(task.microbatches),
+            task.microbatches,
+            task.stages,
+            cutoff=limit,
+        )
+        if found.bound > limit:
+            return None
+        keep = [np.asarray(kept, dtype=np.int64) for kept in found.keep]
+        return restrict(part, keep), scaled_below(found.bound)

@@ -1,0 +1,341 @@
+"""The decision tree of HetAuto, Fig. 3: what may be decided next, and deciding it.
+
+One tree for every p. From its root: recomputation, one level for the plan; whether all
+clusters host stages; q; the clusters in pipeline order, one after the other; then for
+each of them its stages, its layers (how many in all, then stage by stage) and its
+strategy, after which its memory is checked. Eq. 4 bounds the devices of a cluster's
+stages by those it has; the plan of appendix D uses all. So does the tree: of a
+cluster's counts of stages and of its strategies only those are offered that let no
+device idle, or, where there are none, the fewest.
+
+Deviations from the paper: recomputation is part of its input, and Eq. 12 has no unused
+clusters; the order of clusters is no single choice among all permutations but one
+choice per place, so that sixteen clusters do not make a node with 16! children. For
+``mcts-guided`` strategies are free: it has no such restrictions, and the root is q.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.compiled import step
+from hetopt.solvers.arrays.program import MAY_CLOSE, MAY_OPEN, ROOM, STAGE_DEVICES
+from hetopt.solvers.mcts.data import FILLED, FREE, LEADS, TRAILS, L, P
+from hetopt.solvers.mcts.fill import fill
+from hetopt.solvers.mcts.memory import least_flight, stage_fits
+from hetopt.solvers.mcts.state import (
+    AT_LEVEL,
+    AT_ORDER,
+    AT_Q,
+    AT_SPLIT,
+    AT_STAGES,
+    AT_STRATEGY,
+    AT_TOTAL,
+    AT_USE,
+    COUNT,
+    DEAD,
+    END,
+    LEAF,
+    LEFT,
+    LEVEL,
+    PARTIAL,
+    PHASE,
+    STAGE,
+    TURN,
+    UNITS,
+    Q,
+)
+
+if TYPE_CHECKING:
+    from hetopt.solvers.mcts.data import Space
+    from hetopt.solvers.mcts.state import State
+
+
+@step
+def choices(space: Space, state: State) -> int:
+    """Write what may be decided next into ``state.moves``; return how many.
+
+    Only what leaves stages, devices and layers for the clusters to come (HetAuto
+    section 4.1, action space pruning).
+    """
+    phase = state.at[PHASE]
+    if phase == AT_LEVEL:
+        return _levels(space, state)
+    if phase == AT_USE:
+        return _uses(space, state)
+    if phase == AT_Q:
+        return _counts(space, state)
+    if phase == AT_ORDER:
+        return _clusters(space, state)
+    if phase == AT_STAGES:
+        return _stages(space, state)
+    if phase == AT_TOTAL:
+        return _totals(space, state)
+    if phase == AT_SPLIT:
+        return _splits(space, state)
+    return _strategies(space, state)
+
+
+@step
+def _levels(space: Space, state: State) -> int:
+    found = 0
+    for level in range(space.begins.shape[2] - 1):
+        offered = 0
+        for i in range(space.begins.shape[0]):
+            for j in range(space.begins.shape[1]):
+                offered += space.begins[i, j, level + 1] - space.begins[i, j, level]
+        if offered:
+            state.moves[found] = level
+            found += 1
+    return found
+
+
+@step
+def _uses(space: Space, state: State) -> int:
+    """Offer plans that use every cluster they can (0), and all plans (1)."""
+    state.moves[0] = 0
+    state.moves[1] = 1
+    return min(2, len(space.required))
+
+
+@step
+def _counts(space: Space, state: State) -> int:
+    found = 0
+    for i in range(len(space.counts)):
+        room = 0
+        for j in range(space.room.shape[1]):
+            room += space.room[i, j]
+        if room >= space.facts[P]:
+            state.moves[found] = i
+            found += 1
+    return found
+
+
+@step
+def _clusters(space: Space, state: State) -> int:
+    at = state.at
+    count, last = at[COUNT], state.order[at[COUNT] - 1]
+    room = missing = 0
+    for j in range(len(state.used)):
+        if state.used[j]:
+            room += space.room[at[Q], j]
+        elif space.required[j]:
+            missing += 1
+    found = 0
+    for j in range(len(state.used)):
+        if state.used[j] or not space.room[at[Q], j]:
+            continue
+        if count + missing + 1 - space.required[j] > space.facts[P]:
+            continue
+        if space.before[last, j] if count else space.host[j, MAY_OPEN]:
+            state.moves[found] = j
+            found += 1
+    enough = count and not missing and room >= space.facts[P]
+    if found and not at[PARTIAL]:
+        return found
+    if enough and space.host[last, MAY_CLOSE]:
+        state.moves[found] = END
+        found += 1
+    return found
+
+
+@step
+def _stages(space: Space, state: State) -> int:
+    at = state.at
+    j, left = state.order[at[TURN]], space.facts[P] - at[STAGE]
+    after = 0
+    for turn in range(at[TURN] + 1, at[COUNT]):
+        after += space.room[at[Q], state.order[turn]]
+    most = min(space.room[at[Q], j], left - (at[COUNT] - 1 - at[TURN]))
+    found = 0
+    for wanted in range(2, -1, -1):
+        for hosted in range(max(1, left - after), most + 1):
+            if space.stages_ok[j, hosted]:
+                state.moves[found] = hosted
+                found += _in_use(space, state, hosted, left) >= wanted
+        if found:
+            return found
+    return found
+
+
+@step
+def _in_use(space: Space, state: State, hosted: int, left: int) -> int:
+    """Return 0 if so many stages leave devices of the cluster idle, else 1 or 2.
+
+    1 if only one cluster is to come, and the others of ``left`` stages leave devices
+    of that one idle.
+    """
+    at = state.at
+    turn = at[TURN]
+    if space.facts[FREE]:
+        return 2
+    if not space.full[at[Q], state.order[turn], hosted]:
+        return 0
+    if turn + 2 != at[COUNT]:
+        return 2
+    return 1 + int(space.full[at[Q], state.order[turn + 1], left - hosted])
+
+
+@step
+def _totals(space: Space, state: State) -> int:
+    at, facts = state.at, space.facts
+    turn = at[TURN]
+    j, hosted = state.order[turn], state.hosted[turn]
+    left = facts[L] - at[UNITS]
+    least, most = hosted, left - (facts[P] - at[STAGE] - hosted)
+    ends = 0
+    if turn == 0:
+        ends += facts[LEADS]
+    if turn == at[COUNT] - 1:
+        ends += facts[TRAILS]
+        least = left
+    if space.given[0] >= 0:
+        given = 0
+        for stage in range(at[STAGE], at[STAGE] + hosted):
+            given += space.given[stage]
+        least, most = max(least, given), min(most, given)
+    found = 0
+    for units in range(least, most + 1):
+        if space.units_ok[j, units + ends]:
+            state.moves[found] = units
+            found += 1
+    return found
+
+
+@step
+def _splits(space: Space, state: State) -> int:
+    at = state.at
+    least, most = 1, at[LEFT] - (ends(state) - at[STAGE] - 1)
+    if space.given[0] >= 0:
+        least = most = space.given[at[STAGE]]
+    for units in range(least, most + 1):
+        state.moves[units - least] = units
+    return int(most + 1 - least)
+
+
+@step
+def _strategies(space: Space, state: State) -> int:
+    levels = space.begins.shape[2] - 1
+    found = 0
+    if space.facts[FREE]:
+        for level in range(levels):
+            found = _offered(space, state, level, found)
+        return found
+    found = _offered(space, state, state.at[LEVEL], 0)
+    if not found:
+        # Pins, or the problem, give this cluster a level of its own.
+        for level in range(levels):
+            found = _offered(space, state, level, found)
+    return found
+
+
+@step
+def _offered(space: Space, state: State, level: int, found: int) -> int:
+    """Append a cluster's strategies of one level, and return how many there are then.
+
+    Unless strategies are free, only those whose stages are the largest of which there
+    is room for so many: devices idle only where no strategy has use for them.
+    """
+    at = state.at
+    j, hosted = state.order[at[TURN]], state.hosted[at[TURN]]
+    begin, end = space.begins[at[Q], j, level], space.begins[at[Q], j, level + 1]
+    largest = 0
+    for o in range(begin, end):
+        option = space.option[o]
+        if option[ROOM] < hosted:
+            continue
+        if not space.facts[FREE] and option[STAGE_DEVICES] < largest:
+            break
+        largest = option[STAGE_DEVICES]
+        state.moves[found] = o
+        found += 1
+    return found
+
+
+@step
+def ends(state: State) -> int:
+    """Return the stage after the last one of the cluster whose turn it is."""
+    end = 0
+    for turn in range(state.at[TURN] + 1):
+        end += state.hosted[turn]
+    return end
+
+
+@step
+def take(space: Space, state: State, move: int) -> None:
+    """Decide."""
+    at = state.at
+    phase = at[PHASE]
+    if phase == AT_LEVEL:
+        at[LEVEL], at[PHASE] = move, AT_USE
+    elif phase == AT_USE:
+        at[PARTIAL], at[PHASE] = move, AT_Q
+    elif phase == AT_Q:
+        at[Q], at[PHASE] = move, AT_ORDER
+    elif phase == AT_ORDER:
+        if move == END:
+            at[PHASE] = AT_STAGES
+        else:
+            state.order[at[COUNT]] = move
+            state.used[move] = 1
+            at[COUNT] += 1
+    elif phase == AT_STAGES:
+        state.hosted[at[TURN]] = move
+        at[PHASE] = AT_TOTAL
+        if space.facts[FILLED]:
+            at[STAGE] += move
+            at[PHASE] = AT_STRATEGY
+    elif phase == AT_TOTAL:
+        at[LEFT] = move
+        at[PHASE] = AT_SPLIT
+        _close(state)
+    elif phase == AT_SPLIT:
+        _place(state, move)
+        _close(state)
+    else:
+        state.chosen[at[TURN]] = move
+        filled = space.facts[FILLED]
+        if not filled and not _fits(space, state):
+            at[PHASE] = DEAD
+            return
+        at[TURN] += 1
+        if at[TURN] < at[COUNT]:
+            at[PHASE] = AT_STAGES
+        elif filled and not fill(space, state):
+            at[PHASE] = DEAD
+        else:
+            at[PHASE] = LEAF
+
+
+@step
+def _place(state: State, units: int) -> None:
+    at = state.at
+    state.units[at[STAGE]] = units
+    at[STAGE] += 1
+    at[UNITS] += units
+    at[LEFT] -= units
+
+
+@step
+def _close(state: State) -> None:
+    """Give the cluster's last stage what is left."""
+    if ends(state) - state.at[STAGE] == 1:
+        _place(state, state.at[LEFT])
+        state.at[PHASE] = AT_STRATEGY
+
+
+@step
+def _fits(space: Space, state: State) -> bool:
+    """Whether the stages of the cluster whose turn it is fit into memory."""
+    at = state.at
+    turn, end = at[TURN], at[STAGE]
+    left = 0
+    for stage in range(end - state.hosted[turn]):
+        left += state.units[stage]
+    for stage in range(end - state.hosted[turn], end):
+        flight = least_flight(space, state, turn, stage)
+        right = left + state.units[stage]
+        if not stage_fits(space, state.chosen[turn], stage, left, right, flight):
+            return False
+        left = right
+    return True

@@ -1,0 +1,117 @@
+"""A prefix of decisions, as tree search holds it, and its random numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.compiled import step
+from hetopt.solvers.mcts.data import FREE, L
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetopt.solvers.mcts.data import Space
+
+    Ints = NDArray[np.int64]
+
+#: Positions in ``State.at``: what is decided next, the q as an index, clusters in the
+#: order, the one whose turn it is, stages and units decided, units it has left, level
+#: of recomputation, whether clusters may stay unused.
+PHASE, Q, COUNT, TURN, STAGE, UNITS, LEFT, LEVEL, PARTIAL = range(9)
+#: Phases; in DEAD ends there is no plan.
+(
+    AT_LEVEL,
+    AT_USE,
+    AT_Q,
+    AT_ORDER,
+    AT_STAGES,
+    AT_TOTAL,
+    AT_SPLIT,
+    AT_STRATEGY,
+    LEAF,
+    DEAD,
+) = range(10)
+#: No more clusters.
+END = -1
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+
+
+class State(NamedTuple):
+    """A prefix of decisions.
+
+    Attributes
+    ----------
+    at
+        The positions above.
+    order, used
+        Clusters along the pipeline, and whether each is among them; length J.
+    hosted, chosen
+        Stages and option of each in the order; length J.
+    units
+        Body units of each stage; length p.
+    moves
+        What may be decided next; as long as there can be choices.
+    times
+        Room to price a plan: tau, kappa and delta of each stage; shape (3, p).
+    seed
+        State of the random numbers; length 1, unsigned.
+    """
+
+    at: Ints
+    order: Ints
+    used: Ints
+    hosted: Ints
+    chosen: Ints
+    units: Ints
+    moves: Ints
+    times: Ints
+    seed: NDArray[np.uint64]
+
+
+def new_state(space: Space, seed: int) -> State:
+    """Make room for a prefix; ``seed`` of 64 bits."""
+    stages, clusters = len(space.given), len(space.required)
+    most = max(
+        len(space.counts),
+        clusters + 1,
+        stages,
+        int(space.facts[L]),
+        space.begins.shape[2] - 1,
+        int((space.begins[:, :, -1] - space.begins[:, :, 0]).max(initial=0)),
+    )
+    return State(
+        at=np.zeros(PARTIAL + 1, dtype=np.int64),
+        order=np.zeros(clusters, dtype=np.int64),
+        used=np.zeros(clusters, dtype=np.int64),
+        hosted=np.zeros(clusters, dtype=np.int64),
+        chosen=np.zeros(clusters, dtype=np.int64),
+        units=np.zeros(stages, dtype=np.int64),
+        moves=np.zeros(most, dtype=np.int64),
+        times=np.zeros((3, stages), dtype=np.int64),
+        seed=np.array([seed], dtype=np.uint64),
+    )
+
+
+@step
+def draw(seed: NDArray[np.uint64], count: int) -> int:
+    """Draw a whole number below ``count``: SplitMix64 (Steele et al., 2014)."""
+    seed[0] += _GOLDEN
+    mixed = seed[0]
+    mixed = (mixed ^ (mixed >> _30)) * _FIRST
+    mixed = (mixed ^ (mixed >> _27)) * _SECOND
+    mixed ^= mixed >> _31
+    return int(np.int64(((mixed >> _32) * np.uint64(count)) >> _32))
+
+
+@step
+def restart(space: Space, state: State) -> None:
+    """Go back to the root; where strategies are free, that is the choice of q."""
+    state.at[:] = 0
+    state.at[PHASE] = AT_Q if space.facts[FREE] else AT_LEVEL
+    state.at[PARTIAL] = space.facts[FREE]
+    state.used[:] = 0

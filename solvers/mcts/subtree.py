@@ -1,0 +1,130 @@
+"""The sub-tree of one p: its own random numbers, its own share of the iterations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.decision import Decision
+from hetopt.solvers.mcts.price import TOO_LARGE
+from hetopt.solvers.mcts.state import COUNT, Q, new_state
+from hetopt.solvers.mcts.tree import (
+    CHOICES,
+    DONE,
+    FULL,
+    NODES,
+    VALUE,
+    Nodes,
+    grow,
+    new_nodes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.solvers.mcts.data import Ground
+    from hetopt.solvers.mcts.state import State
+
+#: Nodes of a tree at first.
+_FEW = 1 << 10
+
+
+class Subtree:
+    """Searches the plans of one p.
+
+    Parameters
+    ----------
+    seed
+        Whole numbers; what is drawn depends on them and on p, and on nothing else.
+    exploration
+        lambda of UCB (HetAuto, Eq. 1).
+    most_nodes
+        Beyond them the tree does not grow; each takes about 40 bytes.
+    reference
+        0, or what rewards are compared with; see ``grow``.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        stages: int,
+        *,
+        seed: Sequence[int],
+        exploration: float,
+        most_nodes: int,
+        reference: int = 0,
+    ) -> None:
+        space = ground.at(stages)
+        self.ground, self.space = ground, space
+        words = np.random.SeedSequence([*seed, stages]).generate_state(1, np.uint64)
+        self.state: State = new_state(space, int(words[0]))
+        self._most = len(self.state.moves)
+        self._most_nodes = most_nodes
+        self._exploration = exploration
+        self._reference = reference
+        # One choice per level: recomputation, use of all clusters, q, clusters and no
+        # more of them; stages, units in all, strategy of each; units of each stage.
+        self._depth = 5 + 4 * len(space.required) + stages
+        self.nodes = new_nodes(_FEW, _FEW + self._most, self._depth)
+        self._report = np.zeros(3, dtype=np.int64)
+
+    def iterate(
+        self, iterations: int, take: Callable[[int, Decision], int], cutoff: int
+    ) -> None:
+        """Iterate, and pass on the plans within the cutoff.
+
+        Parameters
+        ----------
+        take
+            Called with the objective and the decision of each; returns the new cutoff.
+        cutoff
+            In 1 / PERIOD_SCALE ticks.
+        """
+        while iterations:
+            grow(
+                self.space,
+                self.state,
+                self.nodes,
+                self._exploration,
+                iterations,
+                cutoff,
+                len(self.nodes.visits) < self._most_nodes,
+                self._reference,
+                self._report,
+            )
+            iterations -= int(self._report[DONE])
+            if self._report[FULL]:
+                self._widen()
+            if self._report[VALUE] != TOO_LARGE:
+                value = int(self._report[VALUE])
+                cutoff = take(value, self.decision())
+
+    def decision(self) -> Decision:
+        """Return what the last iteration decided."""
+        state, space = self.state, self.space
+        count, i = int(state.at[COUNT]), int(state.at[Q])
+        options = [self.ground.options[o] for o in state.chosen[:count]]
+        part = self.ground.parts[i]
+        units = state.units.copy()
+        units[0] += sum(self.ground.chain.lead)
+        units[-1] += sum(self.ground.chain.trail)
+        return Decision(
+            microbatches=int(space.counts[i]),
+            order=tuple(j for j, _ in options),
+            strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
+            hosted=tuple(int(m) for m in state.hosted[:count]),
+            units=tuple(int(n) for n in units),
+        )
+
+    def _widen(self) -> None:
+        """Make the tree twice as large."""
+        old = self.nodes
+        nodes = min(2 * len(old.visits), self._most_nodes)
+        wide = new_nodes(nodes, 2 * len(old.move) + self._most, self._depth)
+        inner, choices = int(old.size[NODES]), int(old.size[CHOICES])
+        sizes = {"move": choices, "child": choices, "path": 0, "size": 2}
+        for name in Nodes._fields:
+            size = sizes.get(name, inner)
+            getattr(wide, name)[:size] = getattr(old, name)[:size]
+        self.nodes = wide

@@ -1,0 +1,156 @@
+"""The sub-trees of tree search, as a worker process grows them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hetopt.compiled import are_kept
+from hetopt.interruption import released
+from hetopt.solvers.mcts.best_plans import Harvest
+from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.subtree import Subtree
+from hetopt.solvers.pools.deadline import Stopped, run_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+
+#: Iterations of one tree before it is another one's turn: some milliseconds.
+SLICE = 500
+#: Nodes of all trees together: 0.7 GB.
+MOST_NODES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroveSpec:
+    """What every worker is given once.
+
+    Attributes
+    ----------
+    top
+        How many best plans of different shapes are wanted.
+    exploration
+        lambda of UCB (HetAuto, Eq. 1).
+    iterations
+        Of each p; None for any number.
+    """
+
+    ground: Ground
+    seed: int
+    top: int
+    exploration: float
+    iterations: dict[int, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrowTask:
+    """Grow the trees of these p until they are done.
+
+    Attributes
+    ----------
+    limit_s
+        Or until so many seconds are over; None for no limit.
+    """
+
+    stages: tuple[int, ...]
+    limit_s: float | None
+
+
+def make(
+    payload: GroveSpec, shared: Any, say: Callable[[Any], None]
+) -> Callable[[GrowTask], bool]:
+    """Return the function that runs tasks in this process."""
+    return Grove(payload, shared, say).run
+
+
+def ensure_compiled(problem: Problem, table: CostTable, limit_s: float | None) -> None:
+    """Compile what is not kept on the disk yet, once for all workers.
+
+    Parameters
+    ----------
+    limit_s
+        Seconds it may take; None for any.
+    """
+    if not are_kept("hetopt.solvers.mcts.tree"):
+        with suppress(Stopped):
+            run_until(limit_s, lambda: _iterate_once(problem, table))
+
+
+def _iterate_once(problem: Problem, table: CostTable) -> None:
+    ground = Ground.of(problem, table)
+    if not ground.stages:
+        return
+    with released():
+        tree = Subtree(
+            ground, ground.stages[0], seed=[0], exploration=0.0, most_nodes=SLICE
+        )
+        tree.iterate(1, lambda value, decision: value, -1)
+
+
+class Grove:
+    """Trees that take turns."""
+
+    def __init__(
+        self, spec: GroveSpec, shared: Any, say: Callable[[Any], None]
+    ) -> None:
+        self._spec, self._shared, self._say = spec, shared, say
+        self._waiting: deque[_Plant] = deque()
+        self._known: set[int] = set()
+
+    def run(self, task: GrowTask) -> bool:
+        """Let the trees grow; whether all are done."""
+        ends = None if task.limit_s is None else time.monotonic() + task.limit_s
+        waiting = self._waiting
+        for p in task.stages:
+            # A task comes again for another turn, or from a worker that was lost.
+            if p not in self._known:
+                self._known.add(p)
+                waiting.append(self._plant(p))
+        while waiting:
+            plant = waiting.popleft()
+            plant.grow(int(self._shared.value))
+            if plant.left != 0:
+                waiting.append(plant)
+            if ends is not None and time.monotonic() >= ends:
+                break
+        return not waiting
+
+    def _plant(self, stages: int) -> _Plant:
+        spec = self._spec
+        tree = Subtree(
+            spec.ground,
+            stages,
+            seed=[spec.seed],
+            exploration=spec.exploration,
+            most_nodes=MOST_NODES // len(spec.ground.stages),
+        )
+        harvest = Harvest(spec.top, self._say)
+        return _Plant(tree, spec.iterations[stages], harvest)
+
+
+class _Plant:
+    """One tree, and the iterations it has left."""
+
+    def __init__(self, tree: Subtree, left: int | None, harvest: Harvest) -> None:
+        self.tree, self.left, self._harvest = tree, left, harvest
+
+    def grow(self, cutoff: int) -> None:
+        """Iterate a little.
+
+        Parameters
+        ----------
+        cutoff
+            Of all processes. Plans beyond it are not told: none of them is reported
+            at the end, whenever it was met.
+        """
+        count = SLICE if self.left is None else min(SLICE, self.left)
+        if self.left is not None:
+            self.left -= count
+        harvest = self._harvest
+        self.tree.iterate(count, harvest.take, min(harvest.cutoff, cutoff))

@@ -1,0 +1,1 @@
+"""Mixed-integer programs in HiGHS, SCIP and Gurobi."""

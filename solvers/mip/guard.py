@@ -1,0 +1,133 @@
+"""Settling one program with a solver that counts in floating point.
+
+A boundary value may come out a little better than it is, and a stage may be let in
+that is a few bytes too large. So every solution is priced exactly; one that is not
+what the solver takes it for is ruled out, and the search goes on without it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from hetopt.solvers.decisions.exact import exact_value
+from hetopt.solvers.race.engine import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.solvers.race.engine import Verdict
+
+#: A solver's objective and the exact one of its solution may differ by this share.
+_AGREEMENT = 1e-7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What one run of a solver says; objectives in 1 / PERIOD_SCALE ticks.
+
+    Attributes
+    ----------
+    bound
+        None if the solver has none.
+    claimed
+        What it takes ``decision`` to be worth, or somewhat less.
+    """
+
+    verdict: Verdict
+    bound: int | None
+    claimed: int | None
+    decision: Decision | None
+
+
+class Run(Protocol):
+    """Runs a solver on what is left of a program."""
+
+    def __call__(
+        self, *, report: Callable[[Decision], None], time_limit_s: float | None
+    ) -> Attempt:
+        """Run it; ``report`` is called with every better decision."""
+        ...
+
+
+def settle_exactly(
+    data: ProgramData,
+    run: Run,
+    *,
+    exclude: Callable[[Decision], None],
+    found: Callable[[Decision], None],
+    stop: Callable[[], bool],
+    time_limit_s: float | None,
+) -> Answer:
+    """Run a solver until its answer is exact; see ``Engine.settle``.
+
+    Parameters
+    ----------
+    exclude
+        Takes a decision, and no other, from the program.
+    """
+    ends = None if time_limit_s is None else time.monotonic() + time_limit_s
+    best = _Best(data, found)
+    bound = data.objective_min
+    while not stop():
+        left = None if ends is None else ends - time.monotonic()
+        if left is not None and left <= 0:
+            break
+        attempt = run(report=best.report, time_limit_s=left)
+        if attempt.verdict == "infeasible":
+            return best.answer()
+        if attempt.bound is not None:
+            bound = max(bound, attempt.bound)
+        if attempt.decision is not None:
+            best.take(attempt.decision)
+        if attempt.claimed is None or attempt.decision is None:
+            break
+        if attempt.verdict == "stopped":
+            break
+        if best.proves(attempt.claimed):
+            return best.answer()
+        exclude(attempt.decision)
+    return Answer(
+        verdict="stopped",
+        bound=bound if best.value is None else min(bound, best.value),
+        decision=best.decision,
+    )
+
+
+class _Best:
+    """The best decision so far, by its exact value."""
+
+    def __init__(self, data: ProgramData, found: Callable[[Decision], None]) -> None:
+        self._data = data
+        self._found = found
+        self.decision: Decision | None = None
+        self.value: int | None = None
+
+    def report(self, decision: Decision) -> None:
+        if self.take(decision):
+            self._found(decision)
+
+    def take(self, decision: Decision) -> bool:
+        """Take a decision within the cutoff if it is better; say whether it is."""
+        value = exact_value(decision, self._data)
+        if value is None or value > self._data.cutoff:
+            return False
+        if self.value is not None and self.value <= value:
+            return False
+        self.decision, self.value = decision, value
+        return True
+
+    def proves(self, claimed: int) -> bool:
+        """Whether this is what a solver claims the optimum to be."""
+        limit = claimed * (1 + _AGREEMENT) + self._data.part.microbatches + 2
+        return self.value is not None and self.value <= limit
+
+    def answer(self) -> Answer:
+        """Return what is proven when nothing better is left."""
+        if self.decision is None or self.value is None:
+            cutoff = self._data.cutoff
+            return Answer(verdict="infeasible", bound=cutoff + 1, decision=None)
+        return Answer(verdict="optimal", bound=self.value, decision=self.decision)

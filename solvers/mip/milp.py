@@ -1,0 +1,82 @@
+"""The ``milp`` solver: interval programs in HiGHS, one per (p, q), in the race."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from hetopt.solvers.decisions.identical import all_copies
+from hetopt.solvers.mip.guard import Attempt, settle_exactly
+from hetopt.solvers.race.solve import racing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.solvers.race.engine import Answer
+
+
+class MilpEngine:
+    """Settles programs with HiGHS on one core."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def settle(
+        self,
+        data: ProgramData,
+        *,
+        excluded: Sequence[Decision],
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+        start: Decision | None = None,
+    ) -> Answer:
+        """Find the least objective within the cutoff; see ``Engine``."""
+        from hetopt.formulations.intervals.program import IntervalProgram
+        from hetopt.solvers.mip.highs import HighsRun
+
+        program = IntervalProgram(data)
+        for decision in all_copies(excluded, data.leaders):
+            program.exclude(decision)
+
+        def run(
+            *, report: Callable[[Decision], None], time_limit_s: float | None
+        ) -> Attempt:
+            highs = HighsRun(program.program, seed=self._seed)
+            verdict = highs.solve(
+                time_limit_s=time_limit_s,
+                found=lambda values: report(program.extract(values)),
+                stop=stop,
+                start=None if start is None else program.start(start),
+            )
+            values, bound = highs.values, highs.bound
+            return Attempt(
+                verdict=verdict,
+                bound=program.bound(bound) if isfinite(bound) else None,
+                claimed=None if values is None else program.bound(highs.objective),
+                decision=None if values is None else program.extract(values),
+            )
+
+        return settle_exactly(
+            data,
+            run,
+            exclude=partial(program.exclude, units=True),
+            found=found,
+            stop=stop,
+            time_limit_s=time_limit_s,
+        )
+
+    def settle_tie(
+        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+    ) -> Decision | None:
+        """Leave it to CP-SAT: equal to the tick is a matter for whole numbers."""
+        from hetopt.solvers.cp_sat import CpSatEngine
+
+        engine = CpSatEngine(self._seed)
+        return engine.settle_tie(data, value, excluded=excluded)
+
+
+solve = racing("milp", f"{__name__}:{MilpEngine.__name__}")

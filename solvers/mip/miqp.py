@@ -1,0 +1,124 @@
+"""The ``miqp-*`` solvers: HetAuto's program as written, one per (p, q), in the race."""
+
+from __future__ import annotations
+
+from abc import ABC
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from hetopt.solvers.decisions.identical import all_copies
+from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, ScipBackend
+from hetopt.solvers.mip.guard import Attempt, settle_exactly
+from hetopt.solvers.race.engine import Answer
+from hetopt.solvers.race.solve import racing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.solvers.mip.backends import Backend
+    from hetopt.solvers.race.solve import Solve
+
+
+class MiqpEngine(ABC):
+    """Settles programs with a solver of the MIQP, on one core."""
+
+    backend: ClassVar[type[Backend]]
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def settle(
+        self,
+        data: ProgramData,
+        *,
+        excluded: Sequence[Decision],
+        found: Callable[[Decision], None],
+        stop: Callable[[], bool],
+        time_limit_s: float | None,
+        start: Decision | None = None,
+    ) -> Answer:
+        """Find the least objective within the cutoff; see ``Engine``."""
+        from hetopt.formulations.miqp.program import QuadraticProgram
+
+        program = QuadraticProgram(data)
+        if program.places.impossible:
+            return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
+        for decision in all_copies(excluded, data.leaders):
+            program.exclude(decision)
+
+        def run(
+            *, report: Callable[[Decision], None], time_limit_s: float | None
+        ) -> Attempt:
+            outcome = self.backend().solve(
+                program.model,
+                seed=self._seed,
+                found=lambda: report(program.extract()),
+                stop=stop,
+                time_limit_s=time_limit_s,
+                start=start is not None and program.start(start),
+            )
+            bound, objective = outcome.bound, outcome.objective
+            return Attempt(
+                verdict=outcome.verdict,
+                bound=None if bound is None else program.bound(bound),
+                claimed=None if objective is None else program.bound(objective),
+                decision=None if objective is None else program.extract(),
+            )
+
+        return settle_exactly(
+            data,
+            run,
+            exclude=partial(program.exclude, units=True),
+            found=found,
+            stop=stop,
+            time_limit_s=time_limit_s,
+        )
+
+    def settle_tie(
+        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+    ) -> Decision | None:
+        """Leave it to CP-SAT: equal to the tick is a matter for whole numbers.
+
+        CP-SAT has no program without P3 or P4: there the plan that was found stays.
+        """
+        from hetopt.solvers.cp_sat import CpSatEngine
+
+        if data.principles.relaxed:
+            return None
+
+        engine = CpSatEngine(self._seed)
+        return engine.settle_tie(data, value, excluded=excluded)
+
+
+class MiqpHighsEngine(MiqpEngine):
+    """The linearised program in HiGHS."""
+
+    backend = HighsBackend
+
+
+class MiqpScipEngine(MiqpEngine):
+    """The program as it is in SCIP."""
+
+    backend = ScipBackend
+
+
+class MiqpGurobiEngine(MiqpEngine):
+    """The program as it is in Gurobi."""
+
+    backend = GurobiBackend
+
+
+def _solve(name: str, engine: type[MiqpEngine]) -> Solve:
+    """Make the ``solve`` of one of them."""
+    return racing(
+        name,
+        f"{engine.__module__}:{engine.__name__}",
+        ensure_available=engine.backend.ensure_available,
+    )
+
+
+solve_highs = _solve("miqp-highs", MiqpHighsEngine)
+solve_scip = _solve("miqp-scip", MiqpScipEngine)
+solve_gurobi = _solve("miqp-gurobi", MiqpGurobiEngine)

@@ -1,0 +1,37 @@
+"""What the statuses of mixed-integer solvers mean to the race: all of them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from hetopt.errors import SolverError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.solvers.race.engine import Verdict
+
+#: Of ``HighsModelStatus``. Our objectives are sums of times, never less than 0, so
+#: that what presolve finds 'unbounded or infeasible' is infeasible.
+HIGHS: Mapping[str, Verdict] = MappingProxyType(
+    {
+        "kOptimal": "optimal",
+        "kInfeasible": "infeasible",
+        "kUnboundedOrInfeasible": "infeasible",
+        "kTimeLimit": "stopped",
+        "kInterrupt": "stopped",
+        "kHighsInterrupt": "stopped",
+    }
+)
+
+
+def verdict_of(status: str, known: Mapping[str, Verdict], solver: str) -> Verdict:
+    """Translate a solver's status; raises SolverError if it says nothing to us."""
+    if status not in known:
+        msg = (
+            f"{solver} says {status}, expected one of {', '.join(known)}: "
+            "please report it with the output of hetopt formulate"
+        )
+        raise SolverError(msg)
+    return known[status]

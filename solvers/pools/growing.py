@@ -1,0 +1,86 @@
+"""A pool that works in this process first: most problems are done by then.
+
+A worker takes about a second to start, import and load compiled code, and every
+core takes one. Only what is not done after a few seconds is worth that.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from hetopt.solvers.pools.process import InlinePool, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.solvers.pools.process import Event
+
+#: CPU seconds this process works before it starts others.
+ALONE_S = 4.0
+
+
+class GrowingPool:
+    """The face of ``Pool``: one place in this process, later ``size`` workers.
+
+    Parameters
+    ----------
+    alone_s
+        CPU seconds to work in this process.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        make: Callable[..., Callable[[Any], Any]],
+        payload: Any,
+        *,
+        alone_s: float = ALONE_S,
+    ) -> None:
+        self._size = size
+        self._make = make
+        self._payload = payload
+        self._alone_s = alone_s
+        self._began_s = time.process_time()
+        self._pool: InlinePool | Pool = InlinePool(make, payload)
+
+    @property
+    def shared(self) -> Any:
+        """A whole number, as ``value``, that all workers can read."""
+        return self._pool.shared
+
+    @property
+    def idle(self) -> int:
+        """Number of places without a task."""
+        return self._pool.idle
+
+    @property
+    def patience_s(self) -> float | None:
+        """Seconds that a task may take at most; None for any."""
+        return self._alone_s if isinstance(self._pool, InlinePool) else None
+
+    @property
+    def unheard(self) -> list[Any]:
+        """What a task in this process said before an exception ended it."""
+        return self._pool.unheard if isinstance(self._pool, InlinePool) else []
+
+    def submit(self, task: int, content: Any) -> None:
+        """Take a task; raises RuntimeError if there is no place for it."""
+        if isinstance(self._pool, InlinePool) and self._pool.idle:
+            self._grow()
+        self._pool.submit(task, content)
+
+    def collect(self, timeout_s: float) -> list[Event]:
+        """Return what has happened; runs the task in this process."""
+        return self._pool.collect(timeout_s)
+
+    def close(self) -> None:
+        """End all workers."""
+        self._pool.close()
+
+    def _grow(self) -> None:
+        if time.process_time() - self._began_s < self._alone_s:
+            return
+        known = self._pool.shared.value
+        self._pool = Pool(self._size, self._make, self._payload)
+        self._pool.shared.value = known

@@ -1,0 +1,266 @@
+"""A pool of spawned workers that survives the death of any of them.
+
+``concurrent.futures`` breaks the whole pool when one process dies and does not say
+whose task killed it. Here every worker has a pipe of its own, so a death is charged
+to the task it happened in and the others go on.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import wait
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
+
+from hetopt.interruption import held
+from hetopt.solvers.pools import children
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
+_SPAWN = multiprocessing.get_context("spawn")
+#: Seconds a worker gets to end by itself before it is killed.
+_GRACE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a running task says on the way."""
+
+    task: int
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A task's return value."""
+
+    task: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A task raised; ``trace`` is its traceback."""
+
+    task: int
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A task's process ended under it."""
+
+    task: int
+
+
+Event = Note | Done | Failed | Died
+
+
+class Pool:
+    """Workers that call ``make(payload, shared, say)`` once, then what it returns.
+
+    Parameters
+    ----------
+    size
+        Number of processes.
+    make
+        Importable by a spawned process; returns the function that runs a task.
+    payload
+        Picklable; sent to each worker once.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        make: Callable[..., Callable[[Any], Any]],
+        payload: Any,
+    ) -> None:
+        self._make = make
+        self._payload = payload
+        self._workers: list[_Worker] = []
+        try:
+            with held():
+                #: A whole number all workers can read while they run. Only the parent
+                #: writes it, so it needs no lock, which would outlive a killed parent.
+                self.shared = _SPAWN.RawValue("q", 0)
+                for _ in range(size):
+                    self._workers.append(self._start())
+            for worker in self._workers:
+                self._brief(worker)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def idle(self) -> int:
+        """Number of workers without a task."""
+        return sum(worker.task is None for worker in self._workers)
+
+    def submit(self, task: int, content: Any) -> None:
+        """Give a task to an idle worker; raises RuntimeError if there is none."""
+        for index, worker in enumerate(self._workers):
+            if worker.task is not None:
+                continue
+            if not worker.process.is_alive():
+                worker = self._workers[index] = self._replacement()
+            worker.task = task
+            # If it died just now, collect() will find out and say so.
+            with suppress(OSError):
+                worker.pipe.send(content)
+            return
+        msg = "no worker is idle"
+        raise RuntimeError(msg)
+
+    def collect(self, timeout_s: float) -> list[Event]:
+        """Wait for something to happen, at most ``timeout_s``, and say what did."""
+        busy = {
+            worker.pipe: worker for worker in self._workers if worker.task is not None
+        }
+        sentinels = {worker.process.sentinel: worker for worker in busy.values()}
+        ready = wait([*busy, *sentinels], timeout_s)
+        events: list[Event] = []
+        for worker in dict.fromkeys(
+            busy[item] if item in busy else sentinels[item]  # type: ignore[index]
+            for item in ready
+        ):
+            events += self._read(worker)
+        return events
+
+    def close(self) -> None:
+        """End all workers, whatever they do."""
+        for worker in self._workers:
+            if worker.task is not None:
+                worker.process.terminate()
+            # One that waits for a task takes its closed pipe as the end.
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.process.join(_GRACE_S)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+
+    def _start(self) -> _Worker:
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=_serve, args=(theirs, self.shared), daemon=True)
+        children.start(process)
+        theirs.close()
+        return _Worker(process=process, pipe=ours)
+
+    def _brief(self, worker: _Worker) -> None:
+        """Tell a worker what it works on.
+
+        That is much, and takes until the worker reads it: a parent that is killed
+        meanwhile leaves a message that is cut off, which ``_serve`` knows.
+        """
+        # If it died just now, collect() will find out and say so.
+        with suppress(OSError):
+            worker.pipe.send((self._make, self._payload))
+
+    def _replacement(self) -> _Worker:
+        worker = self._start()
+        self._brief(worker)
+        return worker
+
+    def _read(self, worker: _Worker) -> list[Event]:
+        """Everything a worker has said; its death comes after its last words."""
+        events: list[Event] = []
+        task = worker.task
+        if task is None:
+            return events
+        try:
+            while worker.pipe.poll():
+                kind, content = worker.pipe.recv()
+                events.append(kind(task, content))
+                if kind is not Note:
+                    worker.task = None
+                    return events
+        except (EOFError, OSError):
+            pass
+        else:
+            if worker.process.is_alive():
+                return events
+        worker.process.join()
+        worker.pipe.close()
+        self._workers[self._workers.index(worker)] = self._replacement()
+        return [*events, Died(task)]
+
+
+class InlinePool:
+    """The same face without processes: a task runs when it is collected."""
+
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], payload: Any) -> None:
+        self.shared = _Shared()
+        self._said: list[Any] = []
+        self._run = make(payload, self.shared, self._said.append)
+        self._task: tuple[int, Any] | None = None
+
+    @property
+    def idle(self) -> int:
+        """1 when no task waits, else 0."""
+        return int(self._task is None)
+
+    def submit(self, task: int, content: Any) -> None:
+        """Take a task; raises RuntimeError if one waits already."""
+        if self._task is not None:
+            msg = "no worker is idle"
+            raise RuntimeError(msg)
+        self._task = (task, content)
+
+    def collect(self, timeout_s: float) -> list[Event]:
+        """Run the task that waits, to its end; raises what stops it from outside."""
+        if self._task is None:
+            return []
+        task, content = self._task
+        self._task = None
+        self._said.clear()
+        try:
+            last: Event = Done(task, self._run(content))
+        except Exception:
+            last = Failed(task, traceback.format_exc())
+        return [*(Note(task, said) for said in self._said), last]
+
+    @property
+    def unheard(self) -> list[Any]:
+        """What a task said before an exception ended it."""
+        return list(self._said)
+
+    def close(self) -> None:
+        """Nothing is left to end."""
+
+
+@dataclass(slots=True)
+class _Shared:
+    value: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Worker:
+    process: SpawnProcess
+    pipe: Connection[Any, Any]
+    task: int | None = None
+
+
+def _serve(pipe: Connection[Any, Any], shared: Any) -> None:
+    children.settle_in()
+    # Nothing is started from here. But libraries make locks when they are imported,
+    # as Pyomo does: locks for forks have no name that outlives a terminated worker.
+    if "fork" in multiprocessing.get_all_start_methods():
+        multiprocessing.set_start_method("fork", force=True)
+    # A closed pipe, or half a message in it: the parent is done, or gone.
+    with suppress(EOFError, OSError, UnpicklingError):
+        make, payload = pipe.recv()
+        run = make(payload, shared, lambda content: pipe.send((Note, content)))
+        while True:
+            content = pipe.recv()
+            try:
+                answer: tuple[Any, Any] = (Done, run(content))
+            except Exception:
+                # The parent decides what a failure means; nothing is swallowed.
+                answer = (Failed, traceback.format_exc())
+            pipe.send(answer)

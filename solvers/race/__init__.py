@@ -1,0 +1,1 @@
+"""The proof over (p, q), whatever engine settles its programs."""

@@ -1,0 +1,191 @@
+"""A file that remembers every settled program and every plan of a race.
+
+One JSON object per line. The first names what the race is about; a later one is a
+plan (``decision``, ``value``) or a settled program (``stages``, ``microbatches``,
+``how``, ``bound``); values and bounds are whole picoseconds. A line is appended as
+soon as it is known, so whoever kills the race loses at most a line half written,
+which the next run cuts off. A bound holds whoever proved it, so a race may go on with
+another solver, seed or number of jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, get_args
+
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import HetoptError, InputError
+from hetopt.formulations.decision import Decision
+from hetopt.line_file import LineFile
+from hetopt.plan import Strategy
+from hetopt.pricing import pipeline_times
+from hetopt.reading import MIB
+from hetopt.result import How
+from hetopt.solvers.decisions.assembly import plan_of, value_of
+from hetopt.solvers.race.messages import Found
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
+    from hetopt.solvers.race.ledger import Ledger, Program
+
+JOURNAL_SCHEMA = "hetopt-journal/1"
+
+_WHAT = "a journal"
+#: Some hundred thousand lines.
+_MOST_BYTES = 32 * MIB
+
+
+class Journal:
+    """The journal of one race, open for appending.
+
+    Parameters
+    ----------
+    path
+        Made if it does not exist.
+    ledger
+        Takes in what the file remembers.
+
+    Raises
+    ------
+    InputError
+        The file is the journal of another race, or none at all.
+    """
+
+    def __init__(
+        self, path: str, ledger: Ledger, table: CostTable, principles: Principles
+    ) -> None:
+        self._path = path
+        self._table = table
+        header = {
+            "schema": JOURNAL_SCHEMA,
+            "problem_digest": table.problem_digest,
+            "table_digest": table_digest(table),
+            "top": ledger.top,
+            "relaxed": list(principles.relaxed),
+            "limit": ledger.limit,
+        }
+        self._file = LineFile(path, _WHAT, _MOST_BYTES)
+        try:
+            self._resume(header, ledger)
+        except BaseException:
+            self.close()
+            raise
+
+    def found(self, found: Found) -> None:
+        """Remember a plan."""
+        self._file.append({"decision": _to_json(found.decision), "value": found.value})
+
+    def settled(self, program: Program) -> None:
+        """Remember how a program was settled; an unsettled one is left open."""
+        if program.how not in (None, "unsettled"):
+            self._file.append(
+                {
+                    "stages": program.stages,
+                    "microbatches": program.microbatches,
+                    "how": program.how,
+                    "bound": program.bound,
+                }
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @property
+    def failure(self) -> InputError | None:
+        """Why nothing more can be remembered: the race goes on without."""
+        return self._file.failure
+
+    def _resume(self, header: dict[str, Any], ledger: Ledger) -> None:
+        lines, torn = self._file.read()
+        if not lines and json.dumps(header).encode().startswith(torn):
+            self._file.cut(torn)
+            self._file.append(header)
+            if self.failure is not None:
+                raise self.failure
+            return
+        if not lines:
+            # Not even half a header: whatever this is, it is not ours to cut off.
+            lines = [torn]
+        for number, line in enumerate(lines, start=1):
+            try:
+                entry = json.loads(line)
+                if number == 1:
+                    self._compare(entry, header)
+                else:
+                    self._take(entry, ledger)
+            except (
+                HetoptError,
+                ArithmeticError,
+                AttributeError,
+                LookupError,
+                RecursionError,
+                TypeError,
+                ValueError,
+            ) as error:
+                if isinstance(error, InputError) and error.file is not None:
+                    raise
+                msg = f"is no line of a journal ({error}): take another file"
+                raise InputError(msg, file=self._path, line=number) from error
+        self._file.cut(torn)
+
+    def _compare(self, entry: Any, header: dict[str, Any]) -> None:
+        """Raise InputError if the journal is another race's."""
+        if entry.get("schema") != JOURNAL_SCHEMA:
+            msg = f"schema is {entry.get('schema')!r}, expected {JOURNAL_SCHEMA!r}"
+            raise InputError(msg, file=self._path, line=1)
+        for key, value in header.items():
+            if entry.get(key) != value:
+                msg = (
+                    f"{key} is {entry.get(key)!r}, but this race has {value!r}: take "
+                    "another file, or delete this one"
+                )
+                raise InputError(msg, file=self._path, line=1)
+
+    def _take(self, entry: Any, ledger: Ledger) -> None:
+        """Put what a line remembers into the ledger."""
+        if "decision" in entry:
+            decision = _from_json(entry["decision"])
+            value = value_of(
+                pipeline_times(plan_of(decision, self._table, ""), self._table)
+            )
+            if value != entry["value"]:
+                msg = f"a plan of value {value} is said to have {entry['value']!r}"
+                raise ValueError(msg)
+            ledger.find(Found(decision=decision, value=value))
+            return
+        program = ledger.programs[entry["stages"], entry["microbatches"]]
+        bound = entry["bound"]
+        whole = isinstance(bound, int) and 0 <= bound < 2**63
+        if entry["how"] not in get_args(How) or not whole:
+            msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
+            raise ValueError(msg)
+        program.how, program.bound = entry["how"], bound
+
+
+def _to_json(decision: Decision) -> dict[str, Any]:
+    return {
+        "microbatches": decision.microbatches,
+        "order": list(decision.order),
+        "strategies": [
+            [strategy.dp, strategy.cp, strategy.tp, strategy.recompute]
+            for strategy in decision.strategies
+        ],
+        "hosted": list(decision.hosted),
+        "units": list(decision.units),
+    }
+
+
+def _from_json(data: dict[str, Any]) -> Decision:
+    return Decision(
+        microbatches=data["microbatches"],
+        order=tuple(data["order"]),
+        strategies=tuple(
+            Strategy(dp=dp, cp=cp, tp=tp, recompute=recompute)
+            for dp, cp, tp, recompute in data["strategies"]
+        ),
+        hosted=tuple(data["hosted"]),
+        units=tuple(data["units"]),
+    )

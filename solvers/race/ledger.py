@@ -1,0 +1,165 @@
+"""What the race knows: every (p, q) with its bound, and the plans found so far."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.chain import Chain
+from hetopt.solvers.decisions.assembly import bound_seconds
+from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.problem import Problem
+    from hetopt.result import How
+
+
+@dataclass(slots=True)
+class Program:
+    """What is known of one (p, q).
+
+    Attributes
+    ----------
+    bound
+        Valid lower bound on the objective, in 1 / PERIOD_SCALE ticks.
+    period
+        Lambda at which the relaxation attains the bound, in ns.
+    how
+        How it was settled; None while it is not.
+    """
+
+    stages: int
+    microbatches: int
+    bound: int = 0
+    period: float = np.inf
+    how: How | None = None
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """Best bound first."""
+        return (self.bound, self.stages, self.microbatches)
+
+    def holds(self, found: Found) -> bool:
+        """Whether a plan is one of this program's."""
+        decision = found.decision
+        return (decision.stages, decision.microbatches) == (
+            self.stages,
+            self.microbatches,
+        )
+
+
+class Ledger:
+    """Programs, plans and the cutoff.
+
+    Parameters
+    ----------
+    top
+        How many best plans are wanted.
+    limit
+        Objective above which plans are of no interest, or NO_CUTOFF.
+    """
+
+    def __init__(
+        self, problem: Problem, table: CostTable, *, top: int, limit: int
+    ) -> None:
+        self.table = table
+        self.top = top
+        self.limit = limit
+        self.plans: dict[tuple[object, ...], Found] = {}
+        # Asked for again and again: a plan and its place by the tie rule.
+        self._ranks: dict[tuple[object, ...], tuple[Found, tuple[object, ...]]] = {}
+        self.programs: dict[tuple[int, int], Program] = {}
+        length = Chain.of(table).length
+        known = {part.microbatches for part in table.slices}
+        for q in problem.microbatch_counts:
+            for p in problem.stage_counts:
+                program = Program(stages=p, microbatches=q)
+                if q not in known or p > length:
+                    program.how = "infeasible"
+                self.programs[p, q] = program
+
+    def open(self) -> list[Program]:
+        """Return the programs that are not settled."""
+        return [program for program in self.programs.values() if program.how is None]
+
+    @property
+    def cutoff(self) -> int:
+        """Objective of the last plan wanted, as far as known."""
+        ranked = self.ranked()
+        if len(ranked) < self.top:
+            return self.limit
+        return min(self.limit, ranked[-1].value)
+
+    def ranked(self) -> list[Found]:
+        """Return the best plans of different shapes, by the tie rule; at most top."""
+
+        def rank(item: tuple[tuple[object, ...], Found]) -> tuple[object, ...]:
+            shape, found = item
+            known = self._ranks.get(shape)
+            if known is None or known[0] is not found:
+                key = (found.value, *found.decision.tie_key(self.table))
+                known = self._ranks[shape] = (found, key)
+            return known[1]
+
+        best = heapq.nsmallest(self.top, self.plans.items(), key=rank)
+        return [found for _, found in best]
+
+    def find(self, found: Found) -> bool:
+        """Take in a plan, if it is the best of its shape; say whether it is."""
+        known = self.plans.get(found.decision.shape)
+        if found.value > self.limit or (known and found.value >= known.value):
+            return False
+        self.plans[found.decision.shape] = found
+        return True
+
+    def best_of(self, program: Program) -> Decision | None:
+        """Return the best plan known of one program."""
+        own = [found for found in self.plans.values() if program.holds(found)]
+        best = min(own, key=lambda found: found.value, default=None)
+        return None if best is None else best.decision
+
+    def refute(self) -> None:
+        """Settle what its bound alone keeps from beating the plans found."""
+        cutoff = self.cutoff
+        for program in self.open():
+            if program.bound > cutoff:
+                # Above what any plan may take there is none.
+                none = cutoff == NO_CUTOFF
+                program.how = "infeasible" if none else "refuted-by-bound"
+
+    def settle(self, program: Program, verdict: Verdict) -> None:
+        """Take in what a search said of a program."""
+        program.bound = max(program.bound, verdict.bound)
+        cutoff = self.cutoff
+        if not verdict.closed:
+            program.how = "unsettled"
+        elif any(
+            program.holds(found) and found.value <= min(program.bound, cutoff)
+            for found in self.plans.values()
+        ):
+            program.how = "solved"
+        elif cutoff == NO_CUTOFF:
+            program.how = "infeasible"
+        else:
+            program.how = (
+                "refuted-by-search" if verdict.searched else "refuted-by-bound"
+            )
+        self.refute()
+
+    def bound_s(self) -> float | None:
+        """Return the lower bound over all programs in seconds; None if all fail."""
+        bounds = [
+            self.seconds(program)
+            for program in self.programs.values()
+            if program.how != "infeasible"
+        ]
+        return min(bounds) if bounds else None
+
+    def seconds(self, program: Program) -> float:
+        """Return the lower bound on what is minimised that a program's bound gives."""
+        return max(0.0, bound_seconds(program.bound, program.microbatches))

@@ -1,0 +1,146 @@
+"""From the race's ledger to the result that is reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hetopt.check import check_plan
+from hetopt.cost.table_file import table_digest
+from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
+from hetopt.solvers.decisions.assembly import plan_of
+from hetopt.solvers.race.diagnosis import why_infeasible
+from hetopt.solvers.race.messages import NO_CUTOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Objective, Status
+    from hetopt.solvers.race.ledger import Ledger
+
+
+def result_of(
+    ledger: Ledger,
+    problem: Problem,
+    table: CostTable,
+    *,
+    solver: str,
+    principles: Principles,
+    search_time_s: float,
+    objective: Objective = "closed",
+) -> Result:
+    """Check, price and sum up what a race found.
+
+    Parameters
+    ----------
+    objective
+        Which of a plan's times the ledger is about.
+
+    Raises
+    ------
+    CheckError
+        If a plan is not what the solver takes it for.
+    """
+    digest = table_digest(table)
+    plans = [
+        _priced(found.decision, problem, table, digest, principles)
+        for found in ledger.ranked()
+    ]
+    best = plans[0] if plans else None
+    bound = ledger.bound_s()
+    gap = None
+    if best is not None and bound is not None:
+        value = best.closed_form_s
+        if objective == "simulated":
+            value = best.iteration_time_s
+        bound = min(bound, value)
+        gap = (value - bound) / value
+    status = _status(ledger, gap)
+    return Result(
+        status=status,
+        objective=objective,
+        solver=solver,
+        relaxed=principles.relaxed,
+        best=best,
+        alternatives=tuple(plans[1:]),
+        lower_bound_s=bound,
+        gap=gap,
+        search_time_s=search_time_s,
+        settlements=tuple(_settlements(ledger)),
+        tokens_per_s=table.tokens / best.iteration_time_s if best else None,
+        mfu=mfu(table, best, table.cluster_devices) if best else None,
+        mfu_used=mfu(table, best, devices_used(table, best)) if best else None,
+        table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
+        reason=_reason(ledger, problem, table, status, principles),
+    )
+
+
+def _status(ledger: Ledger, gap: float | None) -> Status:
+    if ledger.plans:
+        return "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
+    if all(program.how == "infeasible" for program in ledger.programs.values()):
+        return "infeasible"
+    return "unknown"
+
+
+def _reason(
+    ledger: Ledger,
+    problem: Problem,
+    table: CostTable,
+    status: Status,
+    principles: Principles,
+) -> str | None:
+    if status == "infeasible":
+        return why_infeasible(problem, table, principles)
+    if status != "unknown":
+        return None
+    if ledger.limit != NO_CUTOFF and not ledger.open():
+        return "no plan is within the cutoff"
+    return "stopped before a plan was found"
+
+
+def _priced(
+    decision: Decision,
+    problem: Problem,
+    table: CostTable,
+    digest: str,
+    principles: Principles,
+) -> PricedPlan:
+    plan = plan_of(decision, table, digest)
+    checked = check_plan(problem, table, plan, principles)
+    return PricedPlan(
+        plan=plan,
+        closed_form_s=checked.closed_form_s,
+        iteration_time_s=checked.iteration_time_s,
+    )
+
+
+def _settlements(ledger: Ledger) -> Iterator[Settlement]:
+    for program in ledger.programs.values():
+        how = program.how or "unsettled"
+        yield Settlement(
+            stages=program.stages,
+            microbatches=program.microbatches,
+            how=how,
+            bound_s=None if how == "infeasible" else ledger.seconds(program),
+        )
+
+
+def devices_used(table: CostTable, best: PricedPlan) -> list[int]:
+    """Return how many devices of each cluster a plan uses."""
+    used = Counter[str]()
+    for stage in best.plan.pipeline.stages:
+        used[stage.cluster] += stage.strategy.devices
+    return [used[name] for name in table.cluster_names]
+
+
+def mfu(table: CostTable, best: PricedPlan, devices: Iterable[int]) -> float:
+    """Return the model's FLOPs over the peak of so many devices of each cluster."""
+    peak = sum(
+        count * rate for count, rate in zip(devices, table.peak_flops, strict=True)
+    )
+    return table.model_flops / (best.iteration_time_s * peak)

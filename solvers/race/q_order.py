@@ -1,0 +1,92 @@
+"""The order in which scouts visit the q: least bound first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING
+
+from hetopt.formulations.program import scaled_below, ticks_above
+from hetopt.solvers.bounds.bound_q import ScoutTask
+from hetopt.solvers.race.messages import NO_CUTOFF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.solvers.bounds.bound_q import Scouted
+    from hetopt.solvers.race.ledger import Ledger
+
+#: Visits of one q, and how often at least to look for plans before it is given up.
+_VISITS, _LINED_UP = 24, 4
+#: A scout stays with a q until its bound exceeds the next best one by this much.
+_AHEAD = 1.01
+
+
+class Scouting:
+    """Bounds every q as a whole, and finds first plans."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._counts = sorted({program.microbatches for program in ledger.open()})
+        self._known: dict[int, Scouted] = {}
+        self._visits: Counter[int] = Counter()
+        self._busy: set[int] = set()
+
+    def tasks(self) -> Iterator[ScoutTask | None]:
+        """Yield visits; None where there is nothing to do for the time being."""
+        while True:
+            limit = _nanoseconds(self.ledger.cutoff)
+            waiting = sorted(
+                (self._known[q].bound if q in self._known else 0.0, q)
+                for q in self._counts
+                if q not in self._busy and self._is_worthwhile(q, limit)
+            )
+            if not waiting:
+                yield None
+                continue
+            bound, q = waiting[0]
+            others = min((other for other, _ in waiting[1:]), default=inf)
+            ranked = self.ledger.ranked()
+            self._busy.add(q)
+            yield ScoutTask(
+                microbatches=q,
+                visit=self._visits[q],
+                known=self._known.get(q),
+                goal=max(others, bound) * _AHEAD,
+                order=ranked[0].decision.order[::-1] if ranked else None,
+            )
+            self._visits[q] += 1
+
+    def take(self, task: ScoutTask, found: Scouted) -> None:
+        """Take in what a visit found."""
+        q, cutoff = task.microbatches, self.ledger.cutoff
+        limit = _nanoseconds(cutoff)
+        self._busy.discard(q)
+        self._known[q] = found
+        for program in self.ledger.open():
+            if program.microbatches != q:
+                continue
+            if found.bound == limit == inf:
+                program.how = "infeasible"
+                continue
+            # What was left out has no plan within the cutoff.
+            below = cutoff + 1
+            if found.bound <= limit:
+                below = scaled_below(found.bound)
+            program.bound = max(program.bound, below)
+        self.ledger.refute()
+
+    def _is_worthwhile(self, q: int, limit: float) -> bool:
+        known, visits = self._known.get(q), self._visits[q]
+        if known is None:
+            return True
+        if known.bound > limit:
+            return False
+        if visits >= _VISITS or known.is_done:
+            return known.lined_up < _LINED_UP and visits < 2 * _VISITS
+        return True
+
+
+def _nanoseconds(cutoff: int) -> float:
+    """Return a cutoff in ns, one tick more; infinite if there is none."""
+    return inf if cutoff == NO_CUTOFF else ticks_above(cutoff)

@@ -1,0 +1,321 @@
+"""The race over (p, q): bound all, sketch a few plans, settle the rest, prove.
+
+1. Scouts bound every q as a whole, and line clusters up to first plans: a first
+   cutoff. Where they cannot, every q is surveyed, with a bound for each of its p, and
+2. the relaxed optima with the least bounds are turned into plans.
+3. Every q that may hold something better is surveyed again, closely.
+4. What the bounds leave is settled by the engine, best bound first. Every better
+   plan becomes the cutoff of all programs, running ones too.
+5. Among the programs that tie, the tie rule picks the plan that is reported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.compiled import are_kept
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import scaled_below, ticks_above
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.heuristics.first_plan import ensure_plan
+from hetopt.solvers.pools.deadline import Stopped
+from hetopt.solvers.pools.process import Pool
+from hetopt.solvers.race.journal import Journal
+from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.messages import (
+    NO_CUTOFF,
+    CompileTask,
+    Found,
+    Payload,
+    SettleTask,
+    SketchTask,
+    SurveyTask,
+    TieTask,
+    Verdict,
+    cutoff_of,
+)
+from hetopt.solvers.race.outcome import result_of
+from hetopt.solvers.race.q_order import Scouting
+from hetopt.solvers.race.task_loop import Course, open_pool, worker_count
+from hetopt.solvers.race.worker import make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.bounds.by_count import Survey
+    from hetopt.solvers.params import Executor
+    from hetopt.solvers.race.progress import Progress
+
+#: Relaxed optima that are turned into plans, and how many of one q.
+_SKETCHES, _SKETCHES_PER_Q = 8, 3
+
+
+def race(
+    problem: Problem,
+    table: CostTable,
+    *,
+    solver: str,
+    engine: str,
+    jobs: int | None,
+    top: int,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None,
+    on_progress: Callable[[Progress], None] | None,
+    principles: Principles = PRUNED,
+    journal: str | None = None,
+    executor: Executor = "process",
+    quick: bool = False,
+) -> Result:
+    """Find the best plan over all (p, q) and settle every one of them.
+
+    Parameters
+    ----------
+    engine
+        ``module:attribute`` of what makes the engine in every worker.
+    jobs
+        Worker processes; None for one per core, 0 to work in this process.
+    cutoff
+        Seconds; plans above it are of no interest.
+    principles
+        What a plan has to keep; the engine must know a program for them.
+    journal
+        A file to go on from, and to remember everything in.
+    executor
+        Where the workers run.
+    quick
+        Whether the engine is so quick that workers often do not pay.
+
+    Raises
+    ------
+    InputError
+        The journal cannot be used.
+    """
+    limit = cutoff_of(cutoff)
+    ledger = Ledger(problem, table, top=top, limit=limit)
+    began = time.monotonic()
+    interrupted = False
+    with _open(journal, ledger, table, principles) as memory:
+        if ledger.open() or memory is not None:
+            payload = Payload(
+                problem=problem,
+                table=table,
+                engine=engine,
+                seed=seed,
+                top=top,
+                workers=worker_count(jobs),
+                principles=principles,
+            )
+            pool = open_pool(executor, jobs, make, payload, growing=quick)
+            course = _Course(
+                ledger,
+                pool,
+                began=began,
+                limit_s=time_limit_s,
+                on_progress=on_progress,
+                journal=memory,
+            )
+            # Scouts know neither units of several kinds nor the wider spaces.
+            scouting = not principles.relaxed and Chain.of(table).is_uniform
+            # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
+            try:
+                with suppress(Stopped):
+                    course.run(scouting=scouting)
+            except KeyboardInterrupt:
+                interrupted = True
+            finally:
+                pool.close()
+    if time_limit_s is not None and not interrupted:
+        ensure_plan(ledger, problem)
+    result = result_of(
+        ledger,
+        problem,
+        table,
+        solver=solver,
+        principles=principles,
+        search_time_s=time.monotonic() - began,
+    )
+    return replace(
+        result,
+        interrupted=interrupted,
+        journal_failure=None if memory is None else memory.failure,
+    )
+
+
+@contextmanager
+def _open(
+    path: str | None, ledger: Ledger, table: CostTable, principles: Principles
+) -> Iterator[Journal | None]:
+    """Open the journal, if there is to be one."""
+    if path is None:
+        yield None
+        return
+    journal = Journal(path, ledger, table, principles)
+    try:
+        yield journal
+    finally:
+        journal.close()
+
+
+class _Course(Course):
+    """One run of the race: its phases, and the tasks they are made of."""
+
+    def run(self, *, scouting: bool) -> None:
+        if scouting:
+            self._compile()
+            scouts = Scouting(self.ledger)
+            self.perform(scouts.tasks(), scouts.take)
+        if not scouting or self.ledger.cutoff == NO_CUTOFF:
+            self._survey(None)
+            self._sketch()
+        if self.ledger.cutoff != NO_CUTOFF:
+            self._survey(self.ledger.cutoff)
+        self._settle()
+        self._break_ties()
+
+    # ---------------------------------------------------------------- phases
+
+    def _compile(self) -> None:
+        """On the very first run, share out what every worker would compile alone."""
+        if not isinstance(self.pool, Pool) or are_kept(
+            "hetopt.solvers.bounds.ordering_loop"
+        ):
+            return
+        q = min((program.microbatches for program in self.ledger.open()), default=None)
+        if q is not None:
+            tasks = [
+                CompileTask(microbatches=q, outline=half) for half in (True, False)
+            ]
+            self.perform(iter(tasks), lambda task, found: None)
+
+    def _survey(self, cutoff: int | None) -> None:
+        """Bound every open program, q by q."""
+
+        def take(task: SurveyTask, found: Survey) -> None:
+            for program in self.ledger.open():
+                if program.microbatches != task.microbatches:
+                    continue
+                bound = float(found.bound[program.stages])
+                if not np.isfinite(bound):
+                    program.how = "infeasible"
+                    continue
+                below = scaled_below(bound)
+                if cutoff is not None and bound > ticks_above(cutoff):
+                    below = cutoff + 1
+                program.bound = max(program.bound, below)
+                program.period = float(found.period[program.stages])
+            self.ledger.refute()
+
+        counts = sorted({program.microbatches for program in self.ledger.open()})
+        tasks = [SurveyTask(microbatches=q, cutoff=cutoff) for q in counts]
+        self.perform(iter(tasks), take)
+
+    def _sketch(self) -> None:
+        """Turn the most promising relaxed optima into plans."""
+        per_q: Counter[int] = Counter()
+        tasks = []
+        for program in sorted(self.ledger.open(), key=lambda program: program.rank):
+            if per_q[program.microbatches] < _SKETCHES_PER_Q:
+                per_q[program.microbatches] += 1
+                tasks.append(
+                    SketchTask(
+                        microbatches=program.microbatches,
+                        stages=program.stages,
+                        period=program.period,
+                    )
+                )
+        self.perform(iter(tasks[:_SKETCHES]), lambda task, found: None)
+        self.ledger.refute()
+
+    def _settle(self) -> None:
+        """Settle what the bounds leave, best bound first."""
+        started: set[tuple[int, int]] = set()
+        alone: set[tuple[int, int]] = set()
+
+        def tasks() -> Iterator[SettleTask | None]:
+            while True:
+                waiting = [
+                    program
+                    for program in self.ledger.open()
+                    if (program.stages, program.microbatches) not in started
+                ]
+                if not waiting and not alone:
+                    return
+                if not waiting:
+                    # One that runs out of patience comes again.
+                    yield None
+                    continue
+                program = min(waiting, key=lambda program: program.rank)
+                started.add((program.stages, program.microbatches))
+                if self.patience_s() is not None:
+                    alone.add((program.stages, program.microbatches))
+                yield SettleTask(
+                    microbatches=program.microbatches,
+                    stages=program.stages,
+                    time_limit_s=self.allowance(),
+                    start=self.ledger.best_of(program),
+                )
+
+        def take(task: SettleTask, found: Verdict) -> None:
+            key = task.stages, task.microbatches
+            program = self.ledger.programs[key]
+            if key in alone:
+                alone.discard(key)
+                if not found.closed:
+                    # More than this process should do alone.
+                    started.discard(key)
+                    return
+            self.ledger.settle(program, found)
+            if self.journal is not None:
+                self.journal.settled(program)
+
+        self.perform(tasks(), take)
+
+    def _break_ties(self) -> None:
+        """Let every program that ties with the last plan wanted name its first ones.
+
+        Which of several equally good plans a search meets first is chance; which
+        ones the tie rule names is not. That takes no longer than the last proofs
+        did, so the clock is not asked.
+        """
+        ledger = self.ledger
+        if not ledger.plans or any(
+            program.how == "unsettled" for program in ledger.programs.values()
+        ):
+            return
+        worst = ledger.ranked()[-1].value
+        tasks = []
+        for program in ledger.programs.values():
+            values = {
+                found.value
+                for found in ledger.plans.values()
+                if program.holds(found) and found.value <= worst
+            }
+            if values:
+                tasks.append(
+                    TieTask(
+                        microbatches=program.microbatches,
+                        stages=program.stages,
+                        values=tuple(sorted(values)),
+                    )
+                )
+        named: list[Found] = []
+        self.perform(iter(tasks), lambda task, found: named.extend(found), timed=False)
+        if named:
+            ledger.plans = {found.decision.shape: found for found in named}
+
+    def give_up(self, task: Any) -> None:
+        """Leave a program open that kills its workers; never take it for no."""
+        if isinstance(task, SettleTask):
+            program = self.ledger.programs[task.stages, task.microbatches]
+            program.how = "unsettled"

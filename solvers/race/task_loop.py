@@ -1,0 +1,235 @@
+"""Carry out tasks on a pool until they are done or the clock runs out."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cost.table import TICK_S
+from hetopt.errors import SolverError
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.interruption import released
+from hetopt.solvers.pools.deadline import Stopped, run_until
+from hetopt.solvers.pools.growing import GrowingPool
+from hetopt.solvers.pools.process import (
+    Died,
+    Done,
+    Event,
+    Failed,
+    InlinePool,
+    Note,
+    Pool,
+)
+from hetopt.solvers.race.progress import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.solvers.params import Executor
+    from hetopt.solvers.pools.ray_actors import RayPool
+    from hetopt.solvers.race.journal import Journal
+    from hetopt.solvers.race.ledger import Ledger
+    from hetopt.solvers.race.messages import Found
+
+    AnyPool = Pool | InlinePool | GrowingPool | RayPool
+
+#: A task is given up after killing this many workers.
+_MOST_DEATHS = 3
+#: Seconds between two looks at the clock.
+_TURN_S = 0.1
+#: Each worker takes a quarter of a gigabyte; more than a few per core do not pay.
+_PER_CORE = 4
+
+
+class Course:
+    """Something that takes many tasks, and what is known on the way."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pool: AnyPool,
+        *,
+        began: float,
+        limit_s: float | None,
+        on_progress: Callable[[Progress], None] | None,
+        journal: Journal | None,
+    ) -> None:
+        self.ledger = ledger
+        self.journal = journal
+        self.pool = pool
+        self.began = began
+        self.limit_s = limit_s
+        self.on_progress = on_progress
+        self.deaths: Counter[Any] = Counter()
+        self._told = -inf
+        pool.shared.value = ledger.cutoff
+
+    def perform(
+        self,
+        tasks: Iterator[Any],
+        take: Callable[[Any, Any], None],
+        *,
+        timed: bool = True,
+    ) -> None:
+        """Keep all workers busy until the tasks are done or the clock runs out."""
+        running: dict[int, Any] = {}
+        again: list[Any] = []
+        number = 0
+        while True:
+            while self.pool.idle:
+                task = again.pop() if again else next(tasks, None)
+                if task is None:
+                    break
+                number += 1
+                running[number] = task
+                self.pool.submit(number, task)
+            if not running:
+                self.tell()
+                return
+            for event in self._collect(timed=timed):
+                task = running[event.task]
+                match event:
+                    case Note():
+                        self.find(event.content)
+                        continue
+                    case Done():
+                        take(task, event.value)
+                    case Failed():
+                        msg = f"{task} failed:\n{event.trace}"
+                        raise SolverError(msg)
+                    case Died():
+                        self._mourn(task, again)
+                del running[event.task]
+            if time.monotonic() >= self._told + _TURN_S:
+                self.tell()
+            left = self.left()
+            if timed and left is not None and left <= 0:
+                raise Stopped
+
+    def _collect(self, *, timed: bool) -> list[Event]:
+        """Return what has happened; a task in this process ends when the time is up.
+
+        What it has found until then is taken in.
+        """
+        pool, left_s = self.pool, self.left() if timed else None
+
+        def collect() -> list[Event]:
+            # Only here may the user's word to stop come in between: what is known is
+            # always whole.
+            with released():
+                return pool.collect(_TURN_S)
+
+        if not isinstance(pool, InlinePool | GrowingPool):
+            return collect()
+        try:
+            return run_until(left_s, collect)
+        except (Stopped, KeyboardInterrupt):
+            for content in pool.unheard:
+                self.find(content)
+            raise
+
+    def _mourn(self, task: Any, again: list[Any]) -> None:
+        """Run the task of a dead worker again, a few times; never take it for no."""
+        self.deaths[task] += 1
+        if self.deaths[task] < _MOST_DEATHS:
+            again.append(task)
+        else:
+            self.give_up(task)
+
+    def give_up(self, task: Any) -> None:
+        """Take note of a task that kills its workers."""
+
+    def find(self, found: Found) -> None:
+        """Take in a plan that a task says it found; tell of a better one at once."""
+        ranked = self.ledger.ranked()
+        better = not ranked or found.value < ranked[0].value
+        taken = self.ledger.find(found)
+        if taken and self.journal is not None:
+            self.journal.found(found)
+        self.pool.shared.value = self.ledger.cutoff
+        if taken and better:
+            self.tell()
+
+    def allowance(self) -> float | None:
+        """Return the seconds a task may take: until the end, or until others help."""
+        limits = [self.left(), self.patience_s()]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def patience_s(self) -> float | None:
+        """Return the seconds a task may take before others help; None for any."""
+        return self.pool.patience_s if isinstance(self.pool, GrowingPool) else None
+
+    def left(self) -> float | None:
+        """Return the seconds left; None without a limit."""
+        if self.limit_s is None:
+            return None
+        return self.limit_s - (time.monotonic() - self.began)
+
+    def tell(self) -> None:
+        """Tell how far the search is."""
+        if self.on_progress is None:
+            return
+        self._told = time.monotonic()
+        ledger = self.ledger
+        ranked = ledger.ranked()
+        incumbent = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None
+        bound, gap = ledger.bound_s(), None
+        if incumbent is not None and bound is not None:
+            bound = min(bound, incumbent)
+            gap = (incumbent - bound) / incumbent
+        self.on_progress(
+            Progress(
+                elapsed_s=time.monotonic() - self.began,
+                incumbent_s=incumbent,
+                bound_s=bound,
+                gap=gap,
+                settled=len(ledger.programs) - len(ledger.open()),
+                programs=len(ledger.programs),
+            )
+        )
+
+
+def open_pool(
+    executor: Executor,
+    jobs: int | None,
+    make: Callable[..., Callable[[Any], Any]],
+    payload: Any,
+    *,
+    growing: bool = False,
+) -> AnyPool:
+    """Start the workers; with one job or none, this process is the only one.
+
+    Parameters
+    ----------
+    growing
+        Whether this process may work alone at first, if ``jobs`` is up to us.
+    """
+    if executor == "ray":
+        from hetopt.solvers.pools.ray_actors import RayPool
+
+        return RayPool(jobs, make, payload)
+    if jobs is None and growing:
+        return GrowingPool(worker_count(None), make, payload)
+    if jobs is not None and jobs <= 1:
+        return InlinePool(make, payload)
+    return Pool(worker_count(jobs), make, payload)
+
+
+def worker_count(jobs: int | None) -> int:
+    """Return how many workers there are with so many jobs; None: one per core."""
+    return _cores() if jobs is None else min(max(jobs, 1), most_workers())
+
+
+def most_workers() -> int:
+    """Return how many workers this machine is trusted with, whoever asks for more."""
+    return _PER_CORE * _cores()
+
+
+def _cores() -> int:
+    """Return the cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""The least simulated time, and its proof."""

@@ -1,0 +1,213 @@
+"""Lower bounds on the simulated time: what the search for the least of it looks ahead.
+
+With F the fill, the sum of all tau and 2 kappa, two families of paths through the
+event graph bound the simulated time of a plan (MODEL.md section 4, the second with
+less said there). ``w`` is min(W, q); every path ends with some g.
+
+- One stage: the first micro-batch goes to the last stage and comes back to stage i,
+  which then runs the forwards past its warm-up and all other backwards:
+  F + (q - w_i) phi_i + (q - 1) beta_i.
+- A window i..k: before that, r times, a forward goes from i to k, the backward
+  w_k - 1 places behind it comes back to i, and lets a forward W_i places ahead of it
+  start. With s = w_i - w_k + 1 places per turn, C the sum of tau and 2 kappa inside
+  the window, and w_k + r s <= q:
+  F + (w_k - 1) phi_i + r C + (q - w_k - r s) beta_i.
+
+Where warm-up counts are free (``auto``), W is the most that memory leaves room for
+beside the units of the stage, 1 for the last stage (``simulated.warmups``), and
+windows bound nothing.
+
+Under gpipe every forward of stage i comes first and every backward of it last, so
+that there w may be taken for 1: F + (q - 1) tau_i.
+
+So the time is at least the fill plus the *excess* of every stage and window. With
+the excess at most E, stages and runs hold at most so many units, and a dynamic
+program over (clusters, stages, units) gives the least fill. Fill falls as E grows,
+so a range of E is cut into intervals.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.compiled import kernel, step
+from hetopt.solvers.arrays.program import (
+    ACTIVE,
+    AUTO,
+    FORWARD,
+    FREE,
+    GPIPE,
+    KAPPA,
+    LAYOUT,
+    STATE,
+    TAU,
+    TRAIL,
+    L,
+    P,
+    Q,
+)
+
+if TYPE_CHECKING:
+    from hetopt.solvers.arrays.program import Costs, Ints
+
+#: More than any sum of times.
+INFINITE = 2**60
+#: Rows of ``Short``.
+PHI, BETA, BOTH, HELD, KEPT = range(5)
+#: Rows of ``Steps``: warm-ups added at a boundary inside a run and between runs.
+INSIDE, ACROSS = range(2)
+
+
+class Limits(NamedTuple):
+    """What stages and runs hold while no excess is above some E.
+
+    Attributes
+    ----------
+    excess
+        E in ns.
+    caps
+        Most body units on the stage at each place from the end, by the runs that
+        have ended before it; shape (J, O, p + 1).
+    inner
+        Least kappa inside a run, by option.
+    """
+
+    excess: int
+    caps: Ints
+    inner: Ints
+
+
+@kernel
+def _shortest(sums: Ints, least: Ints) -> None:
+    count, size = sums.shape[1:]
+    for row in range(5):
+        for o in range(count):
+            for length in range(1, size):
+                best = INFINITE
+                for start in range(size - length):
+                    end = start + length
+                    if row == PHI:
+                        worth = sums[FORWARD, o, end] - sums[FORWARD, o, start]
+                    elif row == BETA:
+                        worth = sums[TAU, o, end] - sums[TAU, o, start]
+                        worth -= sums[FORWARD, o, end] - sums[FORWARD, o, start]
+                    elif row == BOTH:
+                        worth = sums[TAU, o, end] - sums[TAU, o, start]
+                    elif row == HELD:
+                        worth = sums[STATE, o, end] - sums[STATE, o, start]
+                    else:
+                        worth = sums[ACTIVE, o, end] - sums[ACTIVE, o, start]
+                    best = min(best, worth)
+                least[row, o, length] = best
+
+
+def shortest(sums: Ints) -> Ints:
+    """Return the least of any run of l body units: phi, beta, tau, bytes, bytes.
+
+    Shape (5, O, L + 1); of ``Costs.sums``.
+    """
+    least = np.zeros((5, *sums.shape[1:]), dtype=np.int64)
+    _shortest(sums, least)
+    return least
+
+
+@step
+def fitting(first: Ints, by: int, second: Ints, times: int, room: int) -> int:
+    """Return the largest l with by * first[l] + times * second[l] <= room, or -1."""
+    low, high = 0, len(first)
+    while low < high:
+        middle = (low + high) // 2
+        if by * first[middle] + times * second[middle] <= room:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@step
+def _free_cap(
+    costs: Costs, short: Ints, room: int, quick: int, excess: int, o: int, i: int
+) -> int:
+    """Return the most body units of the i-th stage from the end if W is free.
+
+    Every unit more leaves memory for fewer warm-ups. The last stage has one.
+    """
+    q = costs.facts[Q]
+    low, high = 0, quick
+    while low < high:
+        length = (low + high + 1) // 2
+        left = room - short[HELD, o, length]
+        each = short[KEPT, o, length]
+        warmup = 1 if i == 1 else q
+        phi, beta = short[PHI, o, length], short[BETA, o, length]
+        if i == 1:
+            phi += costs.option[o, TRAIL + FORWARD]
+            beta += costs.option[o, TRAIL + TAU] - costs.option[o, TRAIL + FORWARD]
+        if each * warmup > left:
+            warmup = left // each if left >= 0 else 0
+        if warmup >= 1 and (q - warmup) * phi + (q - 1) * beta <= excess:
+            low = length
+        else:
+            high = length - 1
+    return low
+
+
+@kernel
+def _limit(
+    costs: Costs,
+    short: Ints,
+    steps: Ints,
+    peak: Ints,
+    longest: int,
+    excess: int,
+    caps: Ints,
+) -> None:
+    p, q = costs.facts[P], costs.facts[Q]
+    count, clusters = len(costs.option), len(costs.host)
+    for c in range(clusters):
+        for o in range(count):
+            room = costs.option[o, FREE] - peak[o]
+            quick = fitting(short[BOTH, o], 1, short[BOTH, o], 0, longest)
+            for i in range(c + 1, p + 1):
+                light = 1 + (i - 1 - c) * steps[0, INSIDE] + c * steps[0, ACROSS]
+                heavy = 1 + (i - 1 - c) * steps[1, INSIDE] + c * steps[1, ACROSS]
+                light, heavy = min(light, q), min(heavy, q)
+                if costs.facts[GPIPE]:
+                    light, heavy = q, 1
+                if costs.facts[AUTO]:
+                    caps[c, o, i] = _free_cap(costs, short, room, quick, excess, o, i)
+                    continue
+                left = excess
+                if i == 1:
+                    ends = costs.option[o, TRAIL + FORWARD]
+                    left -= (q - heavy) * ends
+                    left -= (q - 1) * (costs.option[o, TRAIL + TAU] - ends)
+                within = fitting(short[PHI, o], q - heavy, short[BETA, o], q - 1, left)
+                fits = fitting(short[HELD, o], 1, short[KEPT, o], light, room)
+                caps[c, o, i] = max(0, min(quick, within, fits))
+
+
+def limits(costs: Costs, short: Ints, steps: Ints, longest: int, excess: int) -> Limits:
+    """Return what stages and runs hold with no excess above ``excess``.
+
+    Parameters
+    ----------
+    steps
+        Least and most warm-ups per boundary, inside runs and between; shape (2, 2).
+    longest
+        Most ns that tau of any stage may take.
+    """
+    p, length = int(costs.facts[P]), int(costs.facts[L])
+    own = costs.option[:, LAYOUT]
+    seen = np.unique(costs.cut[1:length])
+    inner = costs.edge[KAPPA][np.ix_(seen, own, own)]
+    shape = (len(costs.host), len(own), p + 1)
+    caps = np.zeros(shape, dtype=np.int64)
+    _limit(costs, short, steps, costs.temporary.min(axis=1), longest, excess, caps)
+    return Limits(
+        excess=excess,
+        caps=caps,
+        inner=np.diagonal(inner, axis1=1, axis2=2).min(axis=0, initial=INFINITE),
+    )

@@ -1,0 +1,343 @@
+"""``--objective simulated``: the plan of least simulated time, and its proof.
+
+The solver that is asked for finds the plan of least closed form first. Its simulated
+time is a limit that the plan wanted keeps to. Then
+
+1. every (p, q) is bounded, roughly (``simulated.bounds``);
+2. all plans within the limit of the most promising (p, q) are visited for a moment
+   (``simulated.walk``): what is found there is a better limit;
+3. what is left is bounded closely;
+4. and searched, best bound first; each better plan becomes the limit of all.
+
+Under ``auto`` warm-up counts are chosen with the rest (``simulated.warmups``): of
+those of a plan's least simulated time the ones of least sum, then the
+lexicographically smallest.
+
+Where clusters are so many that no table tells them apart, bounds rest on the
+capacity of all devices alone and nothing is searched: the gap says so.
+
+Values and bounds of the ledger are simulated times, in 1 / PERIOD_SCALE ticks.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+from itertools import groupby
+from math import ceil
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table import TICK_S
+from hetopt.errors import InputError
+from hetopt.formulations.decision import Decision
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.pricing import pipeline_times
+from hetopt.problem.principles import PRUNED
+from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.simulator import simulate
+from hetopt.solvers.decisions.assembly import plan_of, room_in_flight
+from hetopt.solvers.pools.deadline import Stopped, run_until
+from hetopt.solvers.race.ledger import Ledger, Program
+from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict, cutoff_of
+from hetopt.solvers.race.outcome import result_of
+from hetopt.solvers.race.task_loop import Course, open_pool
+from hetopt.solvers.registry import HEURISTICS, load
+from hetopt.solvers.simulated.bounds import INFINITE
+from hetopt.solvers.simulated.warmups import best_warmups
+from hetopt.solvers.simulated.worker import BoundTask, Payload, SearchTask, make
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from fractions import Fraction
+    from typing import Any
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plan import Plan
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.arrays.program import Ints
+    from hetopt.solvers.params import RaceParams
+
+#: Share of the time that may go into the plan of least closed form.
+_START_SHARE = 0.25
+#: Share by which the limit is raised when fewer plans than wanted keep to it; twice
+#: as much each time.
+_RAISE = 0.1
+#: How closely (p, q) are bounded at first, and then: width of an interval of the
+#: excess as a share of the limit.
+_ROUGH, _CLOSE = 1 / 8, 1 / 32
+#: How many (p, q) are searched early, and for how many seconds each.
+_EARLY, _EARLY_S = 2, 5.0
+
+
+def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -> None:
+    """Raise InputError for what does not go with ``--objective simulated``."""
+    why = None
+    if solver == "uniap":
+        field, why = "--solver", f"{solver} has an objective of its own"
+    elif solver in HEURISTICS:
+        field, why = "--solver", f"{solver} proves nothing to start from"
+    elif principles.relaxed:
+        field, why = "--relax", "all principles are kept"
+    elif journal:
+        field, why = "--journal", "only races for the closed form can go on from one"
+    if why is not None:
+        msg = f"does not go with --objective simulated: {why}"
+        raise InputError(msg, field=field)
+
+
+def solve_simulated(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    solver: str,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Find the plan of least simulated time and prove that there is none quicker.
+
+    Parameters
+    ----------
+    solver
+        Finds the plan of least closed form, to start from.
+    cutoff
+        Seconds; plans above it are of no interest.
+
+    Raises
+    ------
+    InputError
+        If the parameters ask for what only the closed form has.
+    """
+    ensure_can_simulate(solver, params.principles, journal=params.journal is not None)
+    began = time.monotonic()
+    start_s = None if time_limit_s is None else time_limit_s * _START_SHARE
+    started = load(solver)(
+        problem, table, replace(params, top=1), time_limit_s=start_s, seed=seed
+    )
+    if started.status == "infeasible":
+        return replace(started, objective="simulated")
+    # Out of time it goes on below; with time left and nothing proven it was Ctrl-C.
+    spent = time.monotonic() - began
+    interrupted = started.status != "optimal" and (start_s is None or spent < start_s)
+    ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
+    for settlement in started.settlements:
+        if settlement.how == "infeasible":
+            program = ledger.programs[settlement.stages, settlement.microbatches]
+            program.how = "infeasible"
+    most = cutoff_of(cutoff)
+    first = NO_CUTOFF
+    if started.best is not None:
+        found = _start(ledger, started.best.plan, began, time_limit_s)
+        first = found.value
+        ledger.find(found)
+    elif started.lower_bound_s is not None:
+        first = ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
+    payload = Payload(problem=problem, table=table, top=params.top)
+    pool = open_pool(params.executor, params.jobs, make, payload)
+    course = _Course(
+        ledger,
+        pool,
+        began=began,
+        limit_s=time_limit_s,
+        on_progress=params.on_progress,
+        journal=None,
+    )
+    try:
+        with suppress(Stopped, KeyboardInterrupt):
+            if not interrupted:
+                course.run(first, most)
+    finally:
+        pool.close()
+    ledger.limit = most
+    ledger.plans = {
+        shape: found for shape, found in ledger.plans.items() if found.value <= most
+    }
+    return result_of(
+        ledger,
+        problem,
+        table,
+        solver=solver,
+        principles=PRUNED,
+        search_time_s=time.monotonic() - began,
+        objective="simulated",
+    )
+
+
+def _start(
+    ledger: SimulatedLedger, plan: Plan, began: float, time_limit_s: float | None
+) -> Found:
+    """Simulate a plan, with the best warm-up counts unless the time is up before."""
+    left_s = None if time_limit_s is None else time_limit_s - time.monotonic() + began
+    try:
+        return run_until(left_s, lambda: ledger.start(plan))
+    except Stopped:
+        decision = decision_of(plan, ledger.table)
+        warmups = tuple(stage.warmup for stage in plan.pipeline.stages)
+        return ledger.value_of(replace(decision, warmups=warmups))
+
+
+def decision_of(plan: Plan, table: CostTable) -> Decision:
+    """Return what a plan of the pruned space decides."""
+    stages = plan.pipeline.stages
+    runs = [
+        (cluster, len(list(group)))
+        for cluster, group in groupby(stage.cluster for stage in stages)
+    ]
+    strategy = {stage.cluster: stage.strategy for stage in stages}
+    return Decision(
+        microbatches=plan.pipeline.microbatches,
+        order=tuple(table.cluster_names.index(cluster) for cluster, _ in runs),
+        strategies=tuple(strategy[cluster] for cluster, _ in runs),
+        hosted=tuple(hosted for _, hosted in runs),
+        units=tuple(stage.units for stage in stages),
+    )
+
+
+class SimulatedLedger(Ledger):
+    """A ledger of simulated times: ties go to the least closed form."""
+
+    def ranked(self) -> list[Found]:
+        """Return the best plans of different shapes; at most top."""
+        return sorted(self.plans.values(), key=self._rank)[: self.top]
+
+    def find(self, found: Found) -> bool:
+        """Take in a plan, if it is the best of its shape; say whether it is."""
+        known = self.plans.get(found.decision.shape)
+        if found.value > self.limit or (
+            known is not None and self._rank(known) <= self._rank(found)
+        ):
+            return False
+        self.plans[found.decision.shape] = found
+        return True
+
+    def seconds(self, program: Program) -> float:
+        """Return the lower bound on the simulated time."""
+        return program.bound / PERIOD_SCALE * TICK_S
+
+    def start(self, plan: Plan) -> Found:
+        """Simulate a plan, under ``auto`` with the best warm-up counts."""
+        found = self.value_of(decision_of(plan, self.table))
+        if self.table.schedule != "auto":
+            return found
+        pipeline = plan.pipeline
+        warmups = best_warmups(
+            pipeline_times(plan, self.table),
+            room_in_flight(pipeline.stages, self.table, pipeline.microbatches),
+            found.value // PERIOD_SCALE,
+        )
+        return self.value_of(replace(found.decision, warmups=warmups))
+
+    def value_of(self, decision: Decision) -> Found:
+        """Simulate a decision."""
+        times = pipeline_times(plan_of(decision, self.table, ""), self.table)
+        value = simulate(times).makespan_ns * PERIOD_SCALE
+        return Found(decision=decision, value=value)
+
+    def _rank(self, found: Found) -> tuple[object, ...]:
+        return (
+            found.value,
+            self._closed(found.decision),
+            *found.decision.tie_key(self.table),
+        )
+
+    def _closed(self, decision: Decision) -> Fraction:
+        if decision not in self._known:
+            plan = plan_of(decision, self.table, "")
+            self._known[decision] = closed_form_ns(pipeline_times(plan, self.table))
+        return self._known[decision]
+
+    def __init__(
+        self, problem: Problem, table: CostTable, *, top: int, limit: int
+    ) -> None:
+        super().__init__(problem, table, top=top, limit=limit)
+        self._known: dict[Decision, Fraction] = {}
+
+
+class _Course(Course):
+    """The race for the least simulated time."""
+
+    ledger: SimulatedLedger
+
+    def run(self, first: int, most: int) -> None:
+        """Raise the limit until enough plans keep to it, or it reaches the most."""
+        ledger = self.ledger
+        feasible = ledger.open()
+        limit = min(first, most)
+        ceiling, share = min(most, INFINITE), _RAISE
+        while feasible:
+            ledger.limit = limit
+            self.pool.shared.value = ledger.cutoff
+            self._bound(_ROUGH)
+            self._search(_EARLY, _EARLY_S)
+            self._bound(_CLOSE)
+            self._search(None, None)
+            if len(ledger.ranked()) >= ledger.top or limit >= ceiling:
+                return
+            limit = min(ceiling, int(limit * (1 + share)) + PERIOD_SCALE)
+            share *= 2
+            for program in feasible:
+                program.how = None
+
+    def _bound(self, share: float) -> None:
+        """Bound every open program, q by q."""
+        limit = self.ledger.cutoff // PERIOD_SCALE
+
+        def take(task: BoundTask, found: Ints) -> None:
+            for program in self.ledger.open():
+                if program.microbatches == task.microbatches:
+                    bound = min(int(found[program.stages]), limit + 1)
+                    program.bound = max(program.bound, bound * PERIOD_SCALE)
+            self.ledger.refute()
+
+        counts = sorted({program.microbatches for program in self.ledger.open()})
+        tasks = [BoundTask(microbatches=q, limit=limit, share=share) for q in counts]
+        self.perform(iter(tasks), take)
+
+    def _search(self, count: int | None, seconds: float | None) -> None:
+        """Visit the plans of what the bounds leave, best bound first.
+
+        Parameters
+        ----------
+        count, seconds
+            How many programs, and how long each; None for all there is. What is not
+            finished is left open when there is more time later.
+        """
+
+        def tasks() -> Iterator[SearchTask]:
+            started: set[tuple[int, int]] = set()
+            while count is None or len(started) < count:
+                waiting = [
+                    program
+                    for program in self.ledger.open()
+                    if (program.stages, program.microbatches) not in started
+                ]
+                if not waiting:
+                    return
+                program = min(waiting, key=lambda program: program.rank)
+                started.add((program.stages, program.microbatches))
+                yield SearchTask(
+                    microbatches=program.microbatches,
+                    stages=program.stages,
+                    bound=program.bound,
+                    time_limit_s=min(
+                        (s for s in (self.left(), seconds) if s is not None),
+                        default=None,
+                    ),
+                )
+
+        def take(task: SearchTask, found: Verdict) -> None:
+            program = self.ledger.programs[task.stages, task.microbatches]
+            if found.closed or seconds is None:
+                self.ledger.settle(program, found)
+
+        self.perform(tasks(), take)
+
+    def give_up(self, task: Any) -> None:
+        """Leave a program open that kills its workers; never take it for no."""
+        if isinstance(task, SearchTask):
+            program = self.ledger.programs[task.stages, task.microbatches]
+            program.how = "unsettled"

@@ -1,0 +1,195 @@
+"""Where the search for the least simulated time is, and what it looks ahead with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.compiled import step
+
+if TYPE_CHECKING:
+    from hetopt.solvers.arrays.program import Costs, Ints
+
+#: More than any sum of times.
+INFINITE = 2**60
+#: Vectors of warm-up counts that are told apart, and entries of what they answer.
+_MOST_VECTORS, _MOST_ANSWERS = 512, 2**23
+#: Micro-batches with which vectors can be told apart: they answer q by q.
+MOST_ANSWERED = 2048
+#: Positions in ``Walk.state``.
+DEPTH, LIMIT, STEPS, VALUE, PLANS, FULL = range(6)
+#: Columns of ``Walk.stage``: its option, its run (stages, units before it, place),
+#: units before and on it, fill and excess so far, end of its last backward, clusters
+#: not used before its run, W where it is prescribed, least and most units.
+(
+    OPTION,
+    RUN_STAGES,
+    RUN_BEGIN,
+    RUN_PLACE,
+    BEGIN,
+    LENGTH,
+    FILL,
+    EXCESS,
+    END,
+    UNUSED,
+    WARMUP,
+    LEAST,
+    MOST,
+) = range(13)
+
+
+class Levels(NamedTuple):
+    """What the search looks ahead with, by interval of the excess; K intervals.
+
+    Attributes
+    ----------
+    low, high
+        Ends of the intervals in ns: low < excess <= high, ascending.
+    total
+        Most body units on the first so many places together, by interval and the
+        runs that have ended before; shape (K, J, O, p + 1).
+    rest
+        ``prefixes`` of each interval; shape (K, 2 ** J, p + 1, L + 1).
+    inner
+        Least kappa inside a run, by option.
+    knobs
+        Least g in ns, and the range of lambda_0 in ns.
+    delta
+        Warm-ups added by a boundary, by cut class and layouts; shape (X, A, A).
+    """
+
+    low: Ints
+    high: Ints
+    total: Ints
+    rest: Ints
+    inner: Ints
+    knobs: Ints
+    delta: Ints
+
+
+class Walk(NamedTuple):
+    """Where the search is.
+
+    Attributes
+    ----------
+    state
+        Stages placed and being placed; the largest simulated time of interest, in
+        ns; steps left; simulated time of the plan found; pipelines simulated whole;
+        whether there were too many vectors of warm-up counts.
+    stage, times
+        Per stage, counted from 1 at the end of the pipeline.
+    arrive
+        Scratch: arrivals of forwards; shape (p + 1, q).
+    clock
+        Scratch of the simulation, per stage; shape (p + 2, 4).
+    warm
+        Warm-up counts that are left to choose from, where they are free.
+    """
+
+    state: Ints
+    stage: Ints
+    times: Ints
+    arrive: Ints
+    clock: Ints
+    warm: Warmups
+
+
+class Warmups(NamedTuple):
+    """Vectors of warm-up counts of the stages placed; at most C of them each time.
+
+    Attributes
+    ----------
+    size
+        How many vectors there are, by the stages placed.
+    counts
+        W, by the stages placed, the vector and the stage; shape (p + 1, C, p + 1).
+    facts
+        The vector's sum, and the excess; shape (p + 1, C, 2).
+    answer
+        ``feed`` of the vectors of the stage being placed, by the micro-batch that
+        comes; two more for what is compared with them; shape (C + 2, q, q + 1).
+    done
+        Scratch: ends of forwards; length q.
+    """
+
+    size: Ints
+    counts: Ints
+    facts: Ints
+    answer: Ints
+    done: Ints
+
+
+#: Columns of ``Warmups.facts``.
+SUM, STRAIN = range(2)
+
+
+def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) -> Walk:
+    """Return a search that has not begun.
+
+    Parameters
+    ----------
+    microbatches
+        At most MOST_ANSWERED if warm-up counts are free.
+    free
+        Whether it chooses warm-up counts.
+    """
+    room, came = 0, 0
+    if free:
+        room = min(_MOST_VECTORS, max(1, _MOST_ANSWERS // microbatches**2))
+        came = microbatches
+    walk = Walk(
+        state=np.array([1, limit, 0, 0, 0, 0], dtype=np.int64),
+        stage=np.zeros((stages + 2, 13), dtype=np.int64),
+        times=np.zeros((stages + 2, 6), dtype=np.int64),
+        arrive=np.zeros((stages + 2, microbatches), dtype=np.int64),
+        clock=np.zeros((stages + 2, 4), dtype=np.int64),
+        warm=Warmups(
+            size=np.zeros(stages + 1, dtype=np.int64),
+            counts=np.ones((stages + 1, room, stages + 1), dtype=np.int64),
+            facts=np.zeros((stages + 1, room, 2), dtype=np.int64),
+            answer=np.zeros((room + 2, came, came + 1), dtype=np.int64),
+            done=np.zeros(microbatches, dtype=np.int64),
+        ),
+    )
+    walk.warm.size[0] = 1
+    walk.stage[1, OPTION] = -1
+    return walk
+
+
+@step
+def within(
+    levels: Levels, limit: int, fill: int, end: int, excess: int, mask: int,
+    stages: int, begin: int,
+) -> bool:  # fmt: skip
+    """Whether some interval of the excess leaves room below the limit.
+
+    Parameters
+    ----------
+    fill
+        Of what is placed and of the run that is chosen.
+    end
+        Longest path so far that the rest's fill adds to.
+    mask, stages, begin
+        Clusters, stages and body units that are left for the rest.
+    """
+    limit -= levels.knobs[0]
+    for k in range(len(levels.low)):
+        if excess > levels.high[k]:
+            continue
+        rest = levels.rest[k, mask, stages, begin]
+        if end + rest > limit:
+            continue
+        if fill + rest + max(excess, levels.low[k]) <= limit:
+            return True
+    return False
+
+
+@step
+def runs_ended(costs: Costs, mask: int) -> int:
+    """Return how many clusters have been used; those of ``mask`` have not."""
+    used = 0
+    for j in range(len(costs.host)):
+        if not mask >> j & 1:
+            used += 1
+    return used

@@ -1,0 +1,145 @@
+"""The tasks of the race for the least simulated time, as a worker runs them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hetopt.errors import SolverError
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.decisions.identical import canonical, leaders
+from hetopt.solvers.race.messages import Found, Verdict
+from hetopt.solvers.simulated.search import Interrupted, Search, survey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.arrays.program import Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """What every worker is given once; ``top`` best plans are wanted."""
+
+    problem: Problem
+    table: CostTable
+    top: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundTask:
+    """Bound the simulated time of every p of one q.
+
+    Attributes
+    ----------
+    limit
+        In ns.
+    share
+        How closely: intervals of the excess are this share of the limit wide.
+    """
+
+    microbatches: int
+    limit: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTask:
+    """Report every plan of one (p, q) that is among the best so far."""
+
+    microbatches: int
+    stages: int
+    bound: int
+    time_limit_s: float | None
+
+
+def make(
+    payload: Payload, shared: Any, say: Callable[[Any], None]
+) -> Callable[[Any], Any]:
+    """Return the function that runs tasks in this process."""
+    return SimulatedWorker(payload, shared, say).run
+
+
+class SimulatedWorker:
+    """Runs tasks for one problem."""
+
+    def __init__(
+        self, payload: Payload, shared: Any, say: Callable[[Any], None]
+    ) -> None:
+        self.problem = payload.problem
+        self.table = payload.table
+        self.top = payload.top
+        self.chain = Chain.of(payload.table)
+        self._shared = shared
+        self._say = say
+
+    def run(self, task: Any) -> Any:
+        """Run one task."""
+        match task:
+            case BoundTask():
+                return self._bound(task)
+            case SearchTask():
+                return self._search(task)
+            case _:
+                msg = f"unknown task {task!r}"
+                raise SolverError(msg)
+
+    def _data(self, microbatches: int, stages: int) -> ProgramData:
+        return ProgramData(
+            part=self.table.at(microbatches),
+            chain=self.chain,
+            schedule=self.table.schedule,
+            pins=self.problem.pins,
+            names=self.table.cluster_names,
+            devices=self.table.cluster_devices,
+            usable_bytes=self.table.usable_bytes,
+            stages=stages,
+            cutoff=0,
+        )
+
+    def _bound(self, task: BoundTask) -> Ints:
+        most = max(p for p in self.problem.stage_counts if p <= self.chain.length)
+        data = self._data(task.microbatches, most)
+        return survey(data, task.limit, task.share)
+
+    def _search(self, task: SearchTask) -> Verdict:
+        best: list[int] = []
+        groups = leaders(
+            self.table,
+            self.table.at(task.microbatches),
+            self.problem.pins,
+            PRUNED,
+        )
+
+        def limit() -> int:
+            # Only what is known here and now: the parent may hear of plans later.
+            known = int(self._shared.value) // PERIOD_SCALE
+            return min(known, *best[:1]) if self.top == 1 and best else known
+
+        def found(decision: Decision, value: int) -> None:
+            best[:] = [min([value, *best])]
+            own = canonical(decision, groups)
+            self._say(Found(decision=own, value=value * PERIOD_SCALE))
+
+        end = None
+        if task.time_limit_s is not None:
+            end = time.monotonic() + task.time_limit_s
+        search = Search(
+            self._data(task.microbatches, task.stages),
+            limit=limit,
+            found=found,
+            end=end,
+        )
+        try:
+            search.run()
+        except Interrupted:
+            return Verdict(closed=False, searched=True, bound=task.bound)
+        # A plan within the limit that is left is the best one of all.
+        bound = min([limit() + 1, *best]) * PERIOD_SCALE
+        return Verdict(closed=True, searched=search.simulated > 0, bound=bound)

@@ -1,0 +1,1 @@
+"""One strategy per layer on one homogeneous cluster (UniAP)."""

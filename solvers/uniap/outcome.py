@@ -1,0 +1,212 @@
+"""From the choice of a UniAP search to the plan and the result that are reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from hetopt.check import check_plan
+from hetopt.cost.per_unit.layer_costs import rows_of, unit_costs
+from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import SolverError
+from hetopt.formulations.uniap.choice import lower_bound_ns
+from hetopt.formulations.uniap.programs import uniap_pairs
+from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.problem.training import RESHARDING
+from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
+from hetopt.solvers.race.outcome import mfu
+from hetopt.unit_pricing import crossing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.uniap.choice import UniapChoice, UniapProgram
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Status
+    from hetopt.solvers.uniap.search import UniapResult
+
+
+def plan_of(program: UniapProgram, choice: UniapChoice, table: CostTable) -> Plan:
+    """Write a choice down as a plan; every unit's strategy is in it, alike or not."""
+    costs = unit_costs(table)
+    part = costs.at(program.microbatches)
+    rows = part.clusters[0]
+    offered = rows_of(table, program.stages, program.microbatches)
+    chosen = [offered[k] for k in choice.strategy]
+    layouts = rows.layout[chosen].tolist()
+    stages = []
+    end = 0
+    for i in range(program.stages):
+        first, end = end, end + choice.stage.count(i)
+        strategies = tuple(rows.strategies[row] for row in chosen[first:end])
+        edge = crossing(costs, end)
+        resharding = None
+        if edge is not None:
+            u, v, tensor = edge
+            resharding = RESHARDING[
+                int(part.resharding[tensor, layouts[u], layouts[v]])
+            ]
+        stages.append(
+            Stage(
+                cluster=table.cluster_names[0],
+                first_unit=first,
+                end_unit=end,
+                # The first of those that most units have.
+                strategy=Counter(strategies).most_common(1)[0][0],
+                # GPipe: all forward passes first.
+                warmup=program.microbatches,
+                resharding=resharding,
+                unit_strategies=strategies,
+            )
+        )
+    return Plan(
+        schedule=table.schedule,
+        pipelines=(Pipeline(microbatches=program.microbatches, stages=tuple(stages)),),
+        problem_digest=table.problem_digest,
+        table_digest=table_digest(table),
+    )
+
+
+def result_of(
+    found: UniapResult,
+    programs: Sequence[UniapProgram],
+    problem: Problem,
+    table: CostTable,
+    *,
+    cut_off: bool,
+) -> Result:
+    """Check, price and sum up what a search found.
+
+    Parameters
+    ----------
+    programs
+        Those that were searched.
+    cut_off
+        Whether there was a cutoff from outside.
+
+    Raises
+    ------
+    CheckError, SolverError
+        If a plan is not what the solver takes it for.
+    """
+    best = None
+    if found.program is not None and found.choice is not None:
+        best = _priced(
+            found, plan_of(found.program, found.choice, table), problem, table
+        )
+    settlements = tuple(_settlements(found, problem))
+    bound, gap = None, None
+    if found.lower_bound_ns is not None:
+        bound = found.lower_bound_ns * TICK_S
+    if best is not None and best.objective_s is not None and bound is not None:
+        bound = min(bound, best.objective_s)
+        gap = (best.objective_s - bound) / best.objective_s
+    status: Status = (
+        "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
+    )
+    if best is None:
+        nothing = all(item.how == "infeasible" for item in settlements)
+        status = "infeasible" if nothing else "unknown"
+    used = best.plan.devices if best else 0
+    return Result(
+        status=status,
+        objective="uniap",
+        solver="uniap",
+        best=best,
+        lower_bound_s=bound,
+        gap=gap,
+        search_time_s=found.search_time_s,
+        settlements=settlements,
+        tokens_per_s=table.tokens / best.iteration_time_s if best else None,
+        mfu=mfu(table, best, table.cluster_devices) if best else None,
+        mfu_used=mfu(table, best, [used]) if best else None,
+        table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
+        reason=_reason(status, found, programs, problem, table, cut_off=cut_off),
+    )
+
+
+def _priced(
+    found: UniapResult, plan: Plan, problem: Problem, table: CostTable
+) -> PricedPlan:
+    checked = check_plan(problem, table, plan)
+    value = None if found.value_ns is None else found.value_ns * TICK_S
+    if (
+        value is None
+        or checked.uniap_s is None
+        or abs(value - checked.uniap_s) > TICK_S
+    ):
+        msg = f"the search says {value} s, the plan takes {checked.uniap_s} s"
+        raise SolverError(msg)
+    return PricedPlan(
+        plan=plan,
+        closed_form_s=checked.closed_form_s,
+        iteration_time_s=checked.iteration_time_s,
+        objective_s=checked.uniap_s,
+    )
+
+
+def _settlements(found: UniapResult, problem: Problem) -> Iterator[Settlement]:
+    """Yield one for every pair; a pair without a program has no plan."""
+    searched = {(item.stages, item.microbatches): item for item in found.settlements}
+    for pair in uniap_pairs(problem):
+        item = searched.get(pair)
+        how = "infeasible" if item is None else item.how
+        bound = (
+            None if item is None or item.bound_ns is None else item.bound_ns * TICK_S
+        )
+        yield Settlement(
+            stages=pair[0],
+            microbatches=pair[1],
+            how=how,
+            bound_s=None if how == "infeasible" else bound,
+        )
+
+
+def _reason(
+    status: Status,
+    found: UniapResult,
+    programs: Sequence[UniapProgram],
+    problem: Problem,
+    table: CostTable,
+    *,
+    cut_off: bool,
+) -> str | None:
+    """Say in one line why there is no plan."""
+    if status == "unknown":
+        if cut_off and all(item.how != "unsettled" for item in found.settlements):
+            return "no plan is within the cutoff"
+        return "stopped before a plan was found"
+    if status != "infeasible":
+        return None
+    if not programs:
+        return (
+            "no (dp, tp) of all devices of a stage is permitted and has room for one "
+            f"layer of {problem.model.name} on {table.cluster_names[0]}"
+        )
+    least = [lower_bound_ns(program) for program in programs]
+    if any(bound is not None for bound in least) and all(
+        bound is None or bound > LONGEST_NS for bound in least
+    ):
+        return f"time: every plan takes more than {LONGEST_S} s an iteration"
+    need, left = min(
+        (
+            (
+                -(-sum(min(layer.memory_bytes) for layer in graph.layers) // p),
+                graph.memory_bytes,
+            )
+            for p, graph in ((program.stages, program.graph) for program in programs)
+        ),
+        key=lambda pair: pair[0] / pair[1],
+    )
+    if need <= left:
+        return (
+            "memory: layers that fit together do not fit stage by stage, on any "
+            "number of stages; smaller micro-batches or recomputation would help"
+        )
+    return (
+        f"memory: the layers need at least {need / 1e9:.1f} GB on every device, "
+        f"{left / 1e9:.1f} GB of {table.usable_bytes[0] / 1e9:.1f} GB usable are left "
+        "beside buffers and temporaries; more devices or recomputation would help"
+    )

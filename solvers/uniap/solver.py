@@ -1,0 +1,86 @@
+"""The ``uniap`` solver: one strategy per layer on one homogeneous cluster (UniAP).
+
+What is minimised is UniAP's objective of GPipe, sum p + sum o + (c - 1) max(p, o),
+over every (pp_size, c) whose stages share all devices equally; the plan is reported
+with that value and both times of MODEL.md.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table import TICK_S
+from hetopt.errors import InputError
+from hetopt.formulations.uniap.programs import uniap_programs
+from hetopt.solvers.registry import ensure_can, ensure_plans
+from hetopt.solvers.uniap.outcome import result_of
+from hetopt.solvers.uniap.search import UniapParams, solve_programs
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.params import RaceParams
+
+
+def solve(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    time_limit_s: float | None,
+    seed: int,
+    cutoff: float | None = None,
+) -> Result:
+    """Find a plan of least UniAP objective and prove that there is no better one.
+
+    Parameters
+    ----------
+    params
+        ``UniapParams`` for what only this solver has; ``jobs`` does nothing.
+    time_limit_s
+        Wall-clock limit; the best plan so far is returned with its true gap.
+    cutoff
+        Seconds of UniAP's objective; plans above it are of no interest.
+
+    Raises
+    ------
+    InputError
+        The problem, its schedule or a pin is nothing that UniAP plans.
+    """
+    ensure_can("uniap", params.principles)
+    ensure_plans("uniap", problem.training.schedule)
+    _ensure_planned(problem, params)
+    programs = uniap_programs(problem, table)
+    own = params
+    if not isinstance(own, UniapParams):
+        own = UniapParams(on_progress=params.on_progress)
+    found = solve_programs(
+        programs,
+        own,
+        time_limit_s=time_limit_s,
+        seed=seed,
+        cutoff_ns=None if cutoff is None else int(cutoff / TICK_S),
+    )
+    return result_of(found, programs, problem, table, cut_off=cutoff is not None)
+
+
+def _ensure_planned(problem: Problem, params: RaceParams) -> None:
+    """Refuse what a program does not say, rather than to plan past it."""
+    if params.top > 1:
+        msg = f"is {params.top}, but uniap reports one plan"
+        raise InputError(msg, field="--top")
+    pins = problem.pins
+    if pins.units is not None:
+        msg = "uniap decides how many units each stage has: leave it, or use cp-sat"
+        raise InputError(msg, field="pin.units")
+    # Several clusters are refused with the table.
+    (name, *_) = [cluster.name for cluster in problem.clusters]
+    own = pins.of(name)
+    for field, permitted in (
+        ("cp", own.cp.permits(1)),
+        ("units", own.units.permits(len(problem.model.units))),
+    ):
+        if not permitted:
+            msg = "leaves nothing: uniap has cp 1 and all units on its only cluster"
+            raise InputError(msg, field=f"pin.clusters.{name}.{field}")

@@ -1,0 +1,67 @@
+"""What the relaxation says is true of what brute force finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hetopt.formulations.chain import Chain
+from hetopt.solvers.bounds.by_count import focus, survey
+from hetopt.solvers.bounds.relaxation import Relaxation
+from tests.oracle import brute_force
+from tests.oracle.instances import make_instance
+
+
+@pytest.mark.parametrize("seed", range(300, 340))
+def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
+    instance = make_instance(seed)
+    problem, table = instance.problem, instance.table
+    chain = Chain.of(table)
+    programs = brute_force.solve(problem, table).programs
+    for part in table.slices:
+        q = part.microbatches
+        relaxation = Relaxation(
+            table=table,
+            part=part,
+            chain=chain,
+            pins=problem.pins,
+            most_stages=chain.length,
+        )
+        rough = survey(relaxation, q, cutoff=None)
+        for p in range(1, chain.length + 1):
+            found = programs.get((p, q))
+            if found is None:
+                continue
+            value = float(found.closed_form_ns)
+            assert rough.bound[p] <= value
+            close = survey(relaxation, q, cutoff=value)
+            assert close.bound[p] <= value
+            narrowed = focus(relaxation, q, p, cutoff=value)
+            assert narrowed.bound <= value
+            _, _, order, strategies, _ = found.shape
+            for j, strategy in zip(order, strategies, strict=True):
+                assert strategy in narrowed.keep[j]
+
+
+@pytest.mark.parametrize("seed", range(300, 320))
+def test_a_sketch_adds_up(seed: int) -> None:
+    instance = make_instance(seed)
+    problem, table = instance.problem, instance.table
+    chain = Chain.of(table)
+    for part in table.slices:
+        relaxation = Relaxation(
+            table=table,
+            part=part,
+            chain=chain,
+            pins=problem.pins,
+            most_stages=chain.length,
+        )
+        fill = relaxation.fill(np.inf, roles=True)
+        for p in range(1, chain.length + 1):
+            choices = relaxation.choices(np.inf, p)
+            assert (choices is not None) == bool(np.isfinite(fill[p]))
+            if choices is None:
+                continue
+            assert sum(choice.stages for choice in choices) == p
+            assert sum(choice.units for choice in choices) == chain.length
+            assert len({choice.cluster for choice in choices}) == len(choices)

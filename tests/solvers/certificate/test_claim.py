@@ -1,0 +1,103 @@
+"""Certificates of races over generated instances hold; open ones claim less."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from hetopt.check.certificate import CertificateCheck
+from hetopt.problem.principles import Principles
+from hetopt.solvers.certificate.claim import certify
+from hetopt.solvers.certificate.search_again import (
+    resolve,
+    resolve_simulated,
+    second_engine,
+)
+from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import load
+from hetopt.solvers.simulated.solver import solve_simulated
+from tests.oracle.instances import make_instance
+
+
+@pytest.mark.parametrize("seed", range(950, 965))
+def test_certificates_hold(seed: int) -> None:
+    instance = make_instance(seed)
+    problem, table = instance.problem, instance.table
+    result = solve(problem, table, RaceParams(jobs=0), time_limit_s=None, seed=0)
+    data = json.loads(certify(problem, table, result).to_text())
+    plan = None if result.best is None else result.best.plan
+    check = CertificateCheck(problem, table, data, plan)
+    assert list(check.findings()) == []
+    _, engine = second_engine("cp-sat", 0, "virtual-1f1b")
+    for doubt, wrong in resolve(problem, table, check.doubts, engine, end=None):
+        assert wrong is None, doubt
+
+
+@pytest.mark.parametrize("seed", range(820, 828))
+@pytest.mark.parametrize("solver", ["dp", "miqp-highs"])
+def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
+    names = (["p4"], ["p4-falling-tp"], ["p3"], ["p3", "p4"])[seed % 4]
+    principles = Principles.relaxing(names)
+    instance = make_instance(seed, widest=True)
+    problem, table = instance.problem, instance.table
+    params = RaceParams(jobs=0, principles=principles)
+    result = load(solver)(problem, table, params, time_limit_s=None, seed=0)
+    data = json.loads(certify(problem, table, result).to_text())
+    assert data["relaxed"] == names
+    plan = None if result.best is None else result.best.plan
+    check = CertificateCheck(problem, table, data, plan, tuple(names))
+    assert list(check.findings()) == []
+    _, engine = second_engine(solver, 0, table.schedule, principles)
+    for doubt, wrong in resolve(
+        problem,
+        table,
+        check.doubts,
+        engine,
+        end=None,
+        principles=principles,
+    ):
+        assert wrong is None, doubt
+
+
+@pytest.mark.parametrize("seed", range(630, 638))
+def test_certificates_of_simulated_times_hold(seed: int) -> None:
+    instance = make_instance(seed, schedule="auto" if seed % 4 == 3 else None)
+    problem, table = instance.problem, instance.table
+    result = solve_simulated(
+        problem, table, RaceParams(jobs=0), solver="dp", time_limit_s=None, seed=0
+    )
+    data = json.loads(certify(problem, table, result).to_text())
+    assert data["objective"] == "simulated"
+    plan = None if result.best is None else result.best.plan
+    check = CertificateCheck(problem, table, data, plan, ())
+    assert list(check.findings()) == []
+    for doubt, wrong in resolve_simulated(problem, table, check.doubts, end=None):
+        assert wrong is None, doubt
+
+
+def test_what_was_not_settled_is_claimed_as_such() -> None:
+    instance = make_instance(4, pinned=False)
+    problem, table = instance.problem, instance.table
+    result = solve(problem, table, RaceParams(jobs=0), time_limit_s=None, seed=0)
+    assert result.best is not None
+    half = result.best.closed_form_s / 2
+    stopped = replace(
+        result,
+        status="feasible",
+        lower_bound_s=half,
+        gap=0.5,
+        settlements=tuple(
+            replace(settlement, how="unsettled", bound_s=half)
+            if settlement.how == "refuted-by-search" or settlement.how == "solved"
+            else settlement
+            for settlement in result.settlements
+        ),
+    )
+    data = json.loads(certify(problem, table, stopped).to_text())
+    assert data["status"] == "feasible"
+    assert data["lower_bound_ps"] < data["value_ps"]
+    check = CertificateCheck(problem, table, data, result.best.plan)
+    assert list(check.findings()) == []

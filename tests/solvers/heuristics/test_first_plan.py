@@ -1,0 +1,105 @@
+"""With hardly any time there is a plan, and no process where none is wanted."""
+
+from __future__ import annotations
+
+import multiprocessing.process
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from hetopt.check import check_result
+from hetopt.solvers.heuristics.first_plan import first_plan
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.pools.deadline import Stopped
+from hetopt.solvers.pools.process import InlinePool
+from hetopt.solvers.race import task_loop as course
+from hetopt.solvers.race.task_loop import most_workers, worker_count
+from hetopt.solvers.registry import load
+from hetopt.solvers.simulated.solver import solve_simulated
+from tests.oracle.instances import make_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.result import Result
+
+SEEDS = range(24)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_there_is_one_where_all_stages_may_be_alike(seed: int) -> None:
+    instance = make_instance(seed, pinned=seed % 3 == 0)
+    problem, table = instance.problem, instance.table
+    proven: Result = load("amp")(
+        problem, table, RaceParams(), time_limit_s=None, seed=0
+    )
+    found = first_plan(problem, table)
+    if proven.best is not None:
+        assert found is not None
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        *("auto", "dp", "cp-sat", "milp", "mcts", "mcts-guided"),
+        *("dfs", "uniform", "amp", "metis"),
+    ],
+)
+def test_no_time_is_enough_for_a_plan(
+    solver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> NoReturn:
+        msg = "a process was started"
+        raise AssertionError(msg)
+
+    monkeypatch.setattr(multiprocessing.process.BaseProcess, "start", refuse)
+    instance = make_instance(3, pinned=False)
+    problem, table = instance.problem, instance.table
+    params = RaceParams(jobs=1)
+    result: Result = load(solver)(problem, table, params, time_limit_s=1e-9, seed=0)
+    assert result.status == "feasible"
+    assert check_result(problem, table, result.to_json()) == []
+    assert result.lower_bound_s is not None
+    assert result.lower_bound_s > 0
+
+
+def test_no_time_is_enough_for_a_simulated_plan() -> None:
+    instance = make_instance(3, pinned=False)
+    problem, table = instance.problem, instance.table
+    result = solve_simulated(
+        problem,
+        table,
+        RaceParams(jobs=1),
+        solver="auto",
+        time_limit_s=1e-9,
+        seed=0,
+    )
+    assert result.status == "feasible"
+    assert check_result(problem, table, result.to_json()) == []
+
+
+def test_what_a_task_found_until_its_time_was_up_counts() -> None:
+    """Tasks of this process hand their plans over even if the clock ends them."""
+
+    def make(payload: Any, shared: Any, say: Callable[[Any], None]) -> Any:
+        def run(task: Any) -> NoReturn:
+            say("a plan")
+            raise Stopped
+
+        return run
+
+    pool = InlinePool(make, None)
+    pool.submit(1, "a task")
+    with pytest.raises(Stopped):
+        pool.collect(0.0)
+    assert pool.unheard == ["a plan"]
+
+
+def test_more_workers_than_pay_are_not_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(course, "_cores", lambda: 2)
+    assert most_workers() == 8
+    assert worker_count(100_000) == 8
+    assert worker_count(5) == 5
+    assert worker_count(None) == 2

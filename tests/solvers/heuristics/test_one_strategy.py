@@ -1,0 +1,104 @@
+"""``uniform`` and ``amp`` against brute force over their own spaces."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+
+import pytest
+
+from hetopt.check import check_result
+from hetopt.result import Result
+from hetopt.solvers.heuristics.one_strategy import solve_amp, solve_uniform
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.race.progress import Progress
+from tests.oracle import brute_force, restricted
+from tests.oracle.instances import Instance, make_instance
+
+#: Instances; every fifth has the same schedule.
+INSTANCES = int(os.environ.get("HETOPT_RIVALS_INSTANCES", "100"))
+SOLVES = {"uniform": solve_uniform, "amp": solve_amp}
+TICK = Fraction(1, 10**9)
+
+
+def check_against_brute_force(name: str, instance: Instance) -> Result:
+    problem, table = instance.problem, instance.table
+    result = SOLVES[name](problem, table, RaceParams(), time_limit_s=None, seed=0)
+    plans = list(restricted.plans(problem, table, equal=name == "uniform"))
+    if not plans:
+        assert result.best is None
+        assert result.status in ("infeasible", "unknown")
+        assert result.reason
+    else:
+        assert result.status == "feasible"
+        assert result.best is not None
+        least = min(plan.closed_form_ns for plan in plans)
+        # Plans are ranked with the period rounded up to a thousandth of a tick.
+        assert result.best.closed_form_s == pytest.approx(float(least * TICK), rel=1e-9)
+        assert result.lower_bound_s is not None
+        assert result.lower_bound_s <= float(least * TICK) * (1 + 1e-12)
+    assert check_result(problem, table, result.to_json()) == []
+    return result
+
+
+@pytest.mark.parametrize("name", SOLVES)
+@pytest.mark.parametrize("seed", range(INSTANCES))
+def test_best_of_its_own_space(name: str, seed: int) -> None:
+    instance = make_instance(seed)
+    result = check_against_brute_force(name, instance)
+    if result.status == "infeasible":
+        assert brute_force.solve(instance.problem, instance.table).best is None
+
+
+@pytest.mark.parametrize("name", SOLVES)
+@pytest.mark.parametrize("seed", range(5))
+def test_free_warmups(name: str, seed: int) -> None:
+    check_against_brute_force(name, make_instance(seed, schedule="auto"))
+
+
+@pytest.mark.parametrize("name", SOLVES)
+@pytest.mark.parametrize("seed", [10, 12, 23, 31])
+def test_the_next_best_are_other_shapes(name: str, seed: int) -> None:
+    instance = make_instance(seed, pinned=False)
+    problem, table = instance.problem, instance.table
+    result = SOLVES[name](problem, table, RaceParams(top=3), time_limit_s=None, seed=0)
+    best: dict[object, Fraction] = {}
+    for plan in restricted.plans(problem, table, equal=name == "uniform"):
+        best[plan.shape] = min(
+            best.get(plan.shape, plan.closed_form_ns), plan.closed_form_ns
+        )
+    assert result.best is not None
+    found = [result.best, *result.alternatives]
+    expected = sorted(best.values())[:3]
+    assert [other.closed_form_s for other in found] == pytest.approx(
+        [float(value * TICK) for value in expected], rel=1e-9
+    )
+    assert check_result(problem, table, result.to_json()) == []
+
+
+def test_progress_tells_of_every_improvement() -> None:
+    instance = make_instance(12, pinned=False)
+    told: list[Progress] = []
+    result = solve_amp(
+        instance.problem,
+        instance.table,
+        RaceParams(on_progress=told.append),
+        time_limit_s=None,
+        seed=0,
+    )
+    values = [progress.incumbent_s for progress in told]
+    assert values
+    assert values == sorted(values, key=lambda value: -(value or 0))
+    assert len(set(values)) == len(values)
+    assert result.best is not None
+    assert values[-1] == pytest.approx(result.best.closed_form_s, rel=1e-9)
+
+
+def test_without_time_there_is_still_a_plan() -> None:
+    instance = make_instance(12, pinned=False)
+    result = solve_amp(
+        instance.problem, instance.table, RaceParams(), time_limit_s=0.0, seed=0
+    )
+    assert result.status == "feasible"
+    assert result.best is not None
+    assert check_result(instance.problem, instance.table, result.to_json()) == []

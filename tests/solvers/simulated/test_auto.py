@@ -1,0 +1,214 @@
+"""The least simulated time with warm-up counts as decisions, against brute force."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise, product
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hetopt.check import check_result
+from hetopt.cost.build import build_table
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.catalogue import problem_files
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.reading import read_problem
+from hetopt.problem.training import SCHEDULES
+from hetopt.schedule.simulator import simulate
+from hetopt.schedule.times import PipelineTimes
+from hetopt.solvers.dp import solver as dp
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.simulated import state as simulated_state
+from hetopt.solvers.simulated.solver import solve_simulated
+from hetopt.solvers.simulated.warmups import best_warmups
+from tests.oracle import brute_force
+from tests.oracle.brute_force import Answer
+from tests.oracle.instances import Instance, make_instance
+from tests.solvers.simulated.test_solver import seconds
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
+    from hetopt.result import Result
+
+#: More if the environment asks.
+SEEDS = range(500, 500 + int(os.environ.get("HETOPT_SIMULATED_INSTANCES", "40")))
+
+#: Plans an instance may have: each has up to thousands of vectors to be simulated.
+MAX_PLANS = 300
+
+
+@cache
+def answered(seed: int) -> tuple[Instance, Answer]:
+    instance = make_instance(seed, schedule="auto", most=MAX_PLANS)
+    answer = brute_force.solve(instance.problem, instance.table, simulated=True)
+    return instance, answer
+
+
+def under(instance: Instance, schedule: ScheduleName) -> tuple[Problem, CostTable]:
+    training = replace(instance.problem.training, schedule=schedule)
+    problem = replace(instance.problem, training=training)
+    digest = problem_digest(problem)
+    return problem, replace(instance.table, schedule=schedule, problem_digest=digest)
+
+
+@cache
+def plan(seed: int, schedule: ScheduleName, top: int = 1) -> Result:
+    problem, table = under(answered(seed)[0], schedule)
+    return solve_simulated(
+        problem,
+        table,
+        RaceParams(jobs=0, top=top),
+        solver="dp",
+        time_limit_s=None,
+        seed=0,
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_same_plan_or_same_infeasibility(seed: int) -> None:
+    instance, answer = answered(seed)
+    problem, table = instance.problem, instance.table
+    top = 3 if seed % 5 == 0 else 1
+    result = plan(seed, "auto", top)
+    expected = answer.shapes[:top]
+    found = [] if result.best is None else [result.best, *result.alternatives]
+    assert result.status == ("optimal" if expected else "infeasible")
+    assert [other.plan for other in found] == [
+        brute_force.to_plan(problem, table, other) for other in expected
+    ]
+    for other, right in zip(found, expected, strict=True):
+        assert other.iteration_time_s == pytest.approx(seconds(right), rel=1e-12)
+    data = json.loads(json.dumps(result.to_json()))
+    assert check_result(problem, table, data) == []
+    for settlement in result.settlements:
+        known = answer.programs.get((settlement.stages, settlement.microbatches))
+        if settlement.how == "infeasible":
+            assert known is None
+        elif known is not None:
+            assert settlement.bound_s is not None
+            assert settlement.bound_s <= seconds(known) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS[::2])
+def test_no_worse_than_any_named_schedule(seed: int) -> None:
+    best = plan(seed, "auto", 3 if seed % 5 == 0 else 1).best
+    for schedule in SCHEDULES:
+        named = plan(seed, schedule).best
+        if named is not None:
+            assert best is not None
+            assert best.iteration_time_s <= named.iteration_time_s
+
+
+def test_no_worse_on_exp1() -> None:
+    problem = read_problem(str(problem_files()["hetauto-exp1"]))
+    whole = Instance(seed=0, problem=problem, table=build_table(problem))
+    params = RaceParams(jobs=0)
+    free = under(whole, "auto")
+    closed = dp.solve(*free, params, time_limit_s=None, seed=0)
+    quick = solve_simulated(*free, params, solver="dp", time_limit_s=None, seed=0)
+    assert closed.status == quick.status == "optimal"
+    assert closed.best is not None
+    assert quick.best is not None
+    for schedule in SCHEDULES:
+        named = dp.solve(*under(whole, schedule), params, time_limit_s=None, seed=0)
+        assert named.best is not None
+        slack = named.best.plan.pipeline.microbatches / PERIOD_SCALE * 1e-9
+        assert closed.best.closed_form_s <= named.best.closed_form_s + slack
+        # Whatever is quicker would be found, and nothing is.
+        below = solve_simulated(
+            *under(whole, schedule),
+            params,
+            solver="dp",
+            time_limit_s=None,
+            seed=0,
+            cutoff=quick.best.iteration_time_s * (1 - 1e-9),
+        )
+        assert "unsettled" not in below.settled
+        assert below.reason == "no plan is within the cutoff"
+
+
+def draw(rng: Random) -> tuple[PipelineTimes, list[int]]:
+    """A pipeline, and how many micro-batches fit on each stage."""
+    p, q = rng.randint(1, 4), rng.randint(1, 6)
+    forward = tuple(rng.randint(0, 9) for _ in range(p))
+    transfer = tuple(rng.choice((0, 1, 4, 12)) for _ in range(p - 1))
+    times = PipelineTimes(
+        schedule="auto",
+        microbatches=q,
+        forward_ns=forward,
+        backward_ns=tuple(rng.choice((f, 2 * f, rng.randint(0, 9))) for f in forward),
+        transfer_ns=transfer,
+        occupancy_ns=tuple(rng.randint(0, kappa) for kappa in transfer),
+        sync_ns=tuple(rng.choice((0, 0, 7)) for _ in range(p)),
+        warmups=(1,) * p,
+    )
+    return times, [rng.randint(1, q) for _ in range(p)]
+
+
+def by_trial(times: PipelineTimes, most: list[int]) -> tuple[int, ...]:
+    def rank(counts: tuple[int, ...]) -> tuple[object, ...]:
+        time = simulate(replace(times, warmups=counts)).makespan_ns
+        return (time, sum(counts), counts)
+
+    vectors = product(*(range(1, cap + 1) for cap in most))
+    return min((v for v in vectors if all(a >= b for a, b in pairwise(v))), key=rank)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_best_counts_of_one_plan(seed: int) -> None:
+    rng = Random(seed)
+    for _ in range(10):
+        times, most = draw(rng)
+        expected = by_trial(times, most)
+        least = simulate(replace(times, warmups=expected)).makespan_ns
+        for limit in (least, 2 * least + 1, 10**15):
+            assert best_warmups(times, most, limit) == expected
+        assert best_warmups(times, most, least - 1) is None
+
+
+def test_more_warm_ups_can_be_worse() -> None:
+    """Room for two more, which put forwards before gradients that others wait for."""
+    times = PipelineTimes(
+        schedule="auto",
+        microbatches=4,
+        forward_ns=(9, 1),
+        backward_ns=(1, 1),
+        transfer_ns=(0,),
+        occupancy_ns=(0,),
+        sync_ns=(0, 0),
+        warmups=(1, 1),
+    )
+    assert best_warmups(times, [4, 4], 10**9) == by_trial(times, [4, 4])
+
+
+def test_too_many_vectors_are_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulated_state, "_MOST_VECTORS", 1)
+    rng = Random(3)
+    unknown = 0
+    for _ in range(200):
+        times, most = draw(rng)
+        counts = best_warmups(times, most, 10**15)
+        unknown += counts is None
+        assert counts is None or counts == by_trial(times, most)
+    assert unknown
+
+
+def test_too_many_micro_batches_are_not_tried() -> None:
+    times = PipelineTimes(
+        schedule="auto",
+        microbatches=5000,
+        forward_ns=(2, 1),
+        backward_ns=(1, 2),
+        transfer_ns=(1,),
+        occupancy_ns=(1,),
+        sync_ns=(0, 0),
+        warmups=(1, 1),
+    )
+    assert best_warmups(times, [5000, 5000], 10**9) is None

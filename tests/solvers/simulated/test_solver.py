@@ -1,0 +1,334 @@
+"""The plan of least simulated time against brute force, and the bounds it rests on."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from hetopt.check import check_result
+from hetopt.errors import InputError
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import ProgramData
+from hetopt.problem.principles import Principles
+from hetopt.problem.reading import read_problem
+from hetopt.result import Result
+from hetopt.schedule.simulator import simulate
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.pools.process import InlinePool
+from hetopt.solvers.simulated import search as simulated_search
+from hetopt.solvers.simulated.flow import simulate_end
+from hetopt.solvers.simulated.search import survey
+from hetopt.solvers.simulated.solver import solve_simulated
+from tests.oracle import brute_force
+from tests.oracle.brute_force import Answer
+from tests.oracle.instances import Instance, make_instance
+from tests.schedule.pipelines import pipelines
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from hetopt.schedule.times import PipelineTimes
+
+#: Instances; every fifth has the same schedule. More if the environment asks.
+SEEDS = range(int(os.environ.get("HETOPT_SIMULATED_INSTANCES", "45")))
+#: An instance whose best plans differ by both times, in either order.
+TELLING = 22
+TICK_S = 1e-9
+
+
+@cache
+def answered(seed: int) -> tuple[Instance, Answer]:
+    instance = make_instance(seed)
+    answer = brute_force.solve(instance.problem, instance.table, simulated=True)
+    return instance, answer
+
+
+def plan(instance: Instance, **changes: Any) -> Result:
+    limit: float | None = changes.pop("time_limit_s", None)
+    cutoff: float | None = changes.pop("cutoff", None)
+    return solve_simulated(
+        instance.problem,
+        instance.table,
+        RaceParams(jobs=0, **changes),
+        solver="cp-sat",
+        time_limit_s=limit,
+        seed=0,
+        cutoff=cutoff,
+    )
+
+
+def seconds(found: brute_force.Found) -> float:
+    assert found.simulated_ns is not None
+    return found.simulated_ns * TICK_S
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_same_plan_or_same_infeasibility(seed: int) -> None:
+    instance, answer = answered(seed)
+    problem, table = instance.problem, instance.table
+    result = plan(instance)
+    assert result.objective == "simulated"
+    best = answer.best
+    if best is None:
+        assert result.status == "infeasible"
+        return
+    assert result.status == "optimal"
+    assert result.best is not None
+    assert result.best.plan == brute_force.to_plan(problem, table, best)
+    assert result.best.iteration_time_s == pytest.approx(seconds(best), rel=1e-12)
+    assert result.lower_bound_s == pytest.approx(seconds(best), rel=1e-12)
+    data = json.loads(json.dumps(result.to_json()))
+    assert check_result(problem, table, data) == []
+    known = answer.programs
+    for settlement in result.settlements:
+        found = known.get((settlement.stages, settlement.microbatches))
+        if settlement.how == "infeasible":
+            assert found is None
+        elif found is not None:
+            assert settlement.bound_s is not None
+            assert settlement.bound_s <= seconds(found) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", SEEDS[::6])
+def test_alternatives_are_the_next_best(seed: int) -> None:
+    instance, answer = answered(seed)
+    result = plan(instance, top=4)
+    found = [] if result.best is None else [result.best, *result.alternatives]
+    assert [other.plan for other in found] == [
+        brute_force.to_plan(instance.problem, instance.table, other)
+        for other in answer.shapes[:4]
+    ]
+    assert check_result(instance.problem, instance.table, result.to_json()) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS[3::9])
+def test_surveys_bound_every_program(seed: int) -> None:
+    instance, answer = answered(seed)
+    if answer.best is None:
+        return
+    problem, table = instance.problem, instance.table
+    chain = Chain.of(table)
+    for part in table.slices:
+        most = min(chain.length, max(problem.stage_counts))
+        data = ProgramData(
+            part=part,
+            chain=chain,
+            schedule=table.schedule,
+            pins=problem.pins,
+            names=table.cluster_names,
+            devices=table.cluster_devices,
+            usable_bytes=table.usable_bytes,
+            stages=most,
+            cutoff=0,
+        )
+        for limit, share in ((10**6, 1 / 8), (10**8, 1 / 64), (10**14, 1 / 16)):
+            bounds = survey(data, limit, share)
+            for p in range(1, most + 1):
+                found = answer.programs.get((p, part.microbatches))
+                if found is not None:
+                    assert found.simulated_ns is not None
+                    assert bounds[p] <= max(found.simulated_ns, limit + 1)
+                    if found.simulated_ns <= limit:
+                        assert bounds[p] <= found.simulated_ns
+
+
+# ---------------------------------------------------------------- paths as bounds
+
+
+def rows_of(times: PipelineTimes) -> np.ndarray[Any, Any]:
+    """Return ``Walk.times`` of a pipeline: from the end, counted from 1."""
+    rows = np.zeros((times.stages + 2, 6), dtype=np.int64)
+    for i in range(times.stages):
+        row = rows[times.stages - i]
+        row[:2] = times.forward_ns[i], times.backward_ns[i]
+        if i + 1 < times.stages:
+            row[2:4] = times.transfer_ns[i], times.occupancy_ns[i]
+        row[4:] = times.inflight[i], times.sync_ns[i]
+    return rows
+
+
+def ends_of(times: PipelineTimes, stages: int) -> list[int]:
+    """Return when each of the last stages ends its last backward, by itself."""
+    arrive = np.zeros((times.stages + 2, times.microbatches), dtype=np.int64)
+    clock = np.zeros((times.stages + 2, 4), dtype=np.int64)
+    first = simulate_end(rows_of(times), stages, times.microbatches, arrive, clock)
+    ends: list[int] = clock[stages:0:-1, 0].tolist()
+    assert ends[0] == first
+    return ends
+
+
+@settings(max_examples=300, deadline=None)
+@given(pipelines())
+def test_the_compiled_simulation_is_the_simulation(times: PipelineTimes) -> None:
+    simulation = simulate(times)
+    assert ends_of(times, times.stages) == simulation.backward_end_ns[:, -1].tolist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(pipelines())
+def test_the_end_of_a_pipeline_bounds_the_whole(times: PipelineTimes) -> None:
+    makespan = simulate(times).makespan_ns
+    home = 0
+    for first in range(times.stages):
+        end = ends_of(times, times.stages - first)[0]
+        assert home + end + times.sync_ns[0] <= makespan
+        if first + 1 < times.stages:
+            home += times.round_trip_ns[first] + 2 * times.transfer_ns[first]
+
+
+@settings(max_examples=500, deadline=None)
+@given(pipelines(max_stages=6, max_microbatches=14))
+def test_excess_of_stages_and_windows_bounds_the_whole(times: PipelineTimes) -> None:
+    q, w = times.microbatches, times.inflight
+    phi, beta, tau = times.forward_ns, times.backward_ns, times.round_trip_ns
+    fill = sum(tau) + 2 * sum(times.transfer_ns) + times.sync_ns[0]
+    makespan = simulate(times).makespan_ns
+    gpipe = min(w) == q
+    for i in range(times.stages):
+        assert fill + (q - w[i]) * phi[i] + (q - 1) * beta[i] <= makespan
+        if gpipe:
+            assert fill + (q - 1) * tau[i] <= makespan
+        for k in range(i, times.stages):
+            turn = w[i] - w[k] + 1
+            cycle = sum(tau[i : k + 1]) + 2 * sum(times.transfer_ns[i:k])
+            for turns in range((q - w[k]) // turn + 1):
+                rest = (q - w[k] - turns * turn) * beta[i]
+                path = (w[k] - 1) * phi[i] + turns * cycle + rest
+                assert fill + path <= makespan
+
+
+# ------------------------------------------------------------- stopping and cutoffs
+
+
+def hard() -> Instance:
+    """Return an instance that takes more than a moment."""
+    from hetopt.cost.build import build_table
+    from hetopt.problem.catalogue import problem_files
+
+    problem = read_problem(str(problem_files()["hetauto-exp2"]))
+    return Instance(seed=0, problem=problem, table=build_table(problem))
+
+
+def test_a_stopped_search_claims_no_more_than_it_knows() -> None:
+    instance = hard()
+    began = time.monotonic()
+    result = plan(instance, time_limit_s=4.0)
+    assert time.monotonic() - began < 60
+    data = result.to_json()
+    assert check_result(instance.problem, instance.table, data) == []
+    if result.best is not None and result.status != "optimal":
+        assert result.gap is not None
+        assert result.gap > 0
+        assert "unsettled" in result.settled
+
+
+def test_ctrl_c_keeps_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance, _ = answered(TELLING)
+    whole = InlinePool.collect
+    calls = []
+
+    def collect(pool: InlinePool, timeout_s: float) -> Any:
+        calls.append(timeout_s)
+        if len(calls) > 2 * len(instance.table.slices) + 2:
+            raise KeyboardInterrupt
+        return whole(pool, timeout_s)
+
+    monkeypatch.setattr(InlinePool, "collect", collect)
+    result = plan(instance)
+    assert result.status in ("feasible", "optimal", "unknown")
+    assert check_result(instance.problem, instance.table, result.to_json()) == []
+    optimum = answered(TELLING)[1].best
+    assert optimum is not None
+    assert result.lower_bound_s is not None
+    assert result.lower_bound_s <= seconds(optimum) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", [5, 14, 22, 26, 38])
+def test_too_many_clusters_leave_an_honest_gap(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulated_search, "_MOST_ENTRIES", 0)
+    monkeypatch.setattr(simulated_search, "_MOST_IN_ALL", 1)
+    instance, answer = answered(seed)
+    result = plan(instance)
+    assert answer.best is not None
+    assert result.best is not None
+    assert result.lower_bound_s is not None
+    assert 0 < result.lower_bound_s <= seconds(answer.best) * (1 + 1e-12)
+    assert check_result(instance.problem, instance.table, result.to_json()) == []
+
+
+def test_a_cutoff_below_the_optimum_leaves_no_plan() -> None:
+    instance, answer = answered(TELLING)
+    assert answer.best is not None
+    optimum = seconds(answer.best)
+    result = plan(instance, cutoff=optimum * 0.99)
+    assert result.best is None
+    assert result.reason == "no plan is within the cutoff"
+    again = plan(instance, cutoff=optimum * 1.01)
+    assert again.best is not None
+    assert again.best.iteration_time_s == pytest.approx(optimum, rel=1e-12)
+
+
+def test_what_only_the_closed_form_has_is_refused() -> None:
+    instance = make_instance(TELLING)
+    with pytest.raises(InputError, match="objective simulated"):
+        plan(instance, journal="journal.jsonl")
+    with pytest.raises(InputError, match="objective simulated"):
+        plan(instance, principles=Principles(sharing="any"))
+
+
+# -------------------------------------------------------------------------- checks
+
+
+@pytest.mark.parametrize(
+    ("key", "factor", "finding"),
+    [
+        ("iteration_time_s", 0.999, "iteration_time_s"),
+        ("closed_form_s", 1.001, "closed_form_s"),
+        ("lower_bound_s", 1.01, "lower_bound_s"),
+        ("lower_bound_s", 0.99, "lower_bound_s"),
+        ("gap", None, "gap"),
+        ("objective", "closed", "status"),
+    ],
+)
+def test_tampered_claims_are_found(key: str, factor: Any, finding: str) -> None:
+    instance, answer = answered(TELLING)
+    assert answer.best is not None
+    data = plan(instance, top=3).to_json()
+    if isinstance(factor, float):
+        data[key] *= factor
+    else:
+        data[key] = factor if factor is not None else 0.5
+    findings = check_result(instance.problem, instance.table, data)
+    assert any(line.startswith(finding) for line in findings), findings
+
+
+def test_a_bound_above_the_plan_and_a_wrong_order_are_found() -> None:
+    instance, _ = answered(TELLING)
+    result = plan(instance, top=3)
+    assert result.best is not None
+    key = (
+        len(result.best.plan.pipeline.stages),
+        result.best.plan.pipeline.microbatches,
+    )
+    raised = tuple(
+        replace(s, bound_s=s.bound_s * 1.01)
+        if (s.stages, s.microbatches) == key and s.bound_s is not None
+        else s
+        for s in result.settlements
+    )
+    data = replace(result, settlements=raised).to_json()
+    lines = check_result(instance.problem, instance.table, data)
+    assert any(line.startswith(f"settlements: {key} is bounded") for line in lines)
+    turned = replace(result, alternatives=result.alternatives[::-1]).to_json()
+    lines = check_result(instance.problem, instance.table, turned)
+    assert any("better than the plan before it" in line for line in lines)
