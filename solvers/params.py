@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.problem.principles import Principles
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
 
 Executor = Literal["process", "ray"]
 #: What ``dfs`` minimises: the closed form, or H2's own formula (section 4.3.2).

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result, Status
     from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
 
 _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds beyond its limit after which a run is ended from outside: reading, building

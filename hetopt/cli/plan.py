@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
 
 
 class ProgressBar:

@@ -12,29 +12,28 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
-from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData, scaled_below
+from hetopt.formulations.program import PERIOD_SCALE, scaled_below
 from hetopt.formulations.space import undominated
 from hetopt.interruption import check
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ANY
 from hetopt.solvers.bounds.by_count import survey
 from hetopt.solvers.bounds.relaxation import Relaxation
-from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.decisions.identical import canonical, leaders
-from hetopt.solvers.heuristics.first_plan import ensure_plan
+from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.pools.deadline import Stopped, run_until
+from hetopt.solvers.progress import Progress
+from hetopt.solvers.race.device_time import share_out
+from hetopt.solvers.race.first_plan import ensure_plan
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, cutoff_of
 from hetopt.solvers.race.outcome import result_of
-from hetopt.solvers.race.progress import Progress
 from hetopt.solvers.registry import ensure_can
 
 if TYPE_CHECKING:
@@ -53,59 +52,6 @@ class Search(Protocol):
     def __call__(self, finds: Finds, params: RaceParams, seed: int) -> None:
         """Offer every plan worth it to ``finds``."""
         ...
-
-
-class Pricer:
-    """Prices decisions of one problem that keep to its pins and fit into memory."""
-
-    def __init__(self, problem: Problem, table: CostTable) -> None:
-        self.problem = problem
-        self.table = table
-        self.chain = Chain.of(table)
-        self.data = lru_cache(maxsize=None)(self._data)
-
-    def value(self, decision: Decision) -> int | None:
-        """Return the objective in 1 / PERIOD_SCALE ticks; None if it is no plan."""
-        if not keeps_pins(decision, self.problem):
-            return None
-        return exact_value(decision, self.data(decision.microbatches))
-
-    def _data(self, microbatches: int) -> ProgramData:
-        table = self.table
-        return ProgramData(
-            part=table.at(microbatches),
-            chain=self.chain,
-            schedule=table.schedule,
-            pins=self.problem.pins,
-            names=table.cluster_names,
-            devices=table.cluster_devices,
-            usable_bytes=table.usable_bytes,
-            # Pricing asks for neither.
-            stages=0,
-            cutoff=NO_CUTOFF,
-        )
-
-
-def keeps_pins(decision: Decision, problem: Problem) -> bool:
-    """Whether a decision keeps to the pins that its strategies do not show."""
-    pins = problem.pins
-    names = [cluster.name for cluster in problem.clusters]
-    stages, units = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    first = 0
-    for j, hosted in zip(decision.order, decision.hosted, strict=True):
-        stages[names[j]] += hosted
-        units[names[j]] += sum(decision.units[first : first + hosted])
-        first += hosted
-    order = tuple(names[j] for j, _ in groupby(decision.order))
-    return (
-        pins.stages.permits(decision.stages)
-        and pins.microbatches.permits(decision.microbatches)
-        and (pins.order is None or order == pins.order)
-        and not any(pair in pins.forbidden_next for pair in pairwise(order))
-        and (pins.units is None or decision.units == pins.units)
-        and all(pins.of(name).stages.permits(stages[name]) for name in names)
-        and all(pins.of(name).units.permits(units[name]) for name in names)
-    )
 
 
 def ensure_free_units(solver: str, pins: Pins) -> None:
@@ -267,34 +213,6 @@ class Finds:
                 programs=len(ledger.programs),
             )
         )
-
-
-def share_out(ledger: Ledger) -> None:
-    """Bound every (p, q) by the device time there is, in no time.
-
-    A stage is busy for at most lambda, so cluster j hosts at most devices_j *
-    lambda / w_j body units, where w_j is the least device time of one.
-    """
-    table, chain = ledger.table, Chain.of(ledger.table)
-    kinds = list(chain.kinds)
-    for part in table.slices:
-        rate, shortest = 0.0, np.inf
-        for j, own in enumerate(part.clusters):
-            if not own.strategies:
-                continue
-            tau = (own.forward_ns + own.backward_ns)[:, kinds].min(axis=1)
-            # A time of ever so many devices may exceed 64 bits.
-            work = max(1.0, float((tau.astype(np.float64) * own.devices).min()))
-            rate += table.cluster_devices[j] / work
-            shortest = min(shortest, int(tau.min()))
-        if not rate:
-            continue
-        q, units = part.microbatches, chain.length
-        period = max(units / rate, shortest)
-        below = scaled_below((q - 1) * period + units * shortest)
-        for program in ledger.open():
-            if program.microbatches == q:
-                program.bound = max(program.bound, below)
 
 
 def solve_by(

@@ -18,9 +18,9 @@ from hetopt.interruption import released
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.bounds.bound_q import ScoutTask
 from hetopt.solvers.decisions.identical import canonical, leaders
-from hetopt.solvers.heuristics.first_plan import ensure_plan
-from hetopt.solvers.heuristics.shared import share_out
 from hetopt.solvers.pools.deadline import Stopped, run_until
+from hetopt.solvers.race.device_time import share_out
+from hetopt.solvers.race.first_plan import ensure_plan
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Payload, SurveyTask, cutoff_of
 from hetopt.solvers.race.outcome import result_of

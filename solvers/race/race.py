@@ -23,9 +23,9 @@ from hetopt.compiled import are_kept
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.heuristics.first_plan import ensure_plan
 from hetopt.solvers.pools.deadline import Stopped
 from hetopt.solvers.pools.process import Pool
+from hetopt.solvers.race.first_plan import ensure_plan
 from hetopt.solvers.race.journal import Journal
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import (
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hetopt.result import Result
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.params import Executor
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
 
 #: Relaxed optima that are turned into plans, and how many of one q.
 _SKETCHES, _SKETCHES_PER_Q = 8, 3

@@ -23,7 +23,7 @@ from hetopt.solvers.pools.process import (
     Note,
     Pool,
 )
-from hetopt.solvers.race.progress import Progress
+from hetopt.solvers.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,7 +20,7 @@ from hetopt.formulations.uniap.program import UniapLinear
 from hetopt.interruption import check
 from hetopt.result import OPTIMALITY_GAP
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.race.progress import Progress
+from hetopt.solvers.progress import Progress
 from hetopt.solvers.uniap.engine import UniapEngine
 from hetopt.solvers.uniap.stopping import NO_STOPPING, EarlyStopping
 

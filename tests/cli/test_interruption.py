@@ -17,7 +17,7 @@ import pytest
 
 from hetopt import interruption
 from hetopt.cli import main
-from hetopt.solvers.race.progress import Progress
+from hetopt.solvers.progress import Progress
 
 
 def heed() -> None:

@@ -23,7 +23,7 @@ from hetopt.report.rows import (
 from hetopt.report.summary import gap_text, headline, summary
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.times import PipelineTimes
-from hetopt.solvers.race.progress import Progress
+from hetopt.solvers.progress import Progress
 
 MODEL = Model(
     name="m", layers=4, hidden=8, heads=2, kv_heads=2, head_dim=4, ffn=16, vocab=32

@@ -17,7 +17,7 @@ from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
     from hetopt.result import Result
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 
 

@@ -9,7 +9,7 @@ from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem_text
 from hetopt.result import PricedPlan, Result
 from hetopt.solvers import side_by_side
-from hetopt.solvers.race.progress import Progress
+from hetopt.solvers.progress import Progress
 from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart
 from tests.report.comparisons import PLAN
 

@@ -11,7 +11,7 @@ from hetopt.check import check_result
 from hetopt.result import Result
 from hetopt.solvers.heuristics.one_strategy import solve_amp, solve_uniform
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.race.progress import Progress
+from hetopt.solvers.progress import Progress
 from tests.oracle import brute_force, restricted
 from tests.oracle.instances import Instance, make_instance
 

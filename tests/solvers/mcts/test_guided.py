@@ -26,7 +26,7 @@ from tests.solvers.mcts.values import exact, shape_of
 if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.result import Result
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 
 HERE = MctsParams(jobs=0, iterations=16_000)

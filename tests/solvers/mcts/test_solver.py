@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 
 HERE = MctsParams(jobs=0, iterations=4000)

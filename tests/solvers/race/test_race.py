@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
+    from hetopt.solvers.progress import Progress
     from hetopt.solvers.race.messages import Found
-    from hetopt.solvers.race.progress import Progress
 
 #: An instance whose programs are not all refuted by bounds.
 SEED = 18

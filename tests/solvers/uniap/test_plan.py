@@ -28,7 +28,7 @@ from tests.solvers.units import problem, solved, table
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
-    from hetopt.solvers.race.progress import Progress
+    from hetopt.solvers.progress import Progress
 
 
 def only(*values: Any) -> Domain:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from hetopt.check import check_result
-from hetopt.solvers.heuristics.first_plan import first_plan
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.deadline import Stopped
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.race import task_loop as course
+from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.race.task_loop import most_workers, worker_count
 from hetopt.solvers.registry import load
 from hetopt.solvers.simulated.solver import solve_simulated

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
+from hetopt.solvers.decisions.pricer import Pricer
+from hetopt.solvers.race.device_time import share_out
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
 
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.plan import Strategy
     from hetopt.problem.problem import Problem
-    from hetopt.solvers.heuristics.shared import Pricer
 
 #: Decisions of one q that are tried before it is the next one's turn.
 _TRIES = 30
@@ -41,9 +42,6 @@ def ensure_plan(ledger: Ledger, problem: Problem) -> None:
     may_be = any(each.how in (None, "unsettled") for each in ledger.programs.values())
     if not may_be or ledger.plans:
         return
-    # Heuristics end with such a plan as well.
-    from hetopt.solvers.heuristics.shared import share_out
-
     share_out(ledger)
     found = first_plan(problem, ledger.table)
     if found is not None:
@@ -56,8 +54,6 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
     Takes a fraction of a second. Where memory is so tight that hardly anything fits,
     it may miss the plan that does.
     """
-    from hetopt.solvers.heuristics.shared import Pricer
-
     pricer = Pricer(problem, table)
     began, best = time.thread_time(), None
     waiting = deque(
@@ -83,8 +79,6 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
 
 def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
     """Return the slices, the one with the least bound first."""
-    from hetopt.solvers.heuristics.shared import share_out
-
     ledger = Ledger(problem, table, top=1, limit=NO_CUTOFF)
     share_out(ledger)
     bounds = {each.microbatches: each.bound for each in ledger.programs.values()}
