@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.interruption import held
 from hetopt.solvers.pools import children
+from hetopt.solvers.pools.deadline import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,6 +222,8 @@ class InlinePool:
         self._said.clear()
         try:
             last: Event = Done(task, self._run(content))
+        except Stopped:
+            raise
         except Exception:
             last = Failed(task, traceback.format_exc())
         return [*(Note(task, said) for said in self._said), last]
