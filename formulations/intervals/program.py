@@ -30,7 +30,7 @@ rounded but floating point's own; lambda is a ratio here, not a whole tick.
 
 Big-Ms are lambda's bounds from ``ProgramData`` (``extra``), the largest capacity
 (``holds``) and differences of bytes (``memory``), each stated with its row.
-``h-1f1b`` has columns of its own; see ``intervals_warmups``.
+``h-1f1b`` has columns of its own; see ``intervals.warmups``.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class IntervalVariables:
                 for a in self.layouts(self.starting(0))
                 for b in self.layouts(self.ending(p))
             }
-        # Of h-1f1b; see intervals_warmups.
+        # Of h-1f1b; see intervals.warmups.
         self.reaches: dict[int, int] = {}
         self.adds: dict[int, dict[int, int]] = {}
         self.least_delta: dict[int, int] = {}
