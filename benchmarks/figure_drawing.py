@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from hetopt.problem.principles import PRUNED
 from hetopt.report.comparison import Comparison, Contest
 from hetopt.report.comparison_plot import best_so_far
-from hetopt.solvers.registry import WIDER
+from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.side_by_side import Entry, Improvement, Run
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def _run(shot: Shot) -> Run:
     entry = Entry(
         solver=shot.solver,
         seed=shot.seed,
-        principles=WIDER.get(shot.solver, PRUNED),
+        principles=SOLVERS[shot.solver].space,
         time_limit_s=shot.limit_s,
         exploration=shot.exploration,
     )

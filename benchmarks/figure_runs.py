@@ -16,7 +16,7 @@ from hetopt.problem.catalogue import problem_files
 from hetopt.problem.cluster import ClusterLink, ClusterLinks, Link
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import ClusterPins, Domain, Pins
-from hetopt.solvers.registry import WIDER
+from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.side_by_side import Entry, run_apart, warm_up
 
 if TYPE_CHECKING:
@@ -209,9 +209,13 @@ def _entry(
     seed: int | None = None,
     exploration: float | None = None,
 ) -> Entry:
-    wider = WIDER.get(solver)
-    one = Entry(solver=solver, seed=seed, time_limit_s=limit_s, exploration=exploration)
-    return one if wider is None else replace(one, principles=wider)
+    return Entry(
+        solver=solver,
+        seed=seed,
+        principles=SOLVERS[solver].space,
+        time_limit_s=limit_s,
+        exploration=exploration,
+    )
 
 
 def _read(name: str) -> Problem:
@@ -323,7 +327,7 @@ def _h2(limit_s: float, seeds: int) -> Iterator[Order]:
         one, setting = without_context(problem), f"{name}, c = 1"
         yield Order(setting=setting, problem=one, entry=_entry("dfs", limit_s))
         yield Order(setting=setting, problem=one, entry=_entry("dp", None))
-        space = WIDER["dfs"]
+        space = SOLVERS["dfs"].space
         yield Order(
             setting=f"{name}, wider",
             problem=one,

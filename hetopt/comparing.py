@@ -12,7 +12,7 @@ from hetopt import __version__
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.report.comparison import Comparison, Contest, reference, without
-from hetopt.solvers.registry import SAMPLING, WIDER
+from hetopt.solvers.registry import solver
 from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
 
 if TYPE_CHECKING:
@@ -124,16 +124,17 @@ def entries_of(
         What solvers are asked to keep; heuristics of a wider space have their own.
     """
     entries = []
-    for solver in solvers:
-        wider = WIDER.get(solver)
+    for name in solvers:
+        known = solver(name)
+        wider = known.space if known.space.relaxed else None
         one = Entry(
-            solver=solver,
-            principles=principles if wider is None else wider,
-            asked=principles if wider is None else PRUNED,
+            solver=name,
+            principles=wider or principles,
+            asked=PRUNED if wider else principles,
             time_limit_s=time_limit_s,
             jobs=jobs,
         )
-        if solver in SAMPLING:
+        if known.samples:
             entries += [replace(one, seed=seed) for seed in seeds]
         else:
             entries.append(one)

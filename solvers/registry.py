@@ -1,91 +1,200 @@
-"""Solvers by the names that users give them."""
+"""Solvers by the names that users give them, hetopt's and the users' own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.problem.principles import Principles
+from hetopt.plugins import Plugins
+from hetopt.problem.principles import PRUNED, Principles
+from hetopt.words import suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result
 
-#: Name -> ``module:function``; a solver's libraries load with its module.
-SOLVERS: Mapping[str, str] = MappingProxyType(
-    {
-        "auto": "hetopt.solvers.auto:solve",
-        "cp-sat": "hetopt.solvers.cp_sat:solve",
-        "dp": "hetopt.solvers.dp.solver:solve",
-        "milp": "hetopt.solvers.mip.milp:solve",
-        "miqp-highs": "hetopt.solvers.mip.miqp:solve_highs",
-        "miqp-scip": "hetopt.solvers.mip.miqp:solve_scip",
-        "miqp-gurobi": "hetopt.solvers.mip.miqp:solve_gurobi",
-        "uniap": "hetopt.solvers.uniap.solver:solve",
-        "dfs": "hetopt.solvers.heuristics.dfs:solve",
-        "uniform": "hetopt.solvers.heuristics.one_strategy:solve_uniform",
-        "amp": "hetopt.solvers.heuristics.one_strategy:solve_amp",
-        "metis": "hetopt.solvers.heuristics.metis:solve",
-        "mcts": "hetopt.solvers.mcts.solver:solve",
-        "mcts-guided": "hetopt.solvers.mcts.guided:solve",
-    }
-)
 
-#: Solvers that can also search the space without P3 or P4.
-WIDE = ("auto", "dp", "miqp-highs", "miqp-scip", "miqp-gurobi")
-#: Solvers that choose warm-up counts as well.
-FREE = ("auto", "cp-sat", "dp", "dfs", "uniform", "amp", "metis")
-#: Solvers that look for good plans and settle no (p, q).
-HEURISTICS = ("mcts", "mcts-guided", "dfs", "uniform", "amp", "metis")
-#: Those that draw at random, so many times, more or less curious.
-SAMPLING = ("mcts", "mcts-guided")
-#: Heuristics whose plans need not keep all principles, and what they do keep: an
-#: optimum of that space bounds them, one of the pruned space may not.
-WIDER: Mapping[str, Principles] = MappingProxyType(
-    {
-        "dfs": Principles.relaxing(["p4-falling-tp"]),
-        "metis": Principles.relaxing(["p4"]),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solver:
+    """What hetopt has to know of a solver.
+
+    Attributes
+    ----------
+    name
+        What users call it by.
+    home
+        Its ``solve`` function (``hetopt.solvers.race.solve.Solve``), or where it is,
+        ``module:function``: a solver's libraries load with its module.
+    races
+        Whether it settles every (p, q): such a solver writes certificates and
+        journals, and plans within a launcher's limits.
+    proves
+        Whether it ever says that a plan is optimal; if not, it is a heuristic.
+    relaxes
+        Whether it can also search the space without P3 or P4.
+    frees_warmups
+        Whether it chooses warm-up counts as well (schedule ``auto``).
+    samples
+        Whether it draws at random, as often as ``--iterations`` says.
+    space
+        What the plans of a heuristic keep. An optimum of that space bounds them; one
+        of the pruned space may not.
+    """
+
+    name: str
+    home: str | Callable[..., Result]
+    races: bool = False
+    proves: bool = False
+    relaxes: bool = False
+    frees_warmups: bool = False
+    samples: bool = False
+    space: Principles = PRUNED
+
+    def load(self) -> Callable[..., Result]:
+        """Return the ``solve`` function."""
+        if not isinstance(self.home, str):
+            return self.home
+        module, _, function = self.home.partition(":")
+        solve: Callable[..., Result] = getattr(import_module(module), function)
+        return solve
+
+
+def _race(
+    name: str, home: str, *, relaxes: bool = False, frees: bool = False
+) -> Solver:
+    return Solver(
+        name=name,
+        home=f"hetopt.solvers.{home}",
+        races=True,
+        proves=True,
+        relaxes=relaxes,
+        frees_warmups=frees,
+    )
+
+
+_ALL = (
+    _race("auto", "auto:solve", relaxes=True, frees=True),
+    _race("cp-sat", "cp_sat:solve", frees=True),
+    _race("dp", "dp.solver:solve", relaxes=True, frees=True),
+    _race("milp", "mip.milp:solve"),
+    _race("miqp-highs", "mip.miqp:solve_highs", relaxes=True),
+    _race("miqp-scip", "mip.miqp:solve_scip", relaxes=True),
+    _race("miqp-gurobi", "mip.miqp:solve_gurobi", relaxes=True),
+    Solver(name="uniap", home="hetopt.solvers.uniap.solver:solve", proves=True),
+    Solver(
+        name="dfs",
+        home="hetopt.solvers.heuristics.dfs:solve",
+        frees_warmups=True,
+        space=Principles.relaxing(["p4-falling-tp"]),
+    ),
+    Solver(
+        name="uniform",
+        home="hetopt.solvers.heuristics.one_strategy:solve_uniform",
+        frees_warmups=True,
+    ),
+    Solver(
+        name="amp",
+        home="hetopt.solvers.heuristics.one_strategy:solve_amp",
+        frees_warmups=True,
+    ),
+    Solver(
+        name="metis",
+        home="hetopt.solvers.heuristics.metis:solve",
+        frees_warmups=True,
+        space=Principles.relaxing(["p4"]),
+    ),
+    Solver(name="mcts", home="hetopt.solvers.mcts.solver:solve", samples=True),
+    Solver(name="mcts-guided", home="hetopt.solvers.mcts.guided:solve", samples=True),
 )
+#: hetopt's solvers by name.
+SOLVERS: Mapping[str, Solver] = MappingProxyType({each.name: each for each in _ALL})
+#: Solvers of users; packages name theirs under this group in pyproject.toml.
+OWN = Plugins("hetopt.solvers", Solver, SOLVERS)
+
+
+def register_solver(own: Solver) -> None:
+    """Add a solver for this process; one of the same name is replaced.
+
+    Raises
+    ------
+    InputError
+        One of hetopt's own solvers has this name.
+    """
+    OWN.register(own)
+
+
+def solver_names() -> tuple[str, ...]:
+    """Return the names of all solvers, hetopt's first."""
+    return tuple(dict.fromkeys((*SOLVERS, *OWN.names())))
+
+
+def solver(name: str, field: str = "--solver") -> Solver:
+    """Return a solver by name.
+
+    Parameters
+    ----------
+    field
+        Where the user named it.
+
+    Raises
+    ------
+    InputError
+        There is none of this name, or the package that names it does not provide it.
+    """
+    found = SOLVERS.get(name) or OWN.find(name)
+    if found is not None:
+        return found
+    known = solver_names()
+    hint = suggest(name, known)
+    msg = f"there is no solver {name!r}{hint}, expected one of {', '.join(known)}"
+    raise InputError(msg, field=field)
+
+
+def load(name: str) -> Callable[..., Result]:
+    """Return the ``solve`` function of a solver; InputError if there is none."""
+    return solver(name).load()
+
+
+def relaxing_names() -> str:
+    """Return hetopt's solvers that can relax principles, as a list in words."""
+    return ", ".join(each.name for each in _ALL if each.relaxes)
+
+
+def sampling_names() -> str:
+    """Return hetopt's solvers that draw at random, as a list in words."""
+    return ", ".join(each.name for each in _ALL if each.samples)
 
 
 def ensure_can(name: str, principles: Principles) -> None:
     """Raise InputError if a solver knows only the space that P3 and P4 prune."""
-    if principles.relaxed and name not in WIDE:
-        able = ", ".join(other for other in WIDE if other in SOLVERS)
+    if principles.relaxed and not solver(name).relaxes:
+        able = relaxing_names()
         msg = f"solver {name} cannot relax {', '.join(principles.relaxed)}: use {able}"
         raise InputError(msg, field="--relax")
 
 
 def ensure_plans(name: str, schedule: ScheduleName) -> None:
     """Raise InputError if a solver needs a schedule that prescribes warm-up counts."""
-    if schedule != "auto":
-        return
-    if name not in FREE:
+    if schedule == "auto" and not solver(name).frees_warmups:
         msg = f"solver {name} cannot choose warm-up counts (auto): use dp or cp-sat"
         raise InputError(msg, field="--schedule")
 
 
 def ensure_races(name: str, flag: str) -> None:
     """Raise InputError if an option of the race is given to a solver without one."""
-    if name == "uniap" or name in HEURISTICS:
+    if not solver(name).races:
         msg = f"solver {name} does not race over (p, q): leave this out"
         raise InputError(msg, field=flag)
 
 
 def ensure_samples(name: str, flag: str) -> None:
     """Raise InputError if an option of tree search is given to another solver."""
-    if name not in SAMPLING:
-        msg = f"solver {name} has none: this is for {', '.join(SAMPLING)}"
+    if not solver(name).samples:
+        msg = f"solver {name} has none: this is for {sampling_names()}"
         raise InputError(msg, field=flag)
-
-
-def load(name: str) -> Callable[..., Result]:
-    """Return the ``solve`` function of a solver; KeyError if there is none."""
-    module, _, function = SOLVERS[name].partition(":")
-    solve: Callable[..., Result] = getattr(import_module(module), function)
-    return solve

@@ -21,6 +21,14 @@ from hetopt import interruption
 from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.solvers.pools import children
+from hetopt.solvers.registry import (
+    SOLVERS,
+    ensure_can,
+    ensure_plans,
+    load,
+    register_solver,
+    solver,
+)
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from hetopt.result import Result, Status
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.progress import Progress
+    from hetopt.solvers.registry import Solver
 
 _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds beyond its limit after which a run is ended from outside: reading, building
@@ -143,7 +152,8 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
     began = time.perf_counter()
     ours, theirs = _SPAWN.Pipe(duplex=False)
     # Not a daemon: solvers start workers of their own.
-    process = _SPAWN.Process(target=_serve, args=(theirs, problem, entry))
+    args = (theirs, problem, entry, solver(entry.solver))
+    process = _SPAWN.Process(target=_serve, args=args)
     children.start(process)
     theirs.close()
     limit_s = None if entry.time_limit_s is None else entry.time_limit_s + GRACE_S
@@ -176,7 +186,6 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
     What numba compiles is then on the disk, and libraries are in the file cache.
     """
     from hetopt.problem.reading import read_problem_text
-    from hetopt.solvers.registry import SAMPLING
 
     tiny = Entry(
         solver=entry.solver,
@@ -185,15 +194,20 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
         asked=entry.asked,
         time_limit_s=_WARM_UP_S,
         jobs=1,
-        iterations=_WARM_UP_ITERATIONS if entry.solver in SAMPLING else None,
+        iterations=_WARM_UP_ITERATIONS if solver(entry.solver).samples else None,
     )
     return run_apart(read_problem_text(_TINY % schedule), tiny).process_time_s
 
 
-def _serve(pipe: Connection[Any, Any], problem: Problem, entry: Entry) -> None:
+def _serve(
+    pipe: Connection[Any, Any], problem: Problem, entry: Entry, own: Solver
+) -> None:
     """Answer with the fields of a Run; one without a plan says why, in one line."""
     children.settle_in()
     try:
+        if own.name not in SOLVERS:
+            # What the parent registered is unknown here.
+            register_solver(own)
         answer = _answer(problem, entry)
     except InputError as error:
         # It does not take such a problem.
@@ -213,7 +227,6 @@ def _failed(why: str, *, broken: bool = True) -> dict[str, Any]:
 def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     from hetopt.check import check_result
     from hetopt.cost.build import build_table
-    from hetopt.solvers.registry import ensure_can, ensure_plans, load
 
     ensure_can(entry.solver, entry.asked)
     ensure_plans(entry.solver, problem.training.schedule)
@@ -255,14 +268,13 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
 
 def _params(entry: Entry, recorder: _Recorder) -> RaceParams:
     from hetopt.solvers.params import MctsParams, RaceParams
-    from hetopt.solvers.registry import SAMPLING
 
     shared: dict[str, Any] = {
         "jobs": entry.jobs,
         "on_progress": recorder.take,
         "principles": entry.asked,
     }
-    if entry.solver in SAMPLING:
+    if solver(entry.solver).samples:
         return MctsParams(
             **shared, exploration=entry.exploration, iterations=entry.iterations
         )

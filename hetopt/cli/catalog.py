@@ -109,6 +109,6 @@ def _profiles() -> RenderableType:
 
 
 def _solvers() -> RenderableType:
-    from hetopt.solvers.registry import SOLVERS
+    from hetopt.solvers.registry import solver_names
 
-    return "\n".join(SOLVERS)
+    return "\n".join(solver_names())

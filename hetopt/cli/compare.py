@@ -14,8 +14,12 @@ from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
 from hetopt.files import make_folder, write_bytes, write_text
 from hetopt.problem.training import SCHEDULE_CHOICES
-from hetopt.solvers.registry import SAMPLING, SOLVERS, WIDE
-from hetopt.words import suggest
+from hetopt.solvers.registry import (
+    SOLVERS,
+    relaxing_names,
+    sampling_names,
+    solver,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -44,7 +48,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--solvers",
         metavar="A,B,...",
         default=DEFAULT_SOLVERS,
-        help=f"some of {', '.join(SOLVERS)} (default: {DEFAULT_SOLVERS})",
+        help=f"some of {', '.join(SOLVERS)}, or of your own "
+        f"(default: {DEFAULT_SOLVERS})",
     )
     command.add_argument(
         "--time-limit",
@@ -61,7 +66,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         type=whole(1),
         default=1,
         metavar="K",
-        help=f"run {', '.join(SAMPLING)} K times, with the seeds N, N + 1, ...",
+        help=f"run {sampling_names()} K times, with the seeds N, N + 1, ...",
     )
     command.add_argument(
         "--jobs",
@@ -80,7 +85,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="P,...",
         default="",
         help="p3, p4, p4-falling-tp, as `hetopt plan` has it; only "
-        f"{', '.join(name for name in WIDE if name in SOLVERS)} can",
+        f"{relaxing_names()} can",
     )
     command.add_argument(
         "--out",
@@ -164,11 +169,7 @@ def _solvers(text: str) -> list[str]:
     """Read ``--solvers``."""
     names = text.split(",")
     for name in names:
-        if name not in SOLVERS:
-            hint = suggest(name, SOLVERS)
-            listed = ", ".join(SOLVERS)
-            msg = f"there is no solver {name!r}{hint}, expected some of {listed}"
-            raise InputError(msg, field="--solvers")
+        solver(name, field="--solvers")
         if names.count(name) > 1:
             raise InputError(f"{name} is named twice", field="--solvers")
     return names

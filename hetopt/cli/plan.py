@@ -33,16 +33,15 @@ from hetopt.solvers.params import (
     RaceParams,
 )
 from hetopt.solvers.registry import (
-    HEURISTICS,
-    SAMPLING,
     SOLVERS,
-    WIDE,
     ensure_can,
     ensure_plans,
     ensure_races,
     ensure_samples,
+    relaxing_names,
+    sampling_names,
+    solver,
 )
-from hetopt.words import suggest
 
 if TYPE_CHECKING:
     import argparse
@@ -64,7 +63,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--solver",
         metavar="NAME",
         default="auto",
-        help=f"{', '.join(SOLVERS)} (default: auto)",
+        help=f"{', '.join(SOLVERS)}, or one of your own (default: auto)",
     )
     command.add_argument(
         "--objective",
@@ -105,13 +104,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--iterations",
         type=whole(1),
         metavar="N",
-        help=f"end after so many rollouts; for {', '.join(SAMPLING)}",
+        help=f"end after so many rollouts; for {sampling_names()}",
     )
     command.add_argument(
         "--exploration",
         type=not_negative,
         metavar="C",
-        help=f"exploration weight of UCB; for {', '.join(SAMPLING)}",
+        help=f"exploration weight of UCB; for {sampling_names()}",
     )
     command.add_argument(
         "--top",
@@ -126,7 +125,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default="",
         help="principles that plans need not keep: p3 (stages of a cluster stand "
         "together), p4 (and share one strategy), p4-falling-tp (they need not, but "
-        f"tp never rises along them); for {', '.join(n for n in WIDE if n in SOLVERS)}",
+        f"tp never rises along them); for {relaxing_names()}",
     )
     command.add_argument(
         "--for",
@@ -169,7 +168,7 @@ def run(options: argparse.Namespace) -> int:
         problems=(options.problem,),
         plans=True,
     )
-    _known_solver(options.solver)
+    solver(options.solver)
     principles = principles_of(options.relax)
     ensure_can(options.solver, principles)
     _fit(options, principles)
@@ -249,14 +248,6 @@ def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
     write_text(path, text())
 
 
-def _known_solver(name: str) -> None:
-    if name not in SOLVERS:
-        hint = suggest(name, SOLVERS)
-        listed = ", ".join(SOLVERS)
-        msg = f"there is no solver {name!r}{hint}, expected one of {listed}"
-        raise InputError(msg, field="--solver")
-
-
 def _fit(options: argparse.Namespace, principles: Principles) -> None:
     """Raise InputError, before the search, if options do not fit each other."""
     for flag, given in (
@@ -282,7 +273,7 @@ def _fit(options: argparse.Namespace, principles: Principles) -> None:
 def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
     """Raise InputError if other options do not go with ``--for``."""
     limits_of(options.launcher)
-    if options.solver in HEURISTICS or options.solver == "uniap":
+    if not solver(options.solver).races:
         msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
         raise InputError(msg, field="--solver")
     for flag, given in (
@@ -344,7 +335,7 @@ def _params(
     }
     if options.solver == "dfs":
         return DfsParams(**shared, cost=options.cost or "closed")
-    if options.solver in SAMPLING:
+    if solver(options.solver).samples:
         return MctsParams(
             **shared, exploration=options.exploration, iterations=options.iterations
         )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.export.launcher import Launcher
+from hetopt.plugins import Plugins
 from hetopt.words import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from importlib.metadata import EntryPoint
     from pathlib import Path
 
     from hetopt.export.launcher import Limits, Reader
@@ -34,10 +33,8 @@ SHIPPED: Mapping[str, bool] = MappingProxyType(
         "torchtitan": False,
     }
 )
-#: Packages name their own launchers under this group in pyproject.toml.
-ENTRY_POINTS = "hetopt.exporters"
-
-_registered: dict[str, Launcher] = {}
+#: Launchers of users; packages name theirs under this group in pyproject.toml.
+OWN = Plugins("hetopt.exporters", Launcher, SHIPPED)
 
 
 def register_exporter(own: Launcher) -> None:
@@ -48,13 +45,12 @@ def register_exporter(own: Launcher) -> None:
     InputError
         One of hetopt's own launchers has this name.
     """
-    _ensure_free(own.name, "the launcher")
-    _registered[own.name] = own
+    OWN.register(own)
 
 
 def launcher_names() -> tuple[str, ...]:
     """Return the names of all launchers, hetopt's first."""
-    return tuple(dict.fromkeys((*SHIPPED, *_registered, *_entry_points())))
+    return tuple(dict.fromkeys((*SHIPPED, *OWN.names())))
 
 
 def limited_names() -> tuple[str, ...]:
@@ -77,10 +73,9 @@ def launcher(name: str) -> Launcher:
     if name in SHIPPED:
         found: Launcher = import_module(f"hetopt.export.{name}.launcher").LAUNCHER
         return found
-    if name in _registered:
-        return _registered[name]
-    if name in _entry_points():
-        return _loaded(_entry_points()[name])
+    own = OWN.find(name)
+    if own is not None:
+        return own
     known = launcher_names()
     hint = suggest(name, known)
     msg = f"there is no launcher {name!r}{hint}, expected one of {', '.join(known)}"
@@ -136,37 +131,3 @@ def recognises(reads: Reader, folder: Path) -> bool:
         return reads.looks_like(folder)
     except InputError:
         return False
-
-
-@cache
-def _entry_points() -> Mapping[str, EntryPoint]:
-    """Return the launchers of installed packages, not loaded yet."""
-    from importlib.metadata import entry_points
-
-    found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
-    for name, point in found.items():
-        _ensure_free(name, point.value)
-    return found
-
-
-def _loaded(point: EntryPoint) -> Launcher:
-    """Return the record of an installed package; InputError if it is none."""
-    where = f"{ENTRY_POINTS}.{point.name}"
-    try:
-        found = point.load()
-    except Exception as error:
-        # Whatever goes wrong in the package is the package's fault.
-        reason = str(error).partition("\n")[0]
-        msg = f"{point.value} cannot be loaded: {reason}"
-        raise InputError(msg, field=where) from error
-    if not isinstance(found, Launcher) or found.name != point.name:
-        msg = f"{point.value} is not a Launcher named {point.name!r}"
-        raise InputError(msg, field=where)
-    return found
-
-
-def _ensure_free(name: str, what: str) -> None:
-    """Raise InputError if one of hetopt's own launchers has a name."""
-    if name in SHIPPED:
-        msg = f"{what} has the name of one of hetopt's, {name!r}: rename it"
-        raise InputError(msg, field=ENTRY_POINTS)

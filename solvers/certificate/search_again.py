@@ -15,7 +15,7 @@ from hetopt.formulations.program import (
 )
 from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.registry import FREE, WIDE
+from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.simulated.search import Interrupted, Search
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def second_engine(
     able = [
         pair
         for pair in _ENGINES
-        if (schedule != "auto" or pair[0] in FREE)
-        and (not principles.relaxed or pair[0] in WIDE)
+        if (schedule != "auto" or SOLVERS[pair[0]].frees_warmups)
+        and (not principles.relaxed or SOLVERS[pair[0]].relaxes)
     ]
     name, path = next((pair for pair in able if pair[0] != solver), able[0])
     module, _, attribute = path.partition(":")

@@ -32,7 +32,7 @@ from hetopt.solvers.heuristics.layer_sharding import Share, shard
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
 from hetopt.solvers.params import DfsParams
-from hetopt.solvers.registry import WIDER
+from hetopt.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def solve(
         time_limit_s=time_limit_s,
         seed=seed,
         cutoff=cutoff,
-        principles=WIDER["dfs"],
+        principles=SOLVERS["dfs"].space,
     )
 
 

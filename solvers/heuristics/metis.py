@@ -31,7 +31,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.training import RECOMPUTE
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
-from hetopt.solvers.registry import WIDER
+from hetopt.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ def solve(
         time_limit_s=time_limit_s,
         seed=seed,
         cutoff=cutoff,
-        principles=WIDER["metis"],
+        principles=SOLVERS["metis"].space,
     )
 
 

@@ -224,7 +224,7 @@ def solve_by(
     solver: str,
     time_limit_s: float | None,
     seed: int,
-    cutoff: float | None,
+    cutoff: float | None = None,
     principles: Principles = PRUNED,
 ) -> Result:
     """Run a heuristic, then bound what it may have missed.

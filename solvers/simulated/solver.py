@@ -36,13 +36,14 @@ from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import PRUNED
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate
+from hetopt.solvers import registry
 from hetopt.solvers.decisions.assembly import plan_of, room_in_flight
 from hetopt.solvers.pools.deadline import Stopped, run_until
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.task_loop import Course, open_pool
-from hetopt.solvers.registry import HEURISTICS, load
+from hetopt.solvers.registry import load
 from hetopt.solvers.simulated.bounds import INFINITE
 from hetopt.solvers.simulated.warmups import best_warmups
 from hetopt.solvers.simulated.worker import BoundTask, Payload, SearchTask, make
@@ -77,7 +78,7 @@ def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -
     why = None
     if solver == "uniap":
         field, why = "--solver", f"{solver} has an objective of its own"
-    elif solver in HEURISTICS:
+    elif not registry.solver(solver).proves:
         field, why = "--solver", f"{solver} proves nothing to start from"
     elif principles.relaxed:
         field, why = "--relax", "all principles are kept"

@@ -27,12 +27,11 @@ OWN = Launcher(
 
 
 @pytest.fixture(autouse=True)
-def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _forgotten() -> Iterator[None]:
     """Leave no launcher of a test behind."""
-    monkeypatch.setattr(registry, "_registered", {})
-    registry._entry_points.cache_clear()
+    registry.OWN.forget()
     yield
-    registry._entry_points.cache_clear()
+    registry.OWN.forget()
 
 
 def blocks(language: str) -> list[str]:
@@ -60,7 +59,7 @@ def test_the_page_works_as_it_is_written(
     module, register = blocks("python")
     (entry,) = blocks("toml")
     head, entry = entry.splitlines()
-    assert head == f'[project.entry-points."{registry.ENTRY_POINTS}"]'
+    assert head == f'[project.entry-points."{registry.OWN.group}"]'
     install(tmp_path, module, entry.replace('"', ""))
     (lines,) = blocks("sh")
     for line in lines.splitlines():
@@ -70,7 +69,7 @@ def test_the_page_works_as_it_is_written(
     assert "mpirun" in capsys.readouterr().out
     # The same record, registered by hand, where no package names it.
     (tmp_path / "hetopt_mpirun-1.0.dist-info/entry_points.txt").write_text("")
-    registry._entry_points.cache_clear()
+    registry.OWN.forget()
     assert "mpirun" not in registry.launcher_names()
     exec(f"{module}\n{register}", {})
     assert "mpirun" in registry.limited_names()

@@ -21,7 +21,7 @@ from hetopt.result import Result
 from hetopt.solvers.heuristics.dfs import h2_cost_ns, solve
 from hetopt.solvers.heuristics.layer_sharding import Share, shard
 from hetopt.solvers.params import DfsParams
-from hetopt.solvers.registry import WIDER
+from hetopt.solvers.registry import SOLVERS
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 
@@ -120,7 +120,7 @@ def test_plans_hold_and_do_not_beat_the_optimum(seed: int) -> None:
         return
     assert check_result(problem, table, result.to_json()) == []
     assert result.relaxed == ("p4-falling-tp",)
-    optimum = brute_force.solve(problem, table, WIDER["dfs"]).best
+    optimum = brute_force.solve(problem, table, SOLVERS["dfs"].space).best
     if optimum is None:
         assert result.best is None
         return

@@ -11,7 +11,7 @@ from hetopt.errors import InputError
 from hetopt.problem.training import ANY, ScheduleName
 from hetopt.solvers.heuristics.metis import device_groups, solve, spread
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import WIDER
+from hetopt.solvers.registry import SOLVERS
 from tests.oracle import brute_force, metis_space
 from tests.oracle.instances import Instance, make_instance
 
@@ -66,7 +66,7 @@ def test_no_plan_beats_the_optimum_without_p4(seed: int) -> None:
     if not is_free(instance):
         return
     result = solve(problem, table, RaceParams(), time_limit_s=None, seed=0)
-    optimum = brute_force.solve(problem, table, WIDER["metis"]).best
+    optimum = brute_force.solve(problem, table, SOLVERS["metis"].space).best
     if optimum is None:
         assert result.best is None
         return

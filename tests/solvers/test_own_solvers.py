@@ -1,0 +1,120 @@
+"""Solvers of users: registered, named by an entry point, or refused in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import invalidate_caches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hetopt.cli import main
+from hetopt.errors import InputError
+from hetopt.solvers import registry
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import Solver
+from tests.oracle.instances import make_instance
+
+if TYPE_CHECKING:
+    from hetopt.result import Result
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to-write-a-solver.md"
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Leave no solver of a test behind."""
+    registry.OWN.forget()
+    yield
+    registry.OWN.forget()
+
+
+def blocks(language: str) -> list[str]:
+    """Return the code blocks of the page."""
+    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    assert found
+    return found
+
+
+def install(folder: Path, entry: str) -> None:
+    """Write what installing a package with the page's module leaves in a folder."""
+    (folder / "hetopt_draw.py").write_text(blocks("python")[0])
+    info = folder / "hetopt_draw-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: hetopt-draw\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[hetopt.solvers]\n{entry}\n")
+    invalidate_caches()
+
+
+def test_the_page_works_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module, register = blocks("python")
+    assert module.partition("\n")[0].startswith('"""draw')
+    assert module.count("\n") <= 55
+    (entry,) = blocks("toml")
+    head, entry = entry.splitlines()
+    assert head == f'[project.entry-points."{registry.OWN.group}"]'
+    install(tmp_path, entry.replace('"', ""))
+    (lines,) = blocks("sh")
+    for line in lines.splitlines():
+        assert main(line.removeprefix("hetopt ").split()) == 0
+    assert "| draw |" in (tmp_path / "compared" / "compare.md").read_text()
+    assert main(["catalog"]) == 0
+    assert "\ndraw" in capsys.readouterr().out
+    # The same record, registered by hand, where no package names it.
+    (tmp_path / "hetopt_draw-1.0.dist-info/entry_points.txt").write_text("")
+    registry.OWN.forget()
+    assert "draw" not in registry.solver_names()
+    exec(f"{module}\n{register}", {})
+    assert "draw" in registry.solver_names()
+
+
+def test_a_registered_solver_is_asked() -> None:
+    instance = make_instance(3, pinned=False)
+
+    def solve(*problem: object, **options: object) -> Result:
+        best: Result = registry.load("dp")(*problem, **options)
+        return replace(best, solver="own", status="feasible")
+
+    registry.register_solver(Solver(name="own", home=solve))
+    result = registry.load("own")(
+        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=None, seed=0
+    )
+    assert (result.solver, result.status) == ("own", "feasible")
+    with pytest.raises(InputError, match="does not race"):
+        registry.ensure_races("own", "--certificate")
+
+
+def test_names_of_hetopts_solvers_are_taken() -> None:
+    with pytest.raises(InputError, match="has the name of one of hetopt's, 'dp'"):
+        registry.register_solver(Solver(name="dp", home="nowhere:solve"))
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("draw = nowhere:SOLVER", "nowhere:SOLVER cannot be loaded"),
+        ("draw = hetopt_draw:search", "is not a Solver named 'draw'"),
+        ("other = hetopt_draw:SOLVER", "is not a Solver named 'other'"),
+    ],
+)
+def test_what_is_wrong_with_a_package_is_one_line(
+    entry: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "hetopt_draw", raising=False)
+    install(tmp_path, entry)
+    assert main(["plan", "hetauto-exp1", "--solver", entry.split()[0]]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
