@@ -39,11 +39,10 @@ test: plan
 	ln -s ../../tests ../../benchmarks build/root
 	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -o pythonpath=build/root
 
-# One at a time: what they run uses all cores itself.
 test-slow: install
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
-	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -m slow -o pythonpath=build/root
+	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -m slow -o pythonpath=build/root
 
 # -P: the package is the installed one, not this folder's.
 test-torch: $(TORCH_VENV)/.installed

@@ -10,9 +10,9 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Seeds that each test is run with by default. Consecutive ones go through the five
-#: schedules, so each has its turn twice; ``make test-slow`` runs the others.
-QUICK_SEEDS = 10
+#: Seeds that each test is run with by default: consecutive ones go through the five
+#: schedules. ``make test-slow`` runs the others.
+QUICK_SEEDS = 5
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

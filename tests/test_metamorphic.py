@@ -375,6 +375,7 @@ def answers(tmp_path: Path, hash_seed: int, jobs: int, seeds: list[int]) -> list
 SAME = [12, 21, 40]
 
 
+@pytest.mark.slow
 def test_same_answer_under_hash_seeds_jobs_and_repetition(tmp_path: Path) -> None:
     first = answers(tmp_path, 0, 1, SAME)
     assert first == answers(tmp_path, 1, 2, SAME)

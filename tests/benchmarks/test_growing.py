@@ -40,6 +40,7 @@ def test_many_clusters_are_of_at_least_six_kinds_and_some_are_alike() -> None:
     assert twins
 
 
+@pytest.mark.slow
 def test_scouts_alone_get_close_where_clusters_are_many() -> None:
     made = problem(Size(16, 16384, 126), 2)
     table = build_table(made)

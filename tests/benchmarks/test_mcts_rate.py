@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+
+import pytest
 
 from benchmarks.mcts_rate import main
 
-if TYPE_CHECKING:
-    import pytest
 
-
+@pytest.mark.slow
 def test_iterations_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["hetauto-exp1", "--seconds", "0.2"]) == 0
     printed = capsys.readouterr().out

@@ -43,6 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_evaluate_writes_tables_data_and_pictures(
     folder: Path, run_hetopt: RunHetopt
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_plan_from_a_profile(
     assert list(tmp_path.glob("hetopt/forest/*.json"))
 
 
+@pytest.mark.slow
 def test_a_plan_far_outside_its_profile_is_warned_about(
     folder: Path, tmp_path: Path, run_hetopt: RunHetopt
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_plan_far_outside_its_profile_is_warned_about(
     assert "hidden size 4096, profiled 512 to 1024" in line
 
 
+@pytest.mark.slow
 def test_a_profile_of_another_device_is_warned_about(
     folder: Path, tmp_path: Path, run_hetopt: RunHetopt
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import RunHetopt
 
 
+@pytest.mark.slow
 def test_the_simulated_optimum_is_proven_checked_and_never_worse(
     run_hetopt: RunHetopt, small: Path, tmp_path: Path
 ) -> None:

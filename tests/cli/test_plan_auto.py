@@ -51,6 +51,7 @@ def test_a_problem_can_ask_for_it(
     assert "miqp cannot choose warm-up counts" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_least_simulated_time(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def test_the_same_seed_makes_the_same_instance() -> None:
     )
 
 
+@pytest.mark.slow
 def test_instances_are_of_every_sort() -> None:
     seen: Counter[str] = Counter()
     for seed in range(220):

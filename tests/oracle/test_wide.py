@@ -41,6 +41,7 @@ def test_sequences_that_keep_all_principles_are_the_pruned_space(seed: int) -> N
     assert wide.count_plans(table, PRUNED, MAX_WIDE_PLANS) == count_plans(table)
 
 
+@pytest.mark.slow
 def test_wider_spaces_hold_narrower_ones_and_all_sorts_occur() -> None:
     seen: Counter[str] = Counter()
     for seed in (*range(60), *RARE):

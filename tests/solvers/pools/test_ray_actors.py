@@ -106,6 +106,7 @@ def test_a_race_on_the_cluster_gives_the_same_plan(cluster: Any) -> None:
     assert answers[0].status == answers[1].status == "optimal"
 
 
+@pytest.mark.slow
 def test_a_node_may_be_lost_while_it_works(cluster: Any) -> None:
     from hetopt.solvers.pools.ray_actors import RayPool
 

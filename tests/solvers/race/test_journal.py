@@ -35,7 +35,7 @@ def answer(instance: Instance, result: Result) -> tuple[object, ...]:
     return result.status, result.best, result.alternatives, text
 
 
-@pytest.mark.parametrize("top", [1, 3])
+@pytest.mark.parametrize("top", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_prefix_leads_to_the_same_answer(
     seed: int, top: int, tmp_path: Path

@@ -42,6 +42,7 @@ def test_the_plan_does_not_depend_on_the_processes(solver: str) -> None:
     assert alone == found(solver, jobs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", DRAWS)
 def test_the_plan_does_not_depend_on_hashes(solver: str) -> None:
     plans = []

@@ -111,6 +111,7 @@ def test_units_and_cuts_of_generated_instances(engine: Any) -> None:
             assert told in ([], [expected.decision])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cp-sat", "milp"])
 def test_the_reported_plan_does_not_depend_on_starts(
     monkeypatch: pytest.MonkeyPatch, name: str

@@ -106,6 +106,7 @@ def test_no_worse_than_any_named_schedule(seed: int) -> None:
             assert best.iteration_time_s <= named.iteration_time_s
 
 
+@pytest.mark.slow
 def test_no_worse_on_exp1() -> None:
     problem = read_problem(str(problem_files()["hetauto-exp1"]))
     whole = Instance(seed=0, problem=problem, table=build_table(problem))

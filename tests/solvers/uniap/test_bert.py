@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from hetopt.cost.build import build_table
 from hetopt.formulations.uniap.programs import uniap_programs
 from hetopt.problem.catalogue import problem_files
@@ -49,6 +51,7 @@ def test_two_stages_have_the_published_shape() -> None:
         assert strategies(result, stage)["dp2-tp2"] >= 15
 
 
+@pytest.mark.slow
 def test_some_layers_shard_their_states_where_memory_is_short() -> None:
     # Flash attention needs less memory than the paper's, so 12 GB are not short.
     result = planned(memory_bytes=6_200_000_000, stages=2)
