@@ -28,7 +28,7 @@ _LAUNCH = """\
 set -euo pipefail
 here="$(cd "$(dirname "$0")" && pwd)"
 # As Hydra reads it between its own quotes.
-quoted="$(sed "s/'/\\\\\\\\'/g" <<< "$here")"
+quoted=${here//\\'/\\\\\\'}
 cd "${FLAGSCALE:?is the folder of run.py of FlagScale}"
 exec python run.py --config-path="$here/conf" --config-name=experiment \\
   "experiment.runner.hostfile='$quoted/hostfile'" \\
