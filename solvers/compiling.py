@@ -26,7 +26,7 @@ def compile_later() -> bool:
     if os.name != "posix" or not os.access(folder, os.W_OK):
         return False
     try:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", __name__],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -35,6 +35,8 @@ def compile_later() -> bool:
         )
     except OSError:
         return False
+    # Nobody waits for it: Python would complain that it still runs.
+    process.returncode = 0
     return True
 
 
