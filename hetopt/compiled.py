@@ -156,7 +156,8 @@ def _digest(module: str) -> str:
     """Return a digest of everything that a module's kernels may contain."""
     digest = hashlib.sha256()
     versions = hetopt.__version__, numba.__version__, numpy.__version__, sys.version
-    digest.update(repr(versions).encode())
+    # numba keeps code by where its source is: another copy of hetopt compiles its own.
+    digest.update(repr((*versions, __file__)).encode())
     for name in sorted({*_imported(module), __name__}):
         digest.update(name.encode() + hashlib.sha256(_source(name)).digest())
     return digest.hexdigest()[:16]

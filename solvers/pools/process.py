@@ -225,6 +225,7 @@ class InlinePool:
         except Stopped:
             raise
         except Exception:
+            # As from a worker: the caller decides what it means.
             last = Failed(task, traceback.format_exc())
         return [*(Note(task, said) for said in self._said), last]
 

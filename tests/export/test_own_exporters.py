@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,9 @@ from hetopt.export import registry
 from hetopt.export.bundle import bundle
 from hetopt.export.launcher import Launcher
 from tests.export.jobs import draw_job
+from tests.own_packages import blocks, install
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to-write-an-exporter.md"
+PAGE = "how-to-write-an-exporter.md"
 OWN = Launcher(
     name="own",
     title="Own",
@@ -34,34 +33,19 @@ def _forgotten() -> Iterator[None]:
     registry.OWN.forget()
 
 
-def blocks(language: str) -> list[str]:
-    """Return the code blocks of the page."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    assert found
-    return found
-
-
-def install(folder: Path, module: str, entry: str) -> None:
-    """Write what installing a package with one module leaves in a folder."""
-    (folder / "hetopt_mpirun.py").write_text(module)
-    info = folder / "hetopt_mpirun-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: hetopt-mpirun\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[hetopt.exporters]\n{entry}\n")
-    invalidate_caches()
-
-
 def test_the_page_works_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    module, register = blocks("python")
-    (entry,) = blocks("toml")
+    module, register = blocks(PAGE, "python")
+    (entry,) = blocks(PAGE, "toml")
     head, entry = entry.splitlines()
     assert head == f'[project.entry-points."{registry.OWN.group}"]'
-    install(tmp_path, module, entry.replace('"', ""))
-    (lines,) = blocks("sh")
+    install(
+        tmp_path, "hetopt_mpirun", module, registry.OWN.group, entry.replace('"', "")
+    )
+    (lines,) = blocks(PAGE, "sh")
     for line in lines.splitlines():
         assert main(line.removeprefix("hetopt ").split()) == 0
     assert "rank 0=" in (tmp_path / "bundle/rankfile").read_text()
@@ -109,10 +93,10 @@ def test_what_is_wrong_with_a_package_is_one_line(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "hetopt_mpirun", raising=False)
-    module = blocks("python")[0]
+    module = blocks(PAGE, "python")[0]
     if "fails" in entry:
         module = "raise RuntimeError('out of order')\n"
-    install(tmp_path, module, entry)
+    install(tmp_path, "hetopt_mpirun", module, registry.OWN.group, entry)
     name = entry.split()[0]
     told = ["export", "hetauto-exp1", "plan.json", "--to", name, "--out", "bundle"]
     if name == "slurm":

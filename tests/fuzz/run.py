@@ -22,6 +22,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,15 @@ _PATIENCE = 6
 _POLL_S = 0.05
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ROOT = Path(__file__).resolve().parents[2]
+
+#: Imported before commands are forked off.
+_NEEDED = (
+    "hetopt.check.certificate",
+    "hetopt.cli",
+    "hetopt.cost.build",
+    "hetopt.export.planning.search",
+    "hetopt.solvers.certificate.search_again",
+)
 
 #: What no user may see.
 _FORBIDDEN = ("Traceback", "Warning", "MODEL_INVALID", "resource_tracker")
@@ -237,13 +247,8 @@ def _fork(arguments: list[str], folder: Path) -> int:
 
 def _preload() -> None:
     """Import what the commands after ``plan`` need."""
-    import hetopt.check.certificate
-    import hetopt.cost.build
-    import hetopt.export.planning.search
-    import hetopt.solvers.certificate.search_again  # noqa: F401
-    from hetopt.cli import main
-
-    assert main is not None
+    for name in _NEEDED:
+        import_module(name)
 
 
 def _end(pid: int) -> None:

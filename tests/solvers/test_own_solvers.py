@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import invalidate_caches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +15,12 @@ from hetopt.solvers import registry
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import Solver
 from tests.oracle.instances import make_instance
+from tests.own_packages import blocks, install
 
 if TYPE_CHECKING:
     from hetopt.result import Result
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to-write-a-solver.md"
+PAGE = "how-to-write-a-solver.md"
 
 
 @pytest.fixture(autouse=True)
@@ -32,36 +31,19 @@ def _forgotten() -> Iterator[None]:
     registry.OWN.forget()
 
 
-def blocks(language: str) -> list[str]:
-    """Return the code blocks of the page."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
-    assert found
-    return found
-
-
-def install(folder: Path, entry: str) -> None:
-    """Write what installing a package with the page's module leaves in a folder."""
-    (folder / "hetopt_draw.py").write_text(blocks("python")[0])
-    info = folder / "hetopt_draw-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: hetopt-draw\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[hetopt.solvers]\n{entry}\n")
-    invalidate_caches()
-
-
 def test_the_page_works_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    module, register = blocks("python")
+    module, register = blocks(PAGE, "python")
     assert module.partition("\n")[0].startswith('"""draw')
     assert module.count("\n") <= 55
-    (entry,) = blocks("toml")
+    (entry,) = blocks(PAGE, "toml")
     head, entry = entry.splitlines()
     assert head == f'[project.entry-points."{registry.OWN.group}"]'
-    install(tmp_path, entry.replace('"', ""))
-    (lines,) = blocks("sh")
+    install(tmp_path, "hetopt_draw", module, registry.OWN.group, entry.replace('"', ""))
+    (lines,) = blocks(PAGE, "sh")
     for line in lines.splitlines():
         assert main(line.removeprefix("hetopt ").split()) == 0
     assert "| draw |" in (tmp_path / "compared" / "compare.md").read_text()
@@ -113,7 +95,8 @@ def test_what_is_wrong_with_a_package_is_one_line(
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "hetopt_draw", raising=False)
-    install(tmp_path, entry)
+    module = blocks(PAGE, "python")[0]
+    install(tmp_path, "hetopt_draw", module, registry.OWN.group, entry)
     assert main(["plan", "hetauto-exp1", "--solver", entry.split()[0]]) == 2
     error = capsys.readouterr().err
     assert said in error

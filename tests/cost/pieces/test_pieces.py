@@ -17,7 +17,7 @@ from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.model import BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP, Model
 from hetopt.problem.model_building import build_model
 from hetopt.problem.model_schema import ModelSpec
-from hetopt.problem.training import Training
+from hetopt.problem.training import Recompute, Training
 from tests.cost.making import make_cluster, make_model, shape
 
 TRAINING = Training(global_batch=8, seq_len=512)
@@ -66,8 +66,8 @@ class Doubled(MlpUp):
     def gradient_width(self, tp: Ints) -> Floats:
         return 2 * super().gradient_width(tp)
 
-    def kept_bytes(self, shape: Shape, e: int, recompute: str) -> Floats:
-        return 2 * super().kept_bytes(shape, e, recompute)  # type: ignore[arg-type]
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        return 2 * super().kept_bytes(shape, e, recompute)
 
 
 def test_a_new_kind_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,27 @@
+"""What the tests of users' own launchers and solvers share."""
+
+from __future__ import annotations
+
+import re
+from importlib import invalidate_caches
+from pathlib import Path
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the code blocks of a page in ``docs``."""
+    text = (DOCS / page).read_text("utf-8")
+    found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+    assert found
+    return found
+
+
+def install(folder: Path, name: str, module: str, group: str, entry: str) -> None:
+    """Write what installing a package with one module leaves in a folder."""
+    (folder / f"{name}.py").write_text(module)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{entry}\n")
+    invalidate_caches()
