@@ -82,6 +82,12 @@ def step(function: _Function) -> _Function:
     return made
 
 
+def as_written(function: _Function) -> _Function:
+    """Return what a compiled function was made of, to run it uncompiled."""
+    made: _Function = function.py_func  # type: ignore[attr-defined]
+    return made
+
+
 def _load_without_blas() -> None:
     """Load the part of numba that imports scipy for products of matrices.
 

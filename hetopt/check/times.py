@@ -10,10 +10,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from hetopt.compiled import as_written, kernel
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from hetopt.problem.training import ScheduleName
+
+#: From so many micro-batches of all stages together, compiling pays at once.
+_COMPILED_FROM = 300_000
+#: Times below it can be added in 64 bits.
+_FITS = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,57 +102,89 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
         Warm-ups per stage, not increasing along the pipeline.
     """
     p, q = len(counts), times.microbatches
-    orders = [_passes(min(count, q), q) for count in counts]
-    done = [0] * p  # passes each stage has run
-    free = [0] * p  # when the stage is free again
-    # when the m-th activations (gradients) reach a stage; the ends wait for nobody
-    activations: list[list[int]] = [[0] * q, *([] for _ in range(p - 1))]
-    gradients: list[list[int]] = [[] for _ in range(p)]
-    down, up = _Wires(times), _Wires(times)
+    warm = [min(count, q) for count in counts]
+    durations = [
+        list(times.forward),
+        list(times.backward),
+        [*times.transfer, 0],
+        [*times.occupancy, 0],
+    ]
+    sequential = q * (sum(times.both) + 2 * sum(times.transfer))
+    if p * q >= _COMPILED_FROM and sequential < _FITS:
+        clocks = np.zeros((6, p), np.int64)
+        inboxes = np.zeros((2, p, q), np.int64)
+        blocked = not _run(np.array(warm), np.array(durations), inboxes, clocks)
+        free: list[int] = clocks[0].tolist()
+    else:
+        free = [0] * p
+        nothing_yet = [[[0] * q for _ in range(p)] for _ in range(2)]
+        rest = [[0] * p for _ in range(5)]
+        blocked = not as_written(_run)(warm, durations, nothing_yet, [free, *rest])
+    if blocked:
+        msg = f"warm-ups {tuple(counts)} block each other"
+        raise ValueError(msg)
+    return max(end + g for end, g in zip(free, times.sync, strict=True))
+
+
+@kernel
+def _run(warm: Any, durations: Any, inboxes: Any, clocks: Any) -> bool:
+    """Run all passes; return whether none was blocked for good.
+
+    As it stands it takes nested lists of Python's integers, compiled it takes arrays.
+
+    Parameters
+    ----------
+    warm
+        Warm-ups of every stage, at most q.
+    durations
+        By stage: forward, backward, and transfer and occupancy of the boundary after
+        it, the last ones 0; shape (4, p).
+    inboxes
+        Zeros, for when activations and gradients reach a stage; shape (2, p, q).
+    clocks
+        Zeros, for when every stage is free again, how many passes it has run, when
+        its boundary is ready for the next activations and gradients, and how many of
+        each have been sent to it; shape (6, p).
+    """
+    forward, backward, transfer, occupancy = (
+        durations[0], durations[1], durations[2], durations[3]
+    )  # fmt: skip
+    activations, gradients = inboxes[0], inboxes[1]
+    free, ran, down, up = clocks[0], clocks[1], clocks[2], clocks[3]
+    active, grads = clocks[4], clocks[5]
+    p, q = len(warm), len(activations[0])
+    active[0] = grads[p - 1] = q
     left = 2 * p * q
     while left:
         before = left
         for i in range(p):
-            while done[i] < 2 * q:
-                backward, m = orders[i][done[i]]
-                inbox = gradients[i] if backward else activations[i]
-                if m >= len(inbox):
+            while ran[i] < 2 * q:
+                # F_1..F_w, B_1, F_w+1, B_2, ..., and backwards when no forward is left
+                k, w = ran[i], warm[i]
+                m, is_backward = k, False
+                if k >= 2 * q - w:
+                    m, is_backward = k - q, True
+                elif k >= w:
+                    m, is_backward = (k - w) // 2, (k - w) % 2 == 0
+                    m += 0 if is_backward else w
+                if m >= (grads[i] if is_backward else active[i]):
                     break
-                length = times.backward[i] if backward else times.forward[i]
-                free[i] = max(free[i], inbox[m]) + length
-                if backward and i > 0:
-                    gradients[i - 1].append(up.send(i - 1, free[i]))
-                elif not backward and i < p - 1:
-                    activations[i + 1].append(down.send(i, free[i]))
-                elif not backward:
-                    gradients[i].append(free[i])
-                done[i] += 1
+                if is_backward:
+                    free[i] = max(free[i], gradients[i][m]) + backward[i]
+                    if i > 0:
+                        start = max(free[i], up[i - 1])
+                        up[i - 1] = start + occupancy[i - 1]
+                        gradients[i - 1][m] = start + transfer[i - 1]
+                        grads[i - 1] += 1
+                else:
+                    free[i] = max(free[i], activations[i][m]) + forward[i]
+                    if i < p - 1:
+                        start = max(free[i], down[i])
+                        down[i] = start + occupancy[i]
+                        activations[i + 1][m] = start + transfer[i]
+                        active[i + 1] += 1
+                ran[i] += 1
                 left -= 1
         if left == before:
-            msg = f"warm-ups {tuple(counts)} block each other"
-            raise ValueError(msg)
-    return max(end + g for end, g in zip(free, times.sync, strict=True))
-
-
-class _Wires:
-    """All boundaries in one direction."""
-
-    def __init__(self, times: Times) -> None:
-        self.times = times
-        self.ready = [0] * len(times.transfer)
-
-    def send(self, boundary: int, now: int) -> int:
-        """Send what is ready now; return when it arrives."""
-        start = max(now, self.ready[boundary])
-        self.ready[boundary] = start + self.times.occupancy[boundary]
-        return start + self.times.transfer[boundary]
-
-
-def _passes(count: int, q: int) -> list[tuple[bool, int]]:
-    """Return (backward?, micro-batch) in order: F_1..F_W, B_1, F_W+1, B_2, ..."""
-    order = [(False, m) for m in range(count)]
-    for m in range(q):
-        order.append((True, m))
-        if count + m < q:
-            order.append((False, count + m))
-    return order
+            return False
+    return True

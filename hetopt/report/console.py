@@ -207,11 +207,7 @@ def simulation_report(
     plan: Plan, price: Price, run: Simulation
 ) -> list[RenderableType]:
     """Return what ``hetopt simulate`` prints: stages, and the critical path."""
-    seconds: dict[str, float] = {}
-    for event in run.critical_path:
-        seconds[event.kind] = (
-            seconds.get(event.kind, 0.0) + (event.end_ns - event.start_ns) / 1e9
-        )
+    critical = run.critical_path()
     stages = table(
         ("stage", "cluster", "busy s", "idle", "first forward s", "last backward s"),
         (
@@ -230,7 +226,9 @@ def simulation_report(
         left=("cluster",),
     )
     path = ", ".join(
-        f"{kind} {time:.4f} s" for kind, time in sorted(seconds.items()) if time
+        f"{kind} {time / 1e9:.4f} s"
+        for kind, time in sorted(critical.duration_ns().items())
+        if time
     )
     return [
         stages,
@@ -238,7 +236,7 @@ def simulation_report(
             (
                 ("simulated", f"{price.iteration_time_s:.6f} s"),
                 ("closed form", f"{price.closed_form_s:.6f} s"),
-                ("critical path", f"{len(run.critical_path)} events: {path}"),
+                ("critical path", f"{len(critical)} events: {path}"),
             )
         ),
     ]

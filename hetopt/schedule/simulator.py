@@ -10,20 +10,22 @@ is the longest path in the event graph, and the simulator returns one such path.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 
+from hetopt.compiled import as_written
+from hetopt.schedule.events import BACKWARD, FORWARD, run, walk_back
 from hetopt.schedule.period import check_warmups_fall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from hetopt.schedule.times import PipelineTimes
 
+#: In the order of ``hetopt.schedule.events``, with ``sync`` last.
 EventKind = Literal[
     "forward",
     "backward",
@@ -33,6 +35,12 @@ EventKind = Literal[
     "occupy-backward",
     "sync",
 ]
+_KINDS: tuple[EventKind, ...] = get_args(EventKind)
+
+#: From so many micro-batches of all stages together, compiling pays at once.
+_COMPILED_FROM = 300_000
+#: Times below it can be added in 64 bits.
+_FITS = 2**62
 
 
 class CriticalEvent(NamedTuple):
@@ -75,6 +83,44 @@ class StageActivity:
     idle_share: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CriticalPath(Sequence[CriticalEvent]):
+    """Events from time 0 to the makespan without a gap, the earliest first.
+
+    Each starts when the one before it ends.
+
+    Attributes
+    ----------
+    rows
+        Kind, stage, micro-batch, start and end of each; shape (events, 5).
+    """
+
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> CriticalEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[CriticalEvent, ...]: ...
+    def __getitem__(
+        self, index: int | slice
+    ) -> CriticalEvent | tuple[CriticalEvent, ...]:
+        if isinstance(index, slice):
+            return tuple(self[at] for at in range(*index.indices(len(self))))
+        kind, *numbers = self.rows[index].tolist()
+        return CriticalEvent(_KINDS[kind], *numbers)
+
+    def duration_ns(self) -> dict[EventKind, int]:
+        """Return how long the path's events of each kind take together."""
+        lengths = self.rows[:, 4] - self.rows[:, 3]
+        return {
+            kind: int(lengths[self.rows[:, 0] == number].sum())
+            for number, kind in enumerate(_KINDS)
+        }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Simulation:
     """Outcome of one simulated iteration of p stages and q micro-batches.
@@ -85,30 +131,62 @@ class Simulation:
         Largest end of a stage's last backward plus its g.
     stages
         One entry per stage.
-    critical_path
-        Events from time 0 to ``makespan_ns`` without a gap: each starts when the
-        one before it ends.
-    forward_start_ns, forward_end_ns, backward_start_ns, backward_end_ns
-        Shape (p, q).
+    starts_ns
+        By kind (forward, backward, and the transfers that send-forward and
+        send-backward begin), stage and micro-batch; a transfer belongs to the stage
+        that sends it. Shape (4, p, q).
     """
 
+    times: PipelineTimes
     makespan_ns: int
     stages: tuple[StageActivity, ...]
-    critical_path: tuple[CriticalEvent, ...]
-    forward_start_ns: NDArray[np.int64]
-    forward_end_ns: NDArray[np.int64]
-    backward_start_ns: NDArray[np.int64]
-    backward_end_ns: NDArray[np.int64]
+    starts_ns: NDArray[np.int64]
 
+    @property
+    def forward_start_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q)."""
+        return self._starts_ns(FORWARD)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Starts:
-    """Start of every compute event, and of every transfer by its *sending* stage."""
+    @property
+    def forward_end_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q)."""
+        return self._ends_ns(FORWARD, self.times.forward_ns)
 
-    forward: list[list[int]]
-    backward: list[list[int]]
-    send_forward: list[list[int]]
-    send_backward: list[list[int]]
+    @property
+    def backward_start_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q)."""
+        return self._starts_ns(BACKWARD)
+
+    @property
+    def backward_end_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q)."""
+        return self._ends_ns(BACKWARD, self.times.backward_ns)
+
+    def _starts_ns(self, kind: int) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = self.starts_ns[kind]
+        return rows
+
+    def _ends_ns(self, kind: int, duration_ns: tuple[int, ...]) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = self.starts_ns[kind] + np.array([duration_ns]).T
+        return rows
+
+    def critical_path(self) -> CriticalPath:
+        """Return a longest chain of events, from time 0 to the makespan."""
+        times = self.times
+        ends = self.backward_end_ns[:, -1]
+        stage = int(np.argmax(ends + np.array(times.sync_ns)))
+        path = np.empty((self._walk_back(stage, np.empty((0, 5), int)), 5), int)
+        self._walk_back(stage, path)
+        sync = _KINDS.index("sync"), stage, times.microbatches - 1
+        last = (*sync, ends[stage], self.makespan_ns)
+        return CriticalPath(np.vstack((path[::-1], last)))
+
+    def _walk_back(self, stage: int, path: NDArray[np.int64]) -> int:
+        """Return how many events lead to a stage's end; fill ``path`` with them."""
+        fixed, starts = _fixed(self.times), self.starts_ns
+        if _is_large(self.times):
+            return walk_back(np.array(fixed), starts, stage, path)
+        return as_written(walk_back)(fixed, starts.tolist(), stage, path)
 
 
 def simulate(times: PipelineTimes) -> Simulation:
@@ -120,27 +198,31 @@ def simulate(times: PipelineTimes) -> Simulation:
         If the schedule deadlocks: warm-up counts, cut to q, rise downstream.
     """
     check_warmups_fall(times.inflight)
-    starts = _run(times)
-    ends = [
-        rows[-1] + backward + sync
-        for rows, backward, sync in zip(
-            starts.backward, times.backward_ns, times.sync_ns, strict=True
+    p, q = times.stages, times.microbatches
+    if _is_large(times):
+        starts_ns = np.zeros((4, p, q), np.int64)
+        run(np.array(_fixed(times)), starts_ns, np.zeros((4, p), np.int64))
+    else:
+        starts = [[[0] * q for _ in range(p)] for _ in range(4)]
+        as_written(run)(_fixed(times), starts, [[0] * p for _ in range(4)])
+        starts_ns = np.array(starts, dtype=np.int64)
+    makespan = max(
+        start + backward + sync
+        for start, backward, sync in zip(
+            starts_ns[BACKWARD, :, -1].tolist(),
+            times.backward_ns,
+            times.sync_ns,
+            strict=True,
         )
-    ]
-    makespan = max(ends)
-    forward_start = np.array(starts.forward, dtype=np.int64)
-    backward_start = np.array(starts.backward, dtype=np.int64)
+    )
     return Simulation(
+        times=times,
         makespan_ns=makespan,
         stages=tuple(
-            _activity(times.microbatches * round_trip + sync, makespan)
+            _activity(q * round_trip + sync, makespan)
             for round_trip, sync in zip(times.round_trip_ns, times.sync_ns, strict=True)
         ),
-        critical_path=_critical_path(times, starts, ends.index(makespan)),
-        forward_start_ns=forward_start,
-        forward_end_ns=forward_start + np.array(times.forward_ns)[:, None],
-        backward_start_ns=backward_start,
-        backward_end_ns=backward_start + np.array(times.backward_ns)[:, None],
+        starts_ns=starts_ns,
     )
 
 
@@ -149,135 +231,26 @@ def _activity(busy_ns: int, makespan_ns: int) -> StageActivity:
     return StageActivity(busy_ns=busy_ns, idle_share=idle)
 
 
-def _run(times: PipelineTimes) -> _Starts:
-    """Start every event as early as possible, in a fixed topological order.
-
-    Round m runs, stage by stage downstream, every forward that comes before the
-    m-th backward of its stage, then, upstream, the m-th backwards. With warm-ups
-    that do not rise, all an event waits for has then run: its own stage's forward
-    m + W - 1 follows backward m - 1 of the round before, and the stage before it is
-    at least as many forwards ahead.
-    """
-    stages, microbatches = times.stages, times.microbatches
-    inflight = times.inflight
-    forward_ns, backward_ns = times.forward_ns, times.backward_ns
-    transfer_ns, occupancy_ns = times.transfer_ns, times.occupancy_ns
-    last = stages - 1
-
-    free = [0] * stages
-    forward: list[list[int]] = [[] for _ in range(stages)]
-    backward: list[list[int]] = [[] for _ in range(stages)]
-    send_forward: list[list[int]] = [[] for _ in range(last)]
-    # Stage i's gradients leave over boundary i - 1; stage 0 sends none.
-    send_backward: list[list[int]] = [[] for _ in range(stages)]
-    # Earliest next start of a transfer over each boundary, by direction.
-    forward_link = [0] * last
-    backward_link = [0] * last
-    arrivals: list[list[int]] = [[0] * microbatches, *([] for _ in range(last))]
-
-    for microbatch in range(microbatches):
-        for stage in range(stages):
-            until = min(microbatch + inflight[stage], microbatches)
-            for ahead in range(len(forward[stage]), until):
-                start = max(arrivals[stage][ahead], free[stage])
-                forward[stage].append(start)
-                end = free[stage] = start + forward_ns[stage]
-                if stage < last:
-                    send = max(end, forward_link[stage])
-                    send_forward[stage].append(send)
-                    forward_link[stage] = send + occupancy_ns[stage]
-                    arrivals[stage + 1].append(send + transfer_ns[stage])
-        arrival = 0
-        for stage in range(last, -1, -1):
-            start = max(arrival, free[stage])
-            backward[stage].append(start)
-            end = free[stage] = start + backward_ns[stage]
-            if stage:
-                send = max(end, backward_link[stage - 1])
-                send_backward[stage].append(send)
-                backward_link[stage - 1] = send + occupancy_ns[stage - 1]
-                arrival = send + transfer_ns[stage - 1]
-    return _Starts(
-        forward=forward,
-        backward=backward,
-        send_forward=send_forward,
-        send_backward=send_backward,
+def _is_large(times: PipelineTimes) -> bool:
+    """Whether the events are many, and every time among them fits 64 bits."""
+    at_most = times.microbatches * (
+        sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     )
+    many = times.stages * times.microbatches >= _COMPILED_FROM
+    return many and at_most < _FITS
 
 
-def _critical_path(
-    times: PipelineTimes, starts: _Starts, stage: int
-) -> tuple[CriticalEvent, ...]:
-    """Walk back from the end of ``stage``, which ends last, to time 0.
+def _fixed(times: PipelineTimes) -> list[list[int]]:
+    """Return by kind and (sending) stage how long the successor of an event waits.
 
-    The walk goes from an event to one that ends when it starts; to the one on the
-    same stage or link if there are two.
+    The last row is how many micro-batches a stage holds.
     """
-    durations = _durations(times)
-    rows = {
-        "forward": starts.forward,
-        "backward": starts.backward,
-        "send-forward": starts.send_forward,
-        "send-backward": starts.send_backward,
-        "occupy-forward": starts.send_forward,
-        "occupy-backward": starts.send_backward,
-    }
-    inflight = times.inflight
-    last = times.microbatches - 1
-    end = starts.backward[stage][last] + times.backward_ns[stage]
-    path = [CriticalEvent("sync", stage, last, end, end + times.sync_ns[stage])]
-    while True:
-        event = path[-1]
-        for kind, stage, microbatch in _predecessors(event, times, inflight):
-            start = rows[kind][stage][microbatch]
-            end = start + durations[kind][stage]
-            if end == event.start_ns:
-                path.append(CriticalEvent(kind, stage, microbatch, start, end))
-                break
-        else:
-            return tuple(reversed(path))
-
-
-def _durations(times: PipelineTimes) -> dict[EventKind, tuple[int, ...]]:
-    """Return by (sending) stage how long the successor of an event waits for it."""
-    return {
-        "forward": times.forward_ns,
-        "backward": times.backward_ns,
-        "send-forward": times.transfer_ns,
-        "send-backward": (0, *times.transfer_ns),
-        "occupy-forward": times.occupancy_ns,
-        "occupy-backward": (0, *times.occupancy_ns),
-    }
-
-
-def _predecessors(
-    event: CriticalEvent, times: PipelineTimes, inflight: tuple[int, ...]
-) -> Iterator[tuple[EventKind, int, int]]:
-    """Yield (kind, stage, micro-batch) of every event that ``event`` waits for."""
-    kind, stage, microbatch, _, _ = event
-    match kind:
-        case "forward":
-            if microbatch >= inflight[stage]:
-                yield "backward", stage, microbatch - inflight[stage]
-            elif microbatch:
-                yield "forward", stage, microbatch - 1
-            if stage:
-                yield "send-forward", stage - 1, microbatch
-        case "backward":
-            ahead = microbatch + inflight[stage] - 1
-            if ahead < times.microbatches:
-                yield "forward", stage, ahead
-            else:
-                yield "backward", stage, microbatch - 1
-            if stage + 1 < times.stages:
-                yield "send-backward", stage + 1, microbatch
-        case "send-forward" | "occupy-forward":
-            if microbatch:
-                yield "occupy-forward", stage, microbatch - 1
-            yield "forward", stage, microbatch
-        case "send-backward" | "occupy-backward":
-            if microbatch:
-                yield "occupy-backward", stage, microbatch - 1
-            yield "backward", stage, microbatch
-        case "sync":
-            yield "backward", stage, microbatch
+    return [
+        list(times.forward_ns),
+        list(times.backward_ns),
+        [*times.transfer_ns, 0],
+        [0, *times.transfer_ns],
+        [*times.occupancy_ns, 0],
+        [0, *times.occupancy_ns],
+        list(times.inflight),
+    ]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
 
 from hetopt.check import check_plan
+from hetopt.check import times as checked_times
 from hetopt.check.times import Times, closed_form, simulate, warmups
 from hetopt.pricing import price
+from hetopt.schedule import simulator
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
+from tests.schedule.pipelines import pipelines
+
+if TYPE_CHECKING:
+    from hetopt.schedule.times import PipelineTimes
 
 
 @pytest.mark.parametrize("schedule_index", range(5))
@@ -51,6 +59,25 @@ def test_simulated_by_hand() -> None:
     # F1 0-3, F2 3-6 | F1 5-8, B1 8-12, F2 12-15, B2 15-19 | B1 14-18, B2 21-25
     assert simulate(times, counts) == 30
     assert closed_form(times, counts) == 14 + 4 + Fraction(18, 2) + 5
+
+
+@settings(max_examples=100, deadline=None)
+@given(pipelines())
+def test_compiled_passes_end_as_plain_python_ones(drawn: PipelineTimes) -> None:
+    times = Times(
+        schedule=drawn.schedule,
+        microbatches=drawn.microbatches,
+        forward=drawn.forward_ns,
+        backward=drawn.backward_ns,
+        transfer=drawn.transfer_ns,
+        occupancy=drawn.occupancy_ns,
+        sync=drawn.sync_ns,
+    )
+    plain = simulate(times, drawn.warmups)
+    assert plain == simulator.simulate(drawn).makespan_ns
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checked_times, "_COMPILED_FROM", 0)
+        assert simulate(times, drawn.warmups) == plain
 
 
 def test_a_blocked_pipeline_is_an_error() -> None:

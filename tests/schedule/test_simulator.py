@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
+from hetopt.schedule import simulator
 from hetopt.schedule.simulator import simulate
 from tests.schedule.pipelines import (
     event_graph,
@@ -50,7 +51,7 @@ def edge_of(times: PipelineTimes, event: CriticalEvent) -> tuple[str, int]:
 @given(pipelines())
 def test_critical_path_is_a_path_of_the_graph(times: PipelineTimes) -> None:
     simulation = simulate(times)
-    path = simulation.critical_path
+    path = simulation.critical_path()
     assert path[0][:4] == ("forward", 0, 0, 0)
     assert path[-1].kind == "sync"
     assert path[-1].end_ns == simulation.makespan_ns
@@ -64,6 +65,26 @@ def test_critical_path_is_a_path_of_the_graph(times: PipelineTimes) -> None:
     ]
     for (source, target), delay in zip(pairwise(names[:-1]), lengths, strict=False):
         assert (target, source, delay) in edges
+
+
+@settings(max_examples=100, deadline=None)
+@given(pipelines())
+def test_compiled_events_are_those_of_plain_python(times: PipelineTimes) -> None:
+    plain, path = simulate(times), simulate(times).critical_path()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simulator, "_COMPILED_FROM", 0)
+        fast = simulate(times)
+        assert fast.makespan_ns == plain.makespan_ns
+        assert (fast.starts_ns == plain.starts_ns).all()
+        assert list(fast.critical_path()) == list(path)
+
+
+def test_a_million_microbatches_take_seconds() -> None:
+    """Two stages settle at the slower one's pace."""
+    q = 1_000_003
+    run = simulate(pipeline([3, 4], [5, 7], [1], microbatches=q, warmups=[2, 1]))
+    assert run.makespan_ns == 3 + 1 + q * 11 + 1 + 5
+    assert run.critical_path().duration_ns()["forward"] > 0
 
 
 @settings(max_examples=200, deadline=None)
@@ -104,7 +125,7 @@ def test_1f1b_of_two_stages_by_hand() -> None:
     assert simulation.makespan_ns == 12
     assert [stage.busy_ns for stage in simulation.stages] == [9, 9]
     assert [stage.idle_share for stage in simulation.stages] == [0.25, 0.25]
-    kinds = [(e.kind, e.stage, e.microbatch) for e in simulation.critical_path]
+    kinds = [(e.kind, e.stage, e.microbatch) for e in simulation.critical_path()]
     assert kinds[:3] == [
         ("forward", 0, 0),
         ("send-forward", 0, 0),
@@ -156,7 +177,7 @@ def test_occupied_link_delays_the_next_transfer() -> None:
     # B0 20-21, B1 21-22, B2 22-23: sends at 21, 25, 29.
     assert simulation.backward_start_ns[0].tolist() == [31, 35, 39]
     assert simulation.makespan_ns == 40
-    kinds = [event.kind for event in simulation.critical_path]
+    kinds = [event.kind for event in simulation.critical_path()]
     assert kinds.count("occupy-forward") == 2
     assert kinds.count("occupy-backward") == 2
     assert kinds.count("send-forward") == 1
@@ -173,7 +194,7 @@ def test_latest_sync_decides() -> None:
     times = pipeline([1, 1], [2, 2], [0], microbatches=3, warmups=[2, 1], sync=[0, 9])
     simulation = simulate(times)
     assert simulation.makespan_ns == 19
-    assert simulation.critical_path[-1] == ("sync", 1, 2, 10, 19)
+    assert simulation.critical_path()[-1] == ("sync", 1, 2, 10, 19)
     assert simulation.stages[1].busy_ns == 18
 
 

@@ -1,0 +1,129 @@
+"""When every event of a pipeline starts, and which chain of them takes longest.
+
+Both functions run as they stand on nested lists of Python's integers, which do not
+overflow, and compiled on arrays of the same shape.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.compiled import kernel
+
+if TYPE_CHECKING:
+    from typing import Any
+
+#: Kinds of events; those before OCCUPY_FORWARD are rows of ``starts`` as well, and
+#: those before INFLIGHT rows of ``fixed``. A transfer belongs to the sending stage;
+#: ``OCCUPY_*`` is the part of it for which the next one in its direction waits.
+FORWARD, BACKWARD, SEND_FORWARD, SEND_BACKWARD = range(4)
+OCCUPY_FORWARD, OCCUPY_BACKWARD = range(4, 6)
+#: The row of ``fixed`` with the most micro-batches each stage holds.
+INFLIGHT = 6
+
+
+@kernel
+def run(fixed: Any, starts: Any, clocks: Any) -> None:
+    """Start every event as early as possible, in a fixed topological order.
+
+    Round m runs, stage by stage downstream, every forward that comes before the
+    m-th backward of its stage, then, upstream, the m-th backwards. With warm-ups
+    that do not rise, all an event waits for has then run: its own stage's forward
+    m + W - 1 follows backward m - 1 of the round before, and the stage before it is
+    at least as many forwards ahead.
+
+    Parameters
+    ----------
+    fixed
+        By kind and stage how long the successor of an event waits for it, and the
+        row INFLIGHT; shape (7, p).
+    starts
+        By kind, stage and micro-batch; filled. Shape (4, p, q).
+    clocks
+        Zeros: when a stage, its link downstream and its link upstream are free, and
+        how many forwards it has run; shape (4, p).
+    """
+    free, downstream, upstream, done = clocks[0], clocks[1], clocks[2], clocks[3]
+    stages, microbatches = len(fixed[0]), len(starts[0][0])
+    for microbatch in range(microbatches):
+        for stage in range(stages):
+            until = min(microbatch + fixed[INFLIGHT][stage], microbatches)
+            for ahead in range(done[stage], until):
+                start = free[stage]
+                if stage:
+                    sent = starts[SEND_FORWARD][stage - 1][ahead]
+                    start = max(start, sent + fixed[SEND_FORWARD][stage - 1])
+                starts[FORWARD][stage][ahead] = start
+                free[stage] = start + fixed[FORWARD][stage]
+                send = max(free[stage], downstream[stage])
+                starts[SEND_FORWARD][stage][ahead] = send
+                downstream[stage] = send + fixed[OCCUPY_FORWARD][stage]
+            done[stage] = max(done[stage], until)
+        for stage in range(stages - 1, -1, -1):
+            start = free[stage]
+            if stage + 1 < stages:
+                sent = starts[SEND_BACKWARD][stage + 1][microbatch]
+                start = max(start, sent + fixed[SEND_BACKWARD][stage + 1])
+            starts[BACKWARD][stage][microbatch] = start
+            free[stage] = start + fixed[BACKWARD][stage]
+            send = max(free[stage], upstream[stage])
+            starts[SEND_BACKWARD][stage][microbatch] = send
+            upstream[stage] = send + fixed[OCCUPY_BACKWARD][stage]
+
+
+@kernel
+def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
+    """Walk from the last backward of a stage to time 0; return the number of events.
+
+    The walk goes from an event to one that ends when it starts; to the one on the
+    same stage or link if there are two.
+
+    Parameters
+    ----------
+    path
+        As many of the events as it has room for, the last one first: kind, stage,
+        micro-batch, start, end. Shape (any, 5).
+    """
+    stages, microbatches = len(fixed[0]), len(starts[0][0])
+    kind, microbatch = BACKWARD, microbatches - 1
+    start = starts[kind][stage][microbatch]
+    count = 0
+    while True:
+        if count < len(path):
+            path[count][0], path[count][1], path[count][2] = kind, stage, microbatch
+            path[count][3], path[count][4] = start, start + fixed[kind][stage]
+        count += 1
+        # The event before it on its own stage or link, and the one that it needs
+        # from elsewhere; -1 where there is none.
+        before, before_batch, needed, needed_stage = -1, 0, -1, stage
+        if kind == FORWARD:
+            if microbatch >= fixed[INFLIGHT][stage]:
+                before, before_batch = BACKWARD, microbatch - fixed[INFLIGHT][stage]
+            elif microbatch:
+                before, before_batch = FORWARD, microbatch - 1
+            if stage:
+                needed, needed_stage = SEND_FORWARD, stage - 1
+        elif kind == BACKWARD:
+            before, before_batch = FORWARD, microbatch + fixed[INFLIGHT][stage] - 1
+            if before_batch >= microbatches:
+                before, before_batch = BACKWARD, microbatch - 1
+            if stage + 1 < stages:
+                needed, needed_stage = SEND_BACKWARD, stage + 1
+        else:
+            needed = FORWARD
+            if kind in (SEND_BACKWARD, OCCUPY_BACKWARD):
+                needed = BACKWARD
+            if microbatch:
+                before, before_batch = OCCUPY_FORWARD + needed, microbatch - 1
+        if before >= 0:
+            row = before - 2 if before >= OCCUPY_FORWARD else before
+            earlier = starts[row][stage][before_batch]
+            if earlier + fixed[before][stage] == start:
+                kind, microbatch, start = before, before_batch, earlier
+                continue
+        if needed >= 0:
+            earlier = starts[needed][needed_stage][microbatch]
+            if earlier + fixed[needed][needed_stage] == start:
+                kind, stage, start = needed, needed_stage, earlier
+                continue
+        return count
