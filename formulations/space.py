@@ -158,6 +158,10 @@ class _Rivals:
         if not len(rivals):
             return False
         gain = self._gain(k, rivals)
+        # No loss is negative.
+        rivals, gain = rivals[gain >= 0], gain[gain >= 0]
+        if not len(rivals):
+            return False
         loss, quick = self._loss(k, rivals)
         wins = (
             (gain > loss)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
 from hetopt.result import OPTIMALITY_GAP
+from hetopt.solvers import compiling
 from hetopt.solvers.race.merging import best_first
 from hetopt.solvers.race.outcome import devices_used, mfu
 from hetopt.solvers.registry import load
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.params import RaceParams
 
 #: Problems up to this size take CP-SAT seconds, less than compiling dp does.
-_FEW_PROGRAMS, _FEW_CLUSTERS, _FEW_UNITS = 1000, 3, 100
+_FEW_PROGRAMS, _FEW_UNITS = 1000, 100
 #: Share of a time limit that is kept for a heuristic, should the proof stay open.
 _FALLBACK = 0.15
 #: Seconds that tree search needs to be of any use: workers start in about one, and
@@ -81,11 +82,8 @@ def solve(
 
 def _explained(result: Result, name: str, reason: str) -> Result:
     """Return the result with the reason; dp is compiled later if it was not."""
-    if name != "dp" and not result.interrupted:
-        from hetopt.solvers.compiling import compile_later
-
-        if compile_later():
-            reason += "; that is being done in the background, for later runs"
+    if name != "dp" and not result.interrupted and compiling.compile_later():
+        reason += "; that is being done in the background, for later runs"
     return replace(result, choice=reason)
 
 
@@ -159,7 +157,9 @@ def choose(
     if principles.relaxed:
         return "dp", f"knows the space without {' and '.join(principles.relaxed)}"
     small = (
-        programs <= _FEW_PROGRAMS and clusters <= _FEW_CLUSTERS and units <= _FEW_UNITS
+        programs <= _FEW_PROGRAMS
+        and clusters <= compiling.FEW_CLUSTERS
+        and units <= _FEW_UNITS
     )
     if small:
         from hetopt.compiled import are_kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import LONGEST, PERIOD_SCALE
@@ -51,12 +51,19 @@ class Payload:
     principles: Principles = PRUNED
 
 
+Kernels = Literal["outline", "line-up", "clusters", "sums"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileTask:
-    """Compile what bounds one q, for all workers: its outline, or the rest."""
+    """Compile some of what bounds one q, for all workers.
+
+    Scouts call what outlines and line-ups do, and surveys as line-ups do; surveys alone
+    what bounds single clusters and what adds them up.
+    """
 
     microbatches: int
-    outline: bool
+    kernels: Kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

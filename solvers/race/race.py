@@ -1,7 +1,8 @@
 """The race over (p, q): bound all, sketch a few plans, settle the rest, prove.
 
 1. Scouts bound every q as a whole, and line clusters up to first plans: a first
-   cutoff. Where they cannot, every q is surveyed, with a bound for each of its p, and
+   cutoff. Where they cannot, a plan of one strategy is the cutoff, every q is
+   surveyed, with a bound for each of its p, and
 2. the relaxed optima with the least bounds are turned into plans.
 3. Every q that may hold something better is surveyed again, closely.
 4. What the bounds leave is settled by the engine, best bound first. Every better
@@ -23,9 +24,10 @@ from hetopt.compiled import are_kept
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.problem.principles import PRUNED
+from hetopt.solvers.compiling import FEW_CLUSTERS
 from hetopt.solvers.pools.deadline import Stopped
 from hetopt.solvers.pools.process import Pool
-from hetopt.solvers.race.first_plan import ensure_plan
+from hetopt.solvers.race.first_plan import ensure_plan, first_plan
 from hetopt.solvers.race.journal import Journal
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import (
@@ -55,7 +57,11 @@ if TYPE_CHECKING:
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.params import Executor
     from hetopt.solvers.progress import Progress
+    from hetopt.solvers.race.messages import Kernels
 
+#: Modules whose kernels scouts and surveyors call.
+_SCOUTS = "hetopt.solvers.bounds.ordering_loop"
+_SURVEYORS = "hetopt.solvers.bounds.sums"
 #: Relaxed optima that are turned into plans, and how many of one q.
 _SKETCHES, _SKETCHES_PER_Q = 8, 3
 
@@ -125,12 +131,17 @@ def race(
                 on_progress=on_progress,
                 journal=memory,
             )
-            # Scouts know neither units of several kinds nor the wider spaces.
-            scouting = not principles.relaxed and Chain.of(table).is_uniform
+            # Scouts know neither units of several kinds nor the wider spaces. For a
+            # few clusters they are not worth compiling at once.
+            scouting = (
+                not principles.relaxed
+                and Chain.of(table).is_uniform
+                and (are_kept(_SCOUTS) or len(table.cluster_names) > FEW_CLUSTERS)
+            )
             # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
             try:
                 with suppress(Stopped):
-                    course.run(scouting=scouting)
+                    course.run(problem, scouting=scouting)
             except KeyboardInterrupt:
                 interrupted = True
             finally:
@@ -170,32 +181,40 @@ def _open(
 class _Course(Course):
     """One run of the race: its phases, and the tasks they are made of."""
 
-    def run(self, *, scouting: bool) -> None:
+    def run(self, problem: Problem, *, scouting: bool) -> None:
+        self._compile(scouting=scouting)
         if scouting:
-            self._compile()
             scouts = Scouting(self.ledger)
             self.perform(scouts.tasks(), scouts.take)
-        if not scouting or self.ledger.cutoff == NO_CUTOFF:
+        else:
+            found = first_plan(problem, self.ledger.table)
+            if found is not None:
+                self.find(found)
+        cutoff = self.ledger.cutoff
+        if cutoff != NO_CUTOFF:
+            self._survey(cutoff)
+        else:
             self._survey(None)
+        if not scouting or cutoff == NO_CUTOFF:
             self._sketch()
-        if self.ledger.cutoff != NO_CUTOFF:
-            self._survey(self.ledger.cutoff)
+            if self.ledger.cutoff < cutoff:
+                self._survey(self.ledger.cutoff)
         self._settle()
         self._break_ties()
 
     # ---------------------------------------------------------------- phases
 
-    def _compile(self) -> None:
+    def _compile(self, *, scouting: bool) -> None:
         """On the very first run, share out what every worker would compile alone."""
-        if not isinstance(self.pool, Pool) or are_kept(
-            "hetopt.solvers.bounds.ordering_loop"
-        ):
+        module = _SCOUTS if scouting else _SURVEYORS
+        if not isinstance(self.pool, Pool) or are_kept(module):
             return
         q = min((program.microbatches for program in self.ledger.open()), default=None)
         if q is not None:
-            tasks = [
-                CompileTask(microbatches=q, outline=half) for half in (True, False)
-            ]
+            halves: tuple[Kernels, ...] = ("clusters", "sums")
+            if scouting:
+                halves = ("outline", "line-up")
+            tasks = [CompileTask(microbatches=q, kernels=half) for half in halves]
             self.perform(iter(tasks), lambda task, found: None)
 
     def _survey(self, cutoff: int | None) -> None:

@@ -32,6 +32,7 @@ from hetopt.solvers.bounds.by_count import Survey, focus, sharpen, survey
 from hetopt.solvers.bounds.cluster_costs import FIRST, LAST
 from hetopt.solvers.bounds.ordering_loop import line_up_once
 from hetopt.solvers.bounds.relaxation import Choice, Relaxation
+from hetopt.solvers.bounds.sums import add_once
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.decisions.identical import canonical, leaders, subsets
@@ -205,20 +206,26 @@ class Worker:
     # ---------------------------------------------------------------- tasks
 
     def _compile(self, task: CompileTask) -> None:
-        """Call every kernel of a half once; the other workers load them then."""
+        """Call some kernels once; the other workers load them then."""
         q = task.microbatches
-        if task.outline:
-            outline = self.outline(q)
-            root = outline.root()
-            outline.bounded(root, np.inf)
-            outline.by_option(root)
-            return
-        line_up_once()
-        relaxation = self.relaxation(q)
-        bound = survey(relaxation, q, cutoff=None).bound
-        if np.isfinite(bound).any():
-            stages = int(bound.argmin())
-            focus(relaxation, q, stages, cutoff=float(bound[stages]))
+        match task.kernels:
+            case "outline":
+                outline = self.outline(q)
+                root = outline.root()
+                outline.bounded(root, np.inf)
+                outline.by_option(root)
+            case "line-up":
+                line_up_once()
+                relaxation = self.relaxation(q)
+                bound = survey(relaxation, q, cutoff=None).bound
+                if np.isfinite(bound).any():
+                    stages = int(bound.argmin())
+                    focus(relaxation, q, stages, cutoff=float(bound[stages]))
+            case "clusters":
+                for cluster in self.relaxation(q).clusters:
+                    cluster.costs(np.inf)
+            case "sums":
+                add_once()
 
     def _scout(self, task: ScoutTask) -> Scouted:
         outline = self.outline(task.microbatches)
