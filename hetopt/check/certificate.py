@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.certificate import CERTIFICATE_SCHEMA, PS_S
-from hetopt.check.bound import PS_PER_NS, unproven, unproven_ranges
+from hetopt.check.bound import OutOfTime
 from hetopt.check.plan import check_plan
 from hetopt.check.reading import (
     choice,
@@ -22,7 +22,8 @@ from hetopt.check.reading import (
     text,
     whole,
 )
-from hetopt.cost.table import LONGEST_NS, LONGEST_S
+from hetopt.check.tasks import TOO_LONG_PS, BoundsTask, Verified, make
+from hetopt.cost.table import LONGEST_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
 from hetopt.problem.digest import problem_digest
@@ -31,14 +32,14 @@ from hetopt.result import OPTIMALITY_GAP, How, Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hetopt.check.tasks import Weak
     from hetopt.cost.table import CostTable
     from hetopt.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.result import Objective
 
-
-#: What every plan of a program takes at least that has none, in ps.
-TOO_LONG_PS = PS_PER_NS * LONGEST_NS + 1
+    #: Does tasks, and yields them with what they return, None where time is up.
+    Perform = Callable[[Sequence[BoundsTask]], Iterator[tuple[BoundsTask, Weak | None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +108,11 @@ class CertificateCheck:
         relaxed: tuple[str, ...] | None = None,
         sought: Objective | None = None,
     ) -> None:
-        #: End of the time, as ``time.monotonic`` has it, and who is told how far it is.
+        #: End of the time, as ``time.monotonic`` has it, who is told how far it is,
+        #: and who derives bounds.
         self.end: float | None = None
         self.on_progress: Callable[[int, str], None] = lambda done, what: None
+        self.perform: Perform = self._perform
         self.problem = problem
         self.table = table
         self.plan = plan
@@ -326,12 +329,19 @@ class CertificateCheck:
             if q in known and p <= length and bound != 0:
                 by_count.setdefault(q, {})[p] = TOO_LONG_PS if bound is None else bound
         weak: dict[tuple[int, int], tuple[tuple[int, int], ...] | None] = {}
+        tasks = [
+            BoundsTask(q, group)
+            for q, bounds in by_count.items()
+            for group in _alike(bounds)
+        ]
         done = 0
-        for q, bounds in by_count.items():
-            for group in _alike(bounds):
-                weak |= {(p, q): pairs for p, pairs in self._weak(q, group).items()}
-                done += len(group)
-                self.on_progress(done, "bounds derived again")
+        for task, found in self.perform(tasks):
+            if found is None:
+                raise OutOfTime
+            q = task.microbatches
+            weak |= {(p, q): ranges for p, ranges in found.items()}
+            done += len(task.bounds)
+            self.on_progress(done, "bounds derived again")
         for place, p, q, how, bound in self.claims:
             if (p, q) in weak:
                 self.doubts.append(
@@ -345,25 +355,21 @@ class CertificateCheck:
                     )
                 )
 
-    def _weak(
-        self, q: int, bounds: Mapping[int, int]
-    ) -> dict[int, tuple[tuple[int, int], ...] | None]:
-        """Return the stage counts whose bound the relaxation does not prove."""
-        if self.objective == "closed" and not self.principles.relaxed:
-            ranges = unproven_ranges(self.problem, self.table, q, bounds, end=self.end)
-            return {p: tuple(pairs) for p, pairs in ranges.items()}
-        # What has no plan is too slow in closed form, whatever is minimised.
-        never = min(bounds.values()) >= TOO_LONG_PS
-        failed = unproven(
-            self.problem,
-            self.table,
-            q,
-            bounds,
-            self.principles,
-            "closed" if never else self.objective,
-            self.end,
+    def verified(self) -> Verified:
+        """Return what tasks are about."""
+        return Verified(
+            problem=self.problem,
+            table=self.table,
+            principles=self.principles,
+            objective=self.objective,
+            end=self.end,
         )
-        return dict.fromkeys(failed)
+
+    def _perform(
+        self, tasks: Sequence[BoundsTask]
+    ) -> Iterator[tuple[BoundsTask, Weak | None]]:
+        run = make(self.verified(), None, lambda content: None)
+        return ((task, run(task)) for task in tasks)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -198,19 +198,22 @@ def _place(
     held = left.held
     for c in range(6):
         held[c] = facts.trail[o, c] if row < 0 else 0
+    summed = 0
     for n in range(1, length - units + 1):
-        if at[2] == len(pool):
-            return False
-        kind = facts.kinds[length - units - n]
-        for c in range(6):
-            if c == TEMPORARY:
-                held[c] = max(held[c], facts.unit[o, kind, c])
-            else:
-                held[c] += facts.unit[o, kind, c]
         if facts.rule != ONCE and left.run[o, n] * PS_PER_NS > high_ps:
             return True
         if paid + left.run[o, n] > slack[units + n]:
             continue
+        if at[2] == len(pool):
+            return False
+        while summed < n:
+            summed += 1
+            kind = facts.kinds[length - units - summed]
+            for c in range(6):
+                if c == TEMPORARY:
+                    held[c] = max(held[c], facts.unit[o, kind, c])
+                else:
+                    held[c] += facts.unit[o, kind, c]
         if units + n == length:
             if not facts.opens[j] or facts.needed & ~mask:
                 return True
@@ -296,9 +299,14 @@ def _keep(left: Left, pool: Ints, at: Ints, number: int) -> None:
     last, row = -1, left.heads[number, units]
     while row >= 0:
         other = pool[row]
-        if _no_worse(other, new):
-            return
         after = other[NEXT]
+        if _no_worse(other, new):
+            # What beats one label is likely to beat the next: to the front.
+            if last >= 0:
+                pool[last, NEXT] = after
+                other[NEXT] = left.heads[number, units]
+                left.heads[number, units] = row
+            return
         if _no_worse(new, other):
             other[FILL] = NEVER
             if last < 0:

@@ -48,8 +48,9 @@ _MOST_LABELS = 2_000_000
 _MOST_BYTES = 64 * 2**20
 #: Strategies are left out until more than this share of them stays.
 _WORTH = 0.8
-#: Ranges of lambda have q - 1 times this share of the bounds as their width.
-_SHARE = 1 / 128
+#: Ranges of lambda have q - 1 times this share of the bounds as their width, and a
+#: larger one where fewer strategies are left than this.
+_SHARE, _FEW_STRATEGIES = 1 / 128, 64
 #: Times that labels are set, for each range at first, before programs are left open.
 _MOST_SETTINGS = 8
 #: Ranges this narrow are not cut where labels are too many.
@@ -136,22 +137,30 @@ class _Search:
         self.used = [order is None or name in order for name in table.cluster_names]
         self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
         self.found: dict[int, Found] = {}
+        #: By largest stage count, what is narrowed again and again.
+        self.wide: dict[int, list[Host]] = {}
 
     def run(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, Found]:
         """Settle all stage counts."""
-        nodes = self._nodes(ranges)
-        if nodes:
+        nodes = []
+        pairs = [pair for own in ranges.values() for pair in own]
+        if pairs:
             everywhere = _Node(
-                min(node.low for node in nodes),
-                max(node.high for node in nodes),
+                min(low for low, _ in pairs) * PS_PER_NS,
+                max(high for _, high in pairs) * PS_PER_NS,
                 tuple(ranges),
             )
             self._narrow(everywhere, self._budgets(everywhere))
             self.whole = self.part
-        for p, pairs in ranges.items():
-            width = sum(high - low for low, high in pairs) * PS_PER_NS * self.steps
+            self.wide.clear()
+            strategies = sum(host.count for host in self.hosts)
+            if strategies:
+                share = _SHARE * max(1, _FEW_STRATEGIES // strategies)
+                nodes = self._nodes(ranges, share)
+        for p, own in ranges.items() if nodes else ():
+            width = sum(high - low for low, high in own) * PS_PER_NS * self.steps
             if width > _WIDE * self.bounds[p]:
-                for low, high in pairs[:: max(1, len(pairs) // 4)]:
+                for low, high in own[:: max(1, len(own) // 4)]:
                     self._dive(_Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
         settings = _MOST_SETTINGS * (1 + len(nodes))
         while nodes and not self._refuted:
@@ -167,11 +176,13 @@ class _Search:
             return {p: found for p, found in self.found.items() if found.plan}
         return {p: self.found.get(p, Found()) for p in self.bounds}
 
-    def _nodes(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> list[_Node]:
+    def _nodes(
+        self, ranges: Mapping[int, Sequence[tuple[int, int]]], share: float
+    ) -> list[_Node]:
         """Cut lambda into ranges alike for all stage counts: labels settle all."""
         width = NEVER
         if self.steps:
-            width = int(_SHARE * max(self.bounds[p] for p in ranges)) // self.steps + 1
+            width = int(share * max(self.bounds[p] for p in ranges)) // self.steps + 1
         cells: dict[int, dict[int, tuple[int, int]]] = {}
         for p, pairs in ranges.items():
             for first, last in pairs:
@@ -304,7 +315,9 @@ class _Search:
         """
         period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
         most = max(node.counts)
-        self._begin(self.whole, most)
+        if most not in self.wide:
+            self.wide[most] = self._hosts(self.whole, most)
+        self.part, self.hosts = self.whole, self.wide[most]
         while True:
             before = sum(host.count for host in self.hosts)
             others = Others(self.hosts, self.used, self.problem, period, budgets, most)
@@ -312,14 +325,14 @@ class _Search:
                 with_rows(host.rows, np.flatnonzero(host.kept(period, others.left(j))))
                 for j, host in enumerate(self.hosts)
             )
-            self._begin(replace(self.part, clusters=clusters), most)
+            self.part = replace(self.part, clusters=clusters)
+            self.hosts = self._hosts(self.part, most)
             if sum(host.count for host in self.hosts) >= _WORTH * before:
                 break
         self.facts = label_facts(self.problem, self.table, self.part, self.hosts)
 
-    def _begin(self, part: TableSlice, most: int) -> None:
-        self.part = part
-        self.hosts = [
+    def _hosts(self, part: TableSlice, most: int) -> list[Host]:
+        return [
             Host(self.problem, self.table, part, j, most)
             for j in range(len(part.clusters))
         ]

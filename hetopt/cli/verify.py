@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import load_table, seconds, whole
@@ -16,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hetopt.check.certificate import CertificateCheck, Doubt, Finding
-    from hetopt.cost.table import CostTable
     from hetopt.problem.document import Document
-    from hetopt.problem.problem import Problem
     from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.pools.beside import Beside
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -53,8 +53,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Verify, and raise CheckError with one line for each claim that fails."""
     from hetopt.check.certificate import CertificateCheck
+    from hetopt.check.tasks import make
     from hetopt.problem.document import load_document
     from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.pools.beside import Beside
+    from hetopt.solvers.race.task_loop import worker_count
 
     planned = load_planned(options.problem, options.plan)
     problem = planned.problem
@@ -73,12 +76,15 @@ def run(options: argparse.Namespace) -> int:
         )
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
-    end = None
     if options.time_limit is not None:
-        end = time.monotonic() + options.time_limit
-    with ProgressBar(sys.stderr) as bar:
-        verifier = _Verifier(problem, table, check, options, document, end, bar)
-        searched = verifier.run()
+        check.end = time.monotonic() + options.time_limit
+    helpers = worker_count(None) - 1
+    with (
+        ProgressBar(sys.stderr) as bar,
+        closing(Beside(helpers, make, check.verified())) as beside,
+    ):
+        check.perform = beside.perform
+        searched = _Verifier(check, options, document, bar, beside).run()
     programs = len(check.claims)
     emit(
         f"{options.certificate}: verified: digests, plan, value, and the bounds of "
@@ -92,20 +98,19 @@ class _Verifier:
 
     def __init__(
         self,
-        problem: Problem,
-        table: CostTable,
         check: CertificateCheck,
         options: argparse.Namespace,
         document: Document,
-        end: float | None,
         bar: ProgressBar,
+        beside: Beside,
     ) -> None:
-        self.problem = problem
-        self.table = table
         self.check = check
+        self.problem = check.problem
+        self.table = check.table
+        self.end = check.end
         self.options = options
         self.document = document
-        self.end = check.end = end
+        self.beside = beside
         self.bar = bar
         check.on_progress = self._show
 
@@ -141,27 +146,30 @@ class _Verifier:
 
     def _search(self, doubts: Sequence[Doubt]) -> list[Doubt]:
         """Search programs by ``check.search``; return what it leaves open."""
-        from hetopt.check.bound import OutOfTime
-        from hetopt.check.certificate import TOO_LONG_PS
-        from hetopt.check.search import search
+        from hetopt.check.tasks import TOO_LONG_PS, SearchTask
         from hetopt.solvers.certificate.search_again import better, unsettled
 
         by_count: dict[int, dict[int, Doubt]] = {}
         for doubt in doubts:
             by_count.setdefault(doubt.microbatches, {})[doubt.stages] = doubt
-        left = []
+        tasks = [
+            SearchTask(
+                q,
+                {
+                    p: TOO_LONG_PS if doubt.bound_ps is None else doubt.bound_ps
+                    for p, doubt in group.items()
+                },
+                {p: doubt.ranges or () for p, doubt in group.items()},
+            )
+            for q, group in by_count.items()
+        ]
         # Where more is in doubt, it is more likely to be false.
-        groups = sorted(by_count.items(), key=lambda item: -len(item[1]))
-        for done, (q, group) in enumerate(groups):
-            self._show(done, "searched again", len(groups))
-            bounds = {
-                p: TOO_LONG_PS if doubt.bound_ps is None else doubt.bound_ps
-                for p, doubt in group.items()
-            }
-            ranges = {p: doubt.ranges or () for p, doubt in group.items()}
-            try:
-                found = search(self.problem, self.table, q, bounds, ranges, self.end)
-            except OutOfTime:
+        tasks.sort(key=lambda task: -len(task.bounds))
+        left = []
+        for done, (task, found) in enumerate(self.beside.perform(tasks)):
+            self._show(done + 1, "searched again", len(tasks))
+            group = by_count[task.microbatches]
+            if found is None:
                 late = [_finding(doubt, unsettled(doubt)) for doubt in group.values()]
                 self._raise(late)
             self._raise(

@@ -1,0 +1,94 @@
+"""Tasks that this process does, with the help of others where that takes long."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hetopt.errors import SolverError
+from hetopt.solvers.pools.process import Done, Failed, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_Task = TypeVar("_Task")
+
+#: Seconds that this process works before it starts others, which takes one.
+ALONE_S = 1.5
+#: Seconds to wait for the others before they are looked at again.
+_TURN_S = 1.0
+
+
+class Beside:
+    """Does tasks from the front of a list while helpers do those from its end.
+
+    Parameters
+    ----------
+    helpers
+        Processes to start at most.
+    make, payload
+        As for ``hetopt.solvers.pools.process.Pool``.
+    """
+
+    def __init__(
+        self,
+        helpers: int,
+        make: Callable[..., Callable[[Any], Any]],
+        payload: Any,
+        *,
+        alone_s: float = ALONE_S,
+    ) -> None:
+        self._helpers = helpers
+        self._make = make
+        self._payload = payload
+        self._run = make(payload, None, lambda content: None)
+        self._left_s = alone_s
+        self._pool: Pool | None = None
+
+    def perform(self, tasks: Sequence[_Task]) -> Iterator[tuple[_Task, Any]]:
+        """Yield tasks with what they return, as they are done.
+
+        Raises
+        ------
+        SolverError
+            A helper failed.
+        """
+        waiting = deque(tasks)
+        running: dict[int, _Task] = {}
+        number = 0
+        while waiting or running:
+            while self._help(len(waiting)) and self._pool is not None:
+                number += 1
+                running[number] = waiting.pop()
+                self._pool.submit(number, running[number])
+            if waiting:
+                task, began = waiting.popleft(), time.monotonic()
+                value = self._run(task)
+                self._left_s -= time.monotonic() - began
+                yield task, value
+            if running and self._pool is not None:
+                for event in self._pool.collect(0.0 if waiting else _TURN_S):
+                    task = running.pop(event.task)
+                    if isinstance(event, Failed):
+                        msg = f"{task} failed:\n{event.trace}"
+                        raise SolverError(msg)
+                    if isinstance(event, Done):
+                        yield task, event.value
+                    else:
+                        # Its process died, maybe for want of memory: no more of them.
+                        self._helpers = 0
+                        waiting.append(task)
+
+    def _help(self, tasks: int) -> bool:
+        """Whether a helper is free for one of so many tasks; starts them once."""
+        if tasks < 2 or self._left_s >= 0 or not self._helpers:
+            return False
+        if self._pool is None:
+            self._pool = Pool(self._helpers, self._make, self._payload)
+        return self._pool.idle > 0
+
+    def close(self) -> None:
+        """End the helpers, whatever they do."""
+        if self._pool is not None:
+            self._pool.close()
