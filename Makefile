@@ -3,7 +3,10 @@
 #   make plan    install into .venv and plan HetAuto's second experiment
 #   make test    the same, then lint, types, and tests on the built package
 #   make test-slow
-#                the tests that take long: fuzzing, interrupts, other solvers' readers
+#                the tests that take long: fuzzing, interrupts, other solvers' readers,
+#                and more drawn instances
+#   make test-seeds
+#                the drawn instances that are left, for an hour or so
 #   make test-torch
 #                the profiler's tests, and what is exported tried with the runtimes
 #                themselves, with PyTorch in a venv of their own
@@ -26,7 +29,7 @@ INSTALLED := $(VENV)/.installed
 # What goes into the wheel; the links hetopt/{data,...} are not followed.
 SOURCES := $(shell find hetopt formulations solvers data -type f ! -path '*/__pycache__/*')
 
-.PHONY: plan test test-slow test-torch bench install clean
+.PHONY: plan test test-slow test-seeds test-torch bench install clean
 
 plan: install
 	$(BIN)/hetopt plan $(PROBLEM)
@@ -39,10 +42,10 @@ test: plan
 	ln -s ../../tests ../../benchmarks build/root
 	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -o pythonpath=build/root
 
-test-slow: install
+test-slow test-seeds: test-%: install
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
-	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -m slow -o pythonpath=build/root
+	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -m $* -o pythonpath=build/root
 
 # -P: the package is the installed one, not this folder's.
 test-torch: $(TORCH_VENV)/.installed

@@ -10,13 +10,13 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Seeds that each test is run with by default: consecutive ones go through the five
-#: schedules. ``make test-slow`` runs the others.
-QUICK_SEEDS = 5
+#: Seeds that each test is run with by default, and by ``make test-slow`` at most:
+#: consecutive ones go through the five schedules. ``make test-seeds`` runs the others.
+QUICK_SEEDS, SLOW_SEEDS = 5, 15
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow what a test is asked for beyond its first few seeds."""
+    """Mark as slow or more what a test is asked for beyond its first few seeds."""
     seeds: defaultdict[str, list[object]] = defaultdict(list)
     for item in items:
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
@@ -27,5 +27,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         known = seeds[item.nodeid.partition("[")[0]]
         if seed not in known:
             known.append(seed)
-        if known.index(seed) >= QUICK_SEEDS:
+        if known.index(seed) >= SLOW_SEEDS:
+            item.add_marker(pytest.mark.seeds)
+        elif known.index(seed) >= QUICK_SEEDS:
             item.add_marker(pytest.mark.slow)
