@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -84,6 +85,8 @@ class Beside:
         """Whether a helper is free for one of so many tasks; starts them once."""
         if tasks < 2 or self._left_s >= 0 or not self._helpers:
             return False
+        if multiprocessing.current_process().daemon:
+            return False  # it may not have children
         if self._pool is None:
             self._pool = Pool(self._helpers, self._make, self._payload)
         return self._pool.idle > 0

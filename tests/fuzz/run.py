@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import import_module
@@ -334,9 +335,11 @@ def main() -> int:
     limits = Limits(limit_s=options.limit, slack_s=options.slack)
     seeds = range(options.seed, options.seed + options.count)
     outcomes = []
-    # A process of one thread may fork.
-    with multiprocessing.get_context("fork").Pool(options.parallel) as pool:
-        for outcome in pool.imap_unordered(partial(run_case, limits=limits), seeds):
+    # Processes of one thread, which may fork, and are no daemons, so may have children.
+    fork = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(options.parallel, mp_context=fork) as pool:
+        for done in as_completed(pool.submit(run_case, seed, limits) for seed in seeds):
+            outcome = done.result()
             outcomes.append(outcome)
             shown = "; ".join(outcome.wrong) or "ok"
             codes = " ".join(f"{ran.command} {ran.code}" for ran in outcome.runs)
