@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt import interruption
+from hetopt.cli import clock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
     last
         Whether the process ends with it: signals are then ignored from there on.
     """
+    clock.begin()
     interruption.install()
     try:
         with interruption.released():

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt import interruption
+from hetopt.cli.clock import left_s
 from hetopt.cli.import_ import add_from, read_folder
 from hetopt.cli.inputs import (
     add_problem,
@@ -126,7 +127,7 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
             problem,
             table,
             RaceParams(jobs=workers(options.jobs), on_progress=bar.update),
-            time_limit_s=options.time_limit,
+            time_limit_s=left_s(options.time_limit),
             seed=0,
         )
     if result.best is None:

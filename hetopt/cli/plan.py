@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt import interruption
+from hetopt.cli.clock import left_s
 from hetopt.cli.inputs import (
     add_problem,
     add_table,
@@ -82,7 +83,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=seconds,
         metavar="S",
-        help="stop after this many seconds with the best plan so far",
+        help="end after this many seconds in all, with the best plan so far",
     )
     command.add_argument(
         "--jobs",
@@ -314,7 +315,7 @@ def _search(
             problem,
             table,
             _params(options, principles, bar.update),
-            time_limit_s=options.time_limit,
+            time_limit_s=left_s(options.time_limit),
             seed=options.seed,
         )
 

@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from hetopt.cli.clock import left_s
 from hetopt.cli.inputs import load_table, seconds, whole
 from hetopt.cli.output import emit
 from hetopt.cli.planned import add_planned, load_planned
@@ -76,8 +77,9 @@ def run(options: argparse.Namespace) -> int:
         )
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
-    if options.time_limit is not None:
-        check.end = time.monotonic() + options.time_limit
+    limit_s = left_s(options.time_limit)
+    if limit_s is not None:
+        check.end = time.monotonic() + limit_s
     helpers = worker_count(None) - 1
     with (
         ProgressBar(sys.stderr) as bar,
