@@ -67,7 +67,8 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
             if spent_s > (_MOST_S if best is None else _MORE_S):
                 return best
             value = pricer.value(decision)
-            if value is not None:
+            # What takes longer is no plan: it waits for a link as good as dead.
+            if value is not None and value <= NO_CUTOFF:
                 if best is None or value < best.value:
                     best = Found(decision=decision, value=value)
                 break

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from hetopt.check import check_result
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.deadline import Stopped
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.race import task_loop as course
 from hetopt.solvers.race.first_plan import first_plan
+from hetopt.solvers.race.messages import NO_CUTOFF
 from hetopt.solvers.race.task_loop import most_workers, worker_count
 from hetopt.solvers.registry import load
 from hetopt.solvers.simulated.solver import solve_simulated
@@ -103,3 +106,23 @@ def test_more_workers_than_pay_are_not_started(
     assert worker_count(100_000) == 8
     assert worker_count(5) == 5
     assert worker_count(None) == 2
+
+
+def test_a_plan_across_a_dead_link_is_none() -> None:
+    """It is priced as too long; the one beside it is found instead."""
+    text = """
+name: dead-link
+model: {layers: 2, hidden: 128, heads: 1, kv_heads: 1, ffn: 49152, vocab: 128256}
+clusters:
+  - {name: a, accelerator: H100, nodes: 1, devices_per_node: 1,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+  - {name: b, accelerator: H100, nodes: 1, devices_per_node: 1,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+links: {default: {bandwidth: 1 Mbps, latency: 1e5 s}}
+training: {global_batch: 128, seq_len: 2048, schedule: gpipe}
+"""
+    problem = read_problem_text(text)
+    found = first_plan(problem, build_table(problem))
+    assert found is not None
+    assert found.value < NO_CUTOFF
+    assert found.decision.stages == 1
