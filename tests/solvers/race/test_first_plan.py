@@ -119,7 +119,7 @@ clusters:
   - {name: b, accelerator: H100, nodes: 1, devices_per_node: 1,
      inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
 links: {default: {bandwidth: 1 Mbps, latency: 1e5 s}}
-training: {global_batch: 128, seq_len: 2048, schedule: gpipe}
+training: {global_batch: 128, seq_len: 2048, schedule: 1f1b}
 """
     problem = read_problem_text(text)
     found = first_plan(problem, build_table(problem))
