@@ -40,7 +40,11 @@ RUN_ELSEWHERE = {
     "docs/how-to/write-an-exporter.md": "tests/export/test_own_exporters.py",
 }
 #: Pages whose commands take long.
-SLOW = {"docs/explanation/proofs.md", "docs/how-to/compare.md"}
+SLOW = {
+    "docs/explanation/proofs.md",
+    "docs/how-to/compare.md",
+    "docs/how-to/export.md",
+}
 RUN = [
     pytest.param(page, marks=pytest.mark.slow if page in SLOW else ())
     for page in PAGES
