@@ -12,7 +12,7 @@
 #                themselves, with PyTorch in a venv of their own
 #   make docs    the pages of docs/ as a site in build/site that needs no network,
 #                made in a venv of its own; a broken link fails it
-#   make bench   the shorter experiments that README and docs/ quote; the longer ones
+#   make bench   the shorter experiments that docs/ quotes; the longer ones
 #                (compare, figures, growth, rivals) have commands of their own
 
 VENV := .venv

@@ -58,7 +58,7 @@ def main():
     from hetopt.solvers.registry import load, register_solver
 
     register_solver(SOLVER)
-    problem = read_problem(problem_files()["hetauto-exp1"])
+    problem = read_problem(str(problem_files()["hetauto-exp1"]))
     table = build_table(problem)
     for name in ("draw", "cp-sat"):
         result = load(name)(problem, table, RaceParams(jobs=0), time_limit_s=60, seed=0)

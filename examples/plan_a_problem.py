@@ -6,7 +6,7 @@ from hetopt.problem.catalogue import problem_files
 
 def main() -> None:
     """Plan HetAuto's first experiment in this process."""
-    problem = read_problem(problem_files()["hetauto-exp1"])
+    problem = read_problem(str(problem_files()["hetauto-exp1"]))
     table = build_table(problem)
     result = solve(problem, table, CpSatParams(jobs=0), time_limit_s=60, seed=0)
     show(result)

@@ -72,7 +72,8 @@ def _commands() -> str:
     text = (
         f"{GENERATED}\n# Commands\n\n{root.description}\n\n{root.epilog}\n\n"
         "`hetopt COMMAND --help` prints the same. PROBLEM is a problem file or the "
-        "name of one that ships with hetopt (`hetopt catalog`).\n"
+        "name of one that ships with hetopt (`hetopt catalog`). An error is one line, "
+        "`file:line: field: what is wrong, what was expected`.\n"
     )
     return text + "".join(_command(command) for command in commands)
 
