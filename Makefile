@@ -10,11 +10,14 @@
 #   make test-torch
 #                the profiler's tests, and what is exported tried with the runtimes
 #                themselves, with PyTorch in a venv of their own
-#   make bench   the shorter experiments that README and docs/ quote; the longer ones
+#   make docs    the pages of docs/ as a site in build/site that needs no network,
+#                made in a venv of its own; a broken link fails it
+#   make bench   the shorter experiments that docs/ quotes; the longer ones
 #                (compare, figures, growth, rivals) have commands of their own
 
 VENV := .venv
 TORCH_VENV := .venv-torch
+DOCS_VENV := .venv-docs
 # Any version that the profile extra allows; a CPU build will do.
 TORCH ?= torch==2.13.0
 # Read for how they parse what is exported for them; what they need is not installed.
@@ -29,7 +32,7 @@ INSTALLED := $(VENV)/.installed
 # What goes into the wheel; the links hetopt/{data,...} are not followed.
 SOURCES := $(shell find hetopt formulations solvers data -type f ! -path '*/__pycache__/*')
 
-.PHONY: plan test test-slow test-seeds test-torch bench install clean
+.PHONY: plan test test-slow test-seeds test-torch docs bench install clean
 
 plan: install
 	$(BIN)/hetopt plan $(PROBLEM)
@@ -54,6 +57,9 @@ test-torch: $(TORCH_VENV)/.installed
 	$(TORCH_VENV)/bin/python -P -m pytest -m "torch or runtimes" \
 	  -o pythonpath=build/root tests/profile tests/runtimes
 
+docs: $(DOCS_VENV)/.installed
+	$(DOCS_VENV)/bin/mkdocs build --config-file docs/site/mkdocs.yml
+
 bench: install
 	$(BIN)/python -m benchmarks.simulator
 	$(BIN)/python -m benchmarks.hetauto
@@ -69,7 +75,7 @@ bench: install
 install: $(INSTALLED)
 
 clean:
-	rm -rf build dist hetopt.egg-info $(VENV) $(TORCH_VENV)
+	rm -rf build dist hetopt.egg-info $(VENV) $(TORCH_VENV) $(DOCS_VENV)
 
 # The package as users get it: a wheel, not a link to this folder. The build
 # folder is emptied first because setuptools would pack deleted files from it.
@@ -96,6 +102,13 @@ $(TORCH_VENV)/.installed: $(INSTALLED)
 	$(TORCH_VENV)/bin/python -m pip install --quiet --no-deps $(RUNTIMES)
 	$(TORCH_VENV)/bin/python -m pip install --quiet --no-deps --force-reinstall \
 	  build/wheel/*.whl
+	touch $@
+
+# The site is made of Markdown alone: hetopt itself is not installed.
+$(DOCS_VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(DOCS_VENV)/bin/python -m pip install --quiet --group docs
 	touch $@
 
 $(BIN)/python:

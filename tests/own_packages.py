@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from importlib import invalidate_caches
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-DOCS = Path(__file__).parents[1] / "docs"
+from tests.docs.pages import blocks_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """Return the code blocks of a page in ``docs``."""
-    text = (DOCS / page).read_text("utf-8")
-    found = re.findall(rf"^```{language}\n(.*?)^```$", text, re.M | re.S)
+    """Return the code blocks of a page in one language."""
+    found = [block.text for block in blocks_of(page) if block.language == language]
     assert found
     return found
 

@@ -16,7 +16,7 @@ from hetopt.export.launcher import Launcher
 from tests.export.jobs import draw_job
 from tests.own_packages import blocks, install
 
-PAGE = "how-to-write-an-exporter.md"
+PAGE = "docs/how-to/write-an-exporter.md"
 OWN = Launcher(
     name="own",
     title="Own",

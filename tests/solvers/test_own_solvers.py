@@ -20,7 +20,7 @@ from tests.own_packages import blocks, install
 if TYPE_CHECKING:
     from hetopt.result import Result
 
-PAGE = "how-to-write-a-solver.md"
+PAGE = "docs/how-to/write-a-solver.md"
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,49 @@
+"""Write a plan as the files of torchrun, and one within Megatron-LM's limits as its."""
+
+from pathlib import Path
+
+from hetopt import CpSatParams, Problem, Result, build_table, solve
+from hetopt.export.bundle import bundle, write_folder
+from hetopt.export.job import Job
+from hetopt.export.planning.limits import fitted
+from hetopt.export.planning.search import solve_for
+from hetopt.export.registry import launcher, limits_of
+from hetopt.problem.example import EXAMPLE
+from hetopt.problem.reading import read_problem_text
+
+PARAMS = CpSatParams(jobs=0)
+
+
+def main() -> None:
+    """Export to folders bundle-torchrun and bundle-megatron."""
+    problem = read_problem_text(EXAMPLE)
+    table = build_table(problem)
+    free = solve(problem, table, PARAMS, time_limit_s=60, seed=0)
+    export(problem, free, "torchrun")
+    limited = fitted(limits_of("megatron"), problem, None)
+    within = solve_for(
+        limited,
+        build_table(limited),
+        PARAMS,
+        launcher="megatron",
+        asked=problem,
+        solve=solve,
+        time_limit_s=60,
+        seed=0,
+    )
+    export(limited, within, "megatron")
+
+
+def export(problem: Problem, result: Result, name: str) -> None:
+    """Write the result's plan for a launcher."""
+    assert result.best is not None
+    files = bundle(Job.of(problem, result.best.plan), launcher(name), allow_lossy=False)
+    folder = f"bundle-{name}"
+    write_folder(folder, files)
+    print(f"{folder}: {result.best.closed_form_s:.3f} s per iteration")
+    for path in sorted(files):
+        print(f"  {Path(folder) / path}")
+
+
+if __name__ == "__main__":
+    main()

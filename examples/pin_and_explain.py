@@ -1,0 +1,41 @@
+"""Pin decisions, plan again, and name the decisions in which the two plans differ."""
+
+from dataclasses import replace
+
+from hetopt import CpSatParams, Problem, build_table, solve
+from hetopt.export.back.differences import changes
+from hetopt.problem.example import EXAMPLE
+from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.result import PricedPlan
+
+
+def main() -> None:
+    """Plan with tensor parallelism of 8 everywhere, and without that."""
+    problem = read_problem_text(EXAMPLE)
+    wide = ClusterPins(tp=only(8), stages=only(1))
+    pins = Pins(clusters={cluster.name: wide for cluster in problem.clusters})
+    pinned = best(replace(problem, pins=pins))
+    free = best(problem)
+    print(f"pinned {pinned.closed_form_s:.3f} s, free {free.closed_form_s:.3f} s")
+    for change in changes(pinned.plan, free.plan):
+        where = f" on {change.cluster}" if change.cluster else ""
+        print(f"{change.what}{where}: {change.before} -> {change.after}")
+
+
+def only(value: int) -> Domain:
+    """Return what permits one value."""
+    return Domain(allowed=frozenset({value}))
+
+
+def best(problem: Problem) -> PricedPlan:
+    """Return the proven best plan."""
+    table = build_table(problem)
+    result = solve(problem, table, CpSatParams(jobs=0), time_limit_s=60, seed=0)
+    assert result.best is not None
+    assert result.status == "optimal"
+    return result.best
+
+
+if __name__ == "__main__":
+    main()
