@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         InputError,
         SolverError,
     )
-    from hetopt.plan import Pipeline, Plan, Stage, Strategy
+    from hetopt.plans import Pipeline, Plan, Stage, Strategy
     from hetopt.pricing import price
     from hetopt.problem.problem import Problem
     from hetopt.problem.reading import read_problem
@@ -61,14 +61,14 @@ _HOMES = {
     "HetoptError": "hetopt.errors",
     "InfeasibleError": "hetopt.errors",
     "InputError": "hetopt.errors",
-    "Pipeline": "hetopt.plan",
-    "Plan": "hetopt.plan",
+    "Pipeline": "hetopt.plans",
+    "Plan": "hetopt.plans",
     "Problem": "hetopt.problem.problem",
     "RaceParams": "hetopt.solvers.params",
     "Result": "hetopt.result",
     "SolverError": "hetopt.errors",
-    "Stage": "hetopt.plan",
-    "Strategy": "hetopt.plan",
+    "Stage": "hetopt.plans",
+    "Strategy": "hetopt.plans",
     "build_table": "hetopt.cost.build",
     "price": "hetopt.pricing",
     "read_problem": "hetopt.problem.reading",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.plan import Pipeline, Plan, Stage
+    from hetopt.plans import Pipeline, Plan, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

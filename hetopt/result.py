@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import SourceKind
     from hetopt.errors import InputError
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.principles import Relaxable
     from hetopt.problem.training import ScheduleName
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import argparse
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 

@@ -41,7 +41,7 @@ from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.training import ScheduleName
 
 #: Seconds per tick of every time in the table.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
     from hetopt.result import PricedPlan, Result

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.back.differences import Change
     from hetopt.export.back.explaining import Explanation, Step
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
 

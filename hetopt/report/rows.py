@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.plan import Plan, Strategy
+    from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
     from hetopt.result import PricedPlan

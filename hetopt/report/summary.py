@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.result import Launch, Objective, PricedPlan, Result
 
 #: How a (p, q) was settled, as people say it.

@@ -44,7 +44,7 @@ def loaded(code: str, environment: dict[str, str]) -> set[str]:
     "code",
     [
         "import hetopt",
-        "import hetopt.errors, hetopt.plan, hetopt.result, hetopt.solvers.registry",
+        "import hetopt.errors, hetopt.plans, hetopt.result, hetopt.solvers.registry",
         "import hetopt.problem.problem, hetopt.cost.table",
         "from hetopt.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
         "from hetopt.cli import main\n"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import Price
 from hetopt.problem.model import Model
 from hetopt.report.console import PIPE_WIDTH, draw, plan_report
