@@ -371,12 +371,13 @@ def _warn(
 
 def _report(problem: Problem, table: CostTable, result: Result) -> str:
     from hetopt.pricing import price
-    from hetopt.report.console import WIDE, draw, plan_report, width_of
+    from hetopt.report.console import draw
+    from hetopt.report.plan_report import plan_report
 
     best = result.best
     if best is None:
         return ""
     priced = price(best.plan, table)
-    wide = width_of(sys.stdout) >= WIDE
-    parts = plan_report(problem.model, result, best, priced, wide=wide)
-    return draw(parts, sys.stdout)
+    return draw(
+        plan_report(result, best, model=problem.model, price=priced), sys.stdout
+    )

@@ -10,7 +10,8 @@ import pytest
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import Price
 from hetopt.problem.model import Model
-from hetopt.report.console import PIPE_WIDTH, draw, plan_report
+from hetopt.report.console import PIPE_WIDTH, draw
+from hetopt.report.plan_report import plan_report
 from hetopt.report.progress import ProgressBar, state
 from hetopt.report.rows import (
     boundary_rows,
