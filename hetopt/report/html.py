@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hetopt.report.sheet import Part
 
+_SOFT_HYPHEN = "\u00ad"
 _LEFT, _RIGHT = ' style="text-align: left"', ' style="text-align: right"'
 
 
@@ -36,9 +37,10 @@ def _part(part: Part) -> str:
 
 def _table(table: Sheet) -> str:
     align = [_LEFT if column.text else _RIGHT for column in table.columns]
+    names = [column.name.replace(_SOFT_HYPHEN, "") for column in table.columns]
     head = "".join(
-        f"<th{side}>{escape(column.name)}</th>"
-        for side, column in zip(align, table.columns, strict=True)
+        f"<th{side}>{escape(name)}</th>"
+        for side, name in zip(align, names, strict=True)
     )
     rows = (
         "<tr>{}</tr>".format(
