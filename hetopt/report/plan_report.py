@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.report.rows import boundary_rows, plan_rows, simulation_rows, stage_rows
+from hetopt.report.rows import boundary_rows, plan_rows, stage_rows
 from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import summary
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hetopt.report.rows import StageRow
     from hetopt.report.sheet import Part, Sheet
     from hetopt.result import PricedPlan, Result
-    from hetopt.schedule.simulator import Simulation
 
 BYTES_PER_GB = 1e9
 
@@ -140,38 +139,3 @@ def plan_report(
     if result.alternatives:
         parts += ["", alternatives_table((best, *result.alternatives))]
     return parts
-
-
-def simulation_report(plan: Plan, price: Price, run: Simulation) -> list[Part]:
-    """Return what ``hetopt simulate`` prints: stages, and the critical path."""
-    critical = run.critical_path()
-    stages = sheet(
-        ("stage", "cluster", "busy s", "idle", "first forward s", "last backward s"),
-        (
-            (
-                row.stage,
-                row.cluster,
-                f"{row.busy_s:.4f}",
-                f"{row.idle_share:.1%}",
-                f"{row.first_forward_s:.4f}",
-                f"{row.last_backward_s:.4f}",
-            )
-            for row in simulation_rows(plan, run)
-        ),
-        left=("cluster",),
-    )
-    path = ", ".join(
-        f"{kind} {time / 1e9:.4f} s"
-        for kind, time in sorted(critical.duration_ns().items())
-        if time
-    )
-    return [
-        stages,
-        labelled(
-            (
-                ("simulated", f"{price.iteration_time_s:.6f} s"),
-                ("closed form", f"{price.closed_form_s:.6f} s"),
-                ("critical path", f"{len(critical)} events: {path}"),
-            )
-        ),
-    ]
