@@ -20,7 +20,6 @@ from hetopt.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from types import ModuleType
 
 #: What each command does. Its module is loaded when it is asked for.
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -120,17 +119,17 @@ def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
         command.add_argument(
             "--version", action="version", version=f"hetopt {__version__}"
         )
-        module = module_of(name)
+        module = import_module(module_name(name))
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     return root
 
 
-def module_of(name: str) -> ModuleType:
-    """Load the module of a command: ``add_arguments`` and ``run``."""
+def module_name(name: str) -> str:
+    """Return the module of a command, which has ``add_arguments`` and ``run``."""
     # ``import_``, as ``import`` is no name for a module.
     own = "import_" if name == "import" else name.replace("-", "_")
-    return import_module(f"hetopt.cli.{own}")
+    return f"hetopt.cli.{own}"
 
 
 def run_command(arguments: Sequence[str] | None) -> int:
