@@ -39,7 +39,8 @@ def script(shell: str) -> str:
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
         elif "--solver" in action.option_strings:
             action.choices = solver_names()
-    return shtab.complete(root, shell)
+    made: str = shtab.complete(root, shell)
+    return made
 
 
 def _actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
