@@ -39,7 +39,7 @@ from tests.export.flagscale.checker import broken_rules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 SHIPPED = ("hetauto-exp1", "hetauto-exp2", "hetauto-exp3", "h2-exp-a-1")

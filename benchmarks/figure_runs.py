@@ -22,7 +22,7 @@ from hetopt.solvers.side_by_side import Entry, run_apart, warm_up
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
 

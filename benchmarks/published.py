@@ -34,7 +34,7 @@ import numpy as np
 
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.roofline import EFFICIENCIES, Roofline, family_of
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import price
 from hetopt.problem.catalogue import accelerators, problem_files
 from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.formulations.uniap.choice import UniapProgram
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 PROBLEMS = (

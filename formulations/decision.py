@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

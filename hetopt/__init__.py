@@ -2,6 +2,11 @@
 
 The names below are loaded when they are first used, so that ``import hetopt``
 costs nothing and loads no solver library.
+
+>>> import hetopt
+>>> result = hetopt.plan("problem.yaml")
+>>> result.status
+'optimal'
 """
 
 from __future__ import annotations
@@ -20,12 +25,12 @@ if TYPE_CHECKING:
         InputError,
         SolverError,
     )
-    from hetopt.plan import Pipeline, Plan, Stage, Strategy
+    from hetopt.planning import plan
+    from hetopt.plans import Pipeline, Plan, Stage, Strategy
     from hetopt.pricing import price
     from hetopt.problem.problem import Problem
     from hetopt.problem.reading import read_problem
     from hetopt.result import Result
-    from hetopt.solvers.cp_sat import CpSatParams, solve
     from hetopt.solvers.params import RaceParams
 
 __version__ = "0.1.0"
@@ -33,7 +38,6 @@ __version__ = "0.1.0"
 __all__ = [
     "CheckError",
     "CostTable",
-    "CpSatParams",
     "DigestError",
     "HetoptError",
     "InfeasibleError",
@@ -48,31 +52,30 @@ __all__ = [
     "Strategy",
     "__version__",
     "build_table",
+    "plan",
     "price",
     "read_problem",
-    "solve",
 ]
 
 _HOMES = {
     "CheckError": "hetopt.errors",
     "CostTable": "hetopt.cost.table",
-    "CpSatParams": "hetopt.solvers.cp_sat",
     "DigestError": "hetopt.errors",
     "HetoptError": "hetopt.errors",
     "InfeasibleError": "hetopt.errors",
     "InputError": "hetopt.errors",
-    "Pipeline": "hetopt.plan",
-    "Plan": "hetopt.plan",
+    "Pipeline": "hetopt.plans",
+    "Plan": "hetopt.plans",
     "Problem": "hetopt.problem.problem",
     "RaceParams": "hetopt.solvers.params",
     "Result": "hetopt.result",
     "SolverError": "hetopt.errors",
-    "Stage": "hetopt.plan",
-    "Strategy": "hetopt.plan",
+    "Stage": "hetopt.plans",
+    "Strategy": "hetopt.plans",
     "build_table": "hetopt.cost.build",
+    "plan": "hetopt.planning",
     "price": "hetopt.pricing",
     "read_problem": "hetopt.problem.reading",
-    "solve": "hetopt.solvers.cp_sat",
 }
 
 

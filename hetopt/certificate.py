@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.principles import Relaxable
     from hetopt.result import How, Objective, Status
 

@@ -14,7 +14,17 @@ from __future__ import annotations
 
 
 class HetoptError(Exception):
-    """Base of every error hetopt raises on purpose."""
+    """Base of every error hetopt raises on purpose.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> try:
+    ...     hetopt.plan("nowhere.yaml")
+    ... except hetopt.HetoptError as error:
+    ...     print(type(error).__name__)
+    InputError
+    """
 
 
 class InputError(HetoptError):
@@ -30,6 +40,14 @@ class InputError(HetoptError):
         Line number from 1, where known.
     field
         Dotted path of the field, such as ``clusters.0.nodes``.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> hetopt.plan("problem.yaml", top=0)
+    Traceback (most recent call last):
+        ...
+    hetopt.errors.InputError: top: is 0, expected a whole number of at least 1
     """
 
     def __init__(
@@ -51,11 +69,38 @@ class InputError(HetoptError):
 
 
 class DigestError(InputError):
-    """A plan or certificate belongs to another problem or latency table."""
+    """A plan, table or certificate belongs to another problem or latency table.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> from dataclasses import replace
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> table = hetopt.build_table(problem)
+    >>> longer = replace(problem, training=replace(problem.training, seq_len=2048))
+    >>> try:
+    ...     hetopt.plan(longer, table=table)
+    ... except hetopt.DigestError as error:
+    ...     print(error.field)
+    problem_digest
+    """
 
 
 class InfeasibleError(HetoptError):
-    """No plan satisfies the constraints; the message names the one in the way."""
+    """No plan satisfies the constraints; the message names the one in the way.
+
+    Commands that need a plan raise it; ``hetopt.plan`` returns a result that says so.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> def best(result):
+    ...     if result.best is None:
+    ...         raise hetopt.InfeasibleError(result.reason)
+    ...     return result.best.plan
+    >>> best(hetopt.plan("problem.yaml")).devices > 0
+    True
+    """
 
 
 class CheckError(HetoptError):
@@ -65,6 +110,21 @@ class CheckError(HetoptError):
     ----------
     findings
         One line for each claim that does not hold.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> from dataclasses import replace
+    >>> from hetopt.check import check_plan
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> table = hetopt.build_table(problem)
+    >>> plan = hetopt.plan(problem, table=table).best.plan
+    >>> pipeline = replace(plan.pipeline, microbatches=3)
+    >>> try:
+    ...     check_plan(problem, table, replace(plan, pipelines=(pipeline,)))
+    ... except hetopt.CheckError as error:
+    ...     print(error.findings[0])
+    microbatches: 3 does not divide the global batch 4
     """
 
     def __init__(self, findings: list[str]) -> None:
@@ -73,4 +133,11 @@ class CheckError(HetoptError):
 
 
 class SolverError(HetoptError):
-    """A solver library failed, or returned a status hetopt does not know."""
+    """A solver library failed, or returned a status hetopt does not know.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> issubclass(hetopt.SolverError, hetopt.HetoptError)
+    True
+    """

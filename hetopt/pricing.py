@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.plan import Pipeline, Plan, Stage
+    from hetopt.plans import Pipeline, Plan, Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,18 @@ def price(plan: Plan, table: CostTable) -> Price:
     InputError
         If the plan has several pipelines, names what the table lacks, does not
         cover every unit once, or deadlocks.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> table = hetopt.build_table(problem)
+    >>> best = hetopt.plan(problem, table=table).best
+    >>> price = hetopt.price(best.plan, table)
+    >>> abs(price.closed_form_s - best.closed_form_s) < 1e-9
+    True
+    >>> all(m <= u for m, u in zip(price.memory_bytes, price.usable_bytes))
+    True
     """
     if plan.per_unit:
         units = _unit_price(plan, table)

@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from hetopt.shown import Shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.table import SourceKind
     from hetopt.errors import InputError
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.principles import Relaxable
     from hetopt.problem.training import ScheduleName
 
@@ -101,8 +103,8 @@ class Launch:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result(Shown):
     """Outcome of one search.
 
     Attributes
@@ -134,6 +136,17 @@ class Result:
         Whether the user stopped the search; not part of the file.
     journal_failure
         Why the journal was not kept to the end; not part of the file.
+
+    Examples
+    --------
+    ``print`` shows the report of ``hetopt plan``, and a notebook the same tables.
+
+    >>> import hetopt
+    >>> result = hetopt.plan("problem.yaml", top=2)
+    >>> result.status, len(result.alternatives)
+    ('optimal', 1)
+    >>> result.best.closed_form_s <= result.alternatives[0].closed_form_s
+    True
     """
 
     status: Status

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.cost.table import CostTable, TableSlice, UnitTable
-    from hetopt.plan import Pipeline, Plan, Stage
+    from hetopt.plans import Pipeline, Plan, Stage
 
 
 class UnitPrice:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
 from hetopt.solvers.decisions.identical import all_copies
-from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.engine import Answer
 from hetopt.solvers.race.solve import racing
 
@@ -27,10 +26,6 @@ _POLL_S = 0.2
 _MOST_COMBINED = 2**40
 #: Seconds for what follows from a start; a start that takes longer is dropped.
 _HINT_S = 5.0
-
-
-#: The parameters by the name they first had.
-CpSatParams = RaceParams
 
 
 class CpSatEngine:
@@ -224,7 +219,7 @@ class _Watch:
                 return
 
 
-solve = racing("cp-sat", f"{__name__}:{CpSatEngine.__name__}")
+solve = racing("cp-sat", f"{__name__}:{CpSatEngine.__name__}", quick=True)
 
 
 def _exceeds_64_bits(program: PipelineProgram, name: str) -> bool:

@@ -39,6 +39,18 @@ class RaceParams:
     executor
         Where workers run: processes of this machine, or actors of a Ray cluster,
         of which ``jobs`` (None for one per core) are started.
+
+    Examples
+    --------
+    ``hetopt.plan`` makes them; whoever calls the ``solve`` of a solver does it alone.
+
+    >>> import hetopt
+    >>> from hetopt.solvers.cp_sat import solve
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> params = hetopt.RaceParams(jobs=1)
+    >>> table = hetopt.build_table(problem)
+    >>> solve(problem, table, params, time_limit_s=60, seed=0).status
+    'optimal'
     """
 
     jobs: int | None = None

@@ -33,7 +33,7 @@ from hetopt.solvers.registry import (
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result, Status

@@ -29,7 +29,8 @@ from hetopt.problem.cluster import (
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import ClusterPins, Domain, Pins, Training
-from hetopt.solvers.cp_sat import CpSatParams, solve
+from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.params import RaceParams
 from tests.oracle import instances
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def base(schedule: ScheduleName = "virtual-1f1b") -> Problem:
 def plan(of: Problem, *, jobs: int = 0) -> Result:
     """Solve to optimality, and check every claim of the result."""
     table = build_table(of)
-    result = solve(of, table, CpSatParams(jobs=jobs), time_limit_s=120, seed=0)
+    result = solve(of, table, RaceParams(jobs=jobs), time_limit_s=120, seed=0)
     assert result.status in ("optimal", "infeasible")
     assert check_result(of, table, result.to_json()) == []
     return result
@@ -328,7 +329,8 @@ def test_every_plan_is_whole(clusters: tuple[Cluster, ...]) -> None:
 
 SCRIPT = """
 import json, sys
-from hetopt.solvers.cp_sat import CpSatParams, solve
+from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.params import RaceParams
 from tests.oracle.instances import make_instance
 
 def answer(seed, jobs):
@@ -336,7 +338,7 @@ def answer(seed, jobs):
     result = solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=jobs, top=2),
+        RaceParams(jobs=jobs, top=2),
         time_limit_s=60,
         seed=0,
     )

@@ -7,7 +7,7 @@ import pytest
 
 from hetopt.cost.table import ClusterTable, CostTable, Layout, TableSlice
 from hetopt.errors import InputError
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import pipeline_times, price
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from hetopt.check.tasks import Weak
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
     from hetopt.result import Objective
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.plan import Pipeline, Plan, Stage, Strategy
+    from hetopt.plans import Pipeline, Plan, Stage, Strategy
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 

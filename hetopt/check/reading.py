@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.errors import InputError
-from hetopt.plan import PLAN_SCHEMA, Plan
+from hetopt.plans import PLAN_SCHEMA, Plan
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 

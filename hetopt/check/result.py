@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 #: Relative difference at which two numbers that should be one are not.

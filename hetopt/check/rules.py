@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Domain

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.plan import Pipeline, Stage, Strategy
+    from hetopt.plans import Pipeline, Stage, Strategy
     from hetopt.problem.problem import Problem
 
 

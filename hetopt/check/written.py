@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.check.plan import stage_times
 from hetopt.check.times import Times, warmups
 from hetopt.cost.table_file import table_digest
-from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RESHARDING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
 
 

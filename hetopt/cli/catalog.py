@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from rich.console import RenderableType
+    from hetopt.report.sheet import Part
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
     """Print everything that ships with hetopt."""
     from hetopt.report.console import draw
 
-    sections: list[tuple[str, RenderableType]] = [
+    sections: list[tuple[str, Part]] = [
         ("Accelerators", _accelerators()),
         ("Models", _models()),
         ("Problems", _problems()),
@@ -31,18 +31,18 @@ def run(options: argparse.Namespace) -> int:
         ("Solvers", _solvers()),
         ("Launchers", ", ".join(launcher_names())),
     ]
-    parts: list[RenderableType] = []
+    parts: list[Part] = []
     for title, body in sections:
         parts += [title, body, ""]
     emit(draw(parts[:-1], sys.stdout))
     return 0
 
 
-def _accelerators() -> RenderableType:
+def _accelerators() -> Part:
     from hetopt.problem.catalogue import accelerators
-    from hetopt.report.console import table
+    from hetopt.report.sheet import sheet
 
-    return table(
+    return sheet(
         ("name", "peak TFLOP/s", "memory GB", "memory GB/s", "intra-node GB/s"),
         (
             (
@@ -58,12 +58,12 @@ def _accelerators() -> RenderableType:
     )
 
 
-def _models() -> RenderableType:
+def _models() -> Part:
     from hetopt.problem.catalogue import model_presets
-    from hetopt.report.console import table
+    from hetopt.report.sheet import sheet
 
     fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
-    return table(
+    return sheet(
         ("name", *fields),
         (
             (name, *(_of_blocks(preset["fields"], field) for field in fields))
@@ -82,23 +82,23 @@ def _of_blocks(fields: Mapping[str, Any], name: str) -> str:
     return values[0] if values else str(fields.get(name, ""))
 
 
-def _problems() -> RenderableType:
+def _problems() -> Part:
     from hetopt.problem.catalogue import problem_files
 
     return "\n".join(problem_files()) or "none"
 
 
-def _profiles() -> RenderableType:
+def _profiles() -> Part:
     from hetopt.cost.sources.by_cluster import header_of
     from hetopt.problem.catalogue import profile_files
-    from hetopt.report.console import table
+    from hetopt.report.sheet import sheet
 
     headers = {
         name: header_of(file.read_bytes()) for name, file in profile_files().items()
     }
     if not headers:
         return "none yet: every latency is modelled (roofline), not measured"
-    return table(
+    return sheet(
         ("name", "kind", "accelerator"),
         (
             (name, header.get("kind", ""), header.get("accelerator", ""))
@@ -108,7 +108,7 @@ def _profiles() -> RenderableType:
     )
 
 
-def _solvers() -> RenderableType:
+def _solvers() -> Part:
     from hetopt.solvers.registry import solver_names
 
     return "\n".join(solver_names())

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, NoReturn
+import sys
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetopt import __version__
-from hetopt.cli import (
-    STOPPED,
-    calibrate,
-    catalog,
-    check,
-    compare,
-    convert_profile,
-    explain,
-    export,
-    forest,
-    formulate,
-    import_,
-    init,
-    inventory,
-    plan,
-    profile,
-    schema,
-    simulate,
-    table,
-    verify,
-)
-from hetopt.cli.output import complain, discard_output
+from hetopt.cli import STOPPED
+from hetopt.cli.output import complain, discard_output, emit
 from hetopt.errors import (
     CheckError,
     HetoptError,
@@ -36,28 +19,37 @@ from hetopt.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-COMMANDS = (
-    init,
-    inventory,
-    plan,
-    compare,
-    check,
-    verify,
-    simulate,
-    export,
-    import_,
-    explain,
-    table,
-    catalog,
-    schema,
-    formulate,
-    profile,
-    convert_profile,
-    forest,
-    calibrate,
+#: What each command does. Its module is loaded when it is asked for.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "init": "write a commented example problem",
+        "inventory": "turn a site's list of nodes into the clusters of a problem",
+        "plan": "find the best plan, with proof of how good it is",
+        "compare": "run solvers side by side, and show what each found and how soon",
+        "check": "re-derive feasibility, memory and both times of a plan",
+        "verify": "verify a certificate: derive every bound again, search the rest "
+        "again",
+        "simulate": "run one iteration of a plan event by event",
+        "export": "write a plan as the files that a training runtime launches from",
+        "import": "read the files of a training runtime back as a plan, and price it",
+        "explain": "put a configuration beside the best plan, and say what makes the "
+        "difference",
+        "table": "write every coefficient a solver reads",
+        "catalog": "list accelerators, models, problems, profiles, solvers and "
+        "launchers",
+        "schema": "print the JSON Schema of what hetopt reads and writes",
+        "formulate": "write the program of one (p, q) for another solver, and read "
+        "what it answers",
+        "profile": "measure how long this machine's device computes",
+        "convert-profile": "turn a profile of Metis or Sailor into one of hetopt's",
+        "forest": "judge how well a random forest predicts a latency profile",
+        "calibrate": "correct a problem's latency table by what a plan really took",
+    }
 )
+#: Shells that ``--print-completion`` knows.
+SHELLS = ("bash", "zsh", "fish")
 
 #: Exit codes beside STOPPED: what the user wrote, no plan or a failed check.
 BAD_INPUT = 2
@@ -72,8 +64,31 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(BAD_INPUT)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+class _PrintCompletion(argparse.Action):
+    """Prints a script for a shell, and ends."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> NoReturn:
+        from hetopt.cli.completion import script
+
+        emit(script(values))
+        parser.exit()
+
+
+def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
+    """Return the parser of the command line.
+
+    Parameters
+    ----------
+    loaded
+        Commands that get their options, whose modules have to be loaded for that; the
+        others are known by name only. All of them by default.
+    """
     root = _Parser(
         prog="hetopt",
         description="Choose how to parallelise LLM training on a mixed cluster, "
@@ -83,29 +98,46 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=f"hetopt {__version__}")
+    root.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help=f"print a script that completes commands and options, for {SHELLS[0]}, "
+        f"{SHELLS[1]} or {SHELLS[2]}",
+    )
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        # ``import_``, as ``import`` is no name for a module.
-        name = module.__name__.rpartition(".")[2].rstrip("_").replace("_", "-")
-        summary = (module.__doc__ or "").partition("\n")[0].rstrip(".")
+    for name, summary in COMMANDS.items():
         command = commands.add_parser(
             name,
-            help=summary[:1].lower() + summary[1:],
-            description=f"{summary}.",
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
             allow_abbrev=False,
         )
+        if name not in loaded:
+            continue
         command.add_argument(
             "--version", action="version", version=f"hetopt {__version__}"
         )
+        module = import_module(module_name(name))
         module.add_arguments(command)
         command.set_defaults(run=module.run)
     return root
 
 
+def module_name(name: str) -> str:
+    """Return the module of a command, which has ``add_arguments`` and ``run``."""
+    # ``import_``, as ``import`` is no name for a module.
+    own = "import_" if name == "import" else name.replace("-", "_")
+    return f"hetopt.cli.{own}"
+
+
 def run_command(arguments: Sequence[str] | None) -> int:
     """Run one command and return its exit code; see ``hetopt.cli.main``."""
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        options = parser().parse_args(arguments)
+        named = [name for name in COMMANDS if name in given]
+        options = parser(named).parse_args(given)
         code: int = options.run(options)
     except InputError as error:
         complain(str(error))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import argparse
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 
@@ -67,7 +67,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Import, find or read our plan, take the difference apart, and report it."""
     from hetopt.export.back.explaining import explain
-    from hetopt.report.console import WIDE, draw, width_of
+    from hetopt.report.console import draw
     from hetopt.report.explanation import explanation_report, explanation_to_json
 
     ours = None
@@ -89,8 +89,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         emit(json.dumps(explanation_to_json(told), indent=2, allow_nan=False))
     else:
-        wide = width_of(sys.stdout) >= WIDE
-        emit(draw(explanation_report(problem.model, told, wide=wide), sys.stdout))
+        emit(draw(explanation_report(problem.model, told), sys.stdout))
     return 0
 
 

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
-
     from hetopt.cost.profiles.file import Profile
     from hetopt.cost.sources.evaluation import Evaluation
+    from hetopt.report.sheet import Part
 
 #: Files that ``--out`` gets.
 TEXT, SCORES, PREDICTIONS = "evaluation.txt", "scores.csv", "predictions.csv"
@@ -116,16 +115,17 @@ def _report(
     for_file: bool,
 ) -> str:
     from hetopt.report import forest
-    from hetopt.report.console import draw, labelled, table
+    from hetopt.report.console import draw
+    from hetopt.report.sheet import labelled, sheet
 
-    parts: list[RenderableType] = [
-        table(
+    parts: list[Part] = [
+        sheet(
             forest.SCORE_COLUMNS,
             forest.score_rows(evaluation.scores),
             left=forest.SCORE_COLUMNS[:2],
         ),
         "",
-        table(
+        sheet(
             forest.UNIT_COLUMNS,
             forest.unit_rows(evaluation.unit_scores),
             left=forest.UNIT_COLUMNS[:1],
@@ -134,7 +134,7 @@ def _report(
     ]
     if compared:
         parts += [
-            table(
+            sheet(
                 forest.COMPARISON_COLUMNS,
                 forest.comparison_rows(compared),
                 left=forest.COMPARISON_COLUMNS[:2],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 #: Formulations and the file name endings each can be written to.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
-
-
-#: Characters of a problem's name that an error shows.
-_MOST_NAME = 80
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -110,22 +105,9 @@ def load_problem(name: str, schedule: ScheduleName | None = None) -> Problem:
     schedule
         Takes the place of the one in the file.
     """
-    from hetopt.problem.catalogue import problem_files
-    from hetopt.problem.reading import read_problem
-    from hetopt.words import suggest
+    from hetopt.problem.named import named_problem
 
-    path = name
-    if not os.path.lexists(name):
-        shipped = problem_files()
-        if name not in shipped:
-            hint = suggest(name, shipped)
-            raise InputError(
-                f"no such file, and no problem of this name ships with hetopt{hint} "
-                "(see `hetopt catalog`)",
-                file=name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}...",
-            )
-        path = str(shipped[name])
-    problem = read_problem(path)
+    problem = named_problem(name)
     if schedule is None or schedule == problem.training.schedule:
         return problem
     return replace(problem, training=replace(problem.training, schedule=schedule))

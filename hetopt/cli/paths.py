@@ -74,7 +74,7 @@ def holds_plan(name: str) -> bool:
     import json
 
     from hetopt.certificate import CERTIFICATE_SCHEMA
-    from hetopt.plan import PLAN_SCHEMA
+    from hetopt.plans import PLAN_SCHEMA
     from hetopt.result import RESULT_SCHEMA
 
     try:

@@ -22,7 +22,7 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
-from hetopt.errors import CheckError, InputError
+from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import SCHEDULE_CHOICES
@@ -35,7 +35,6 @@ from hetopt.solvers.params import (
 )
 from hetopt.solvers.registry import (
     SOLVERS,
-    ensure_can,
     ensure_plans,
     ensure_races,
     ensure_samples,
@@ -163,6 +162,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Search, check what was found, and report it."""
+    from hetopt.planning import ensure_holds, ensure_searchable
+
     ensure_outputs(
         (options.out, options.certificate, options.journal),
         (options.table,),
@@ -171,16 +172,13 @@ def run(options: argparse.Namespace) -> int:
     )
     solver(options.solver)
     principles = principles_of(options.relax)
-    ensure_can(options.solver, principles)
+    ensure_searchable(
+        options.solver,
+        options.objective,
+        principles,
+        journal=options.journal is not None,
+    )
     _fit(options, principles)
-    if options.objective == "simulated":
-        from hetopt.solvers.simulated.solver import ensure_can_simulate
-
-        ensure_can_simulate(
-            options.solver,
-            principles,
-            journal=options.journal is not None,
-        )
     asked = load_problem(options.problem, options.schedule)
     problem = asked
     if options.launcher is not None:
@@ -190,7 +188,7 @@ def run(options: argparse.Namespace) -> int:
     ensure_plans(options.solver, problem.training.schedule)
     table = load_table(problem, options.table)
     result = _search(problem, table, asked, options, principles)
-    _check(problem, table, result)
+    ensure_holds(problem, table, result)
     failures = list(_deliver(problem, table, result, options))
     _warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:
@@ -296,27 +294,30 @@ def _search(
     options: argparse.Namespace,
     principles: Principles,
 ) -> Result:
+    from hetopt.planning import search
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.registry import load
 
-    solve = load(options.solver)
-    if options.objective == "simulated":
-        from hetopt.solvers.simulated.solver import solve_simulated
-
-        solve = partial(solve_simulated, solver=options.solver)
+    wrapped = None
     if options.launcher is not None:
         from hetopt.export.planning.search import solve_for
 
-        solve = partial(solve_for, launcher=options.launcher, asked=asked, solve=solve)
+        def wrapped(solve: Callable[..., Result]) -> Callable[..., Result]:
+            return partial(
+                solve_for, launcher=options.launcher, asked=asked, solve=solve
+            )
+
     # From here on a signal ends the search, and what follows is done in full.
     interruption.hold()
     with ProgressBar(sys.stderr) as bar:
-        return solve(
+        return search(
             problem,
             table,
             _params(options, principles, bar.update),
+            solver=options.solver,
+            objective=options.objective,
             time_limit_s=left_s(options.time_limit),
             seed=options.seed,
+            wrapped=wrapped,
         )
 
 
@@ -343,17 +344,6 @@ def _params(
     return RaceParams(**shared)
 
 
-def _check(problem: Problem, table: CostTable, result: Result) -> None:
-    """Raise CheckError unless independent code agrees with every claim."""
-    if result.best is None:
-        return
-    from hetopt.check import check_result
-
-    findings = check_result(problem, table, result.to_json())
-    if findings:
-        raise CheckError(list(findings))
-
-
 def _warn(
     problem: Problem, table: CostTable, result: Result, *, own_table: bool
 ) -> None:
@@ -372,12 +362,13 @@ def _warn(
 
 def _report(problem: Problem, table: CostTable, result: Result) -> str:
     from hetopt.pricing import price
-    from hetopt.report.console import WIDE, draw, plan_report, width_of
+    from hetopt.report.console import draw
+    from hetopt.report.plan_report import plan_report
 
     best = result.best
     if best is None:
         return ""
     priced = price(best.plan, table)
-    wide = width_of(sys.stdout) >= WIDE
-    parts = plan_report(problem.model, result, best, priced, wide=wide)
-    return draw(parts, sys.stdout)
+    return draw(
+        plan_report(result, best, model=problem.model, price=priced), sys.stdout
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from hetopt import reading
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table
 from hetopt.errors import CheckError, InputError
-from hetopt.plan import PLAN_SCHEMA
+from hetopt.plans import PLAN_SCHEMA
 from hetopt.result import RESULT_SCHEMA, Objective
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 

@@ -18,6 +18,7 @@ NAMES = (
     "certificate",
     "comparison",
     "explanation",
+    "simulation",
 )
 
 
@@ -55,4 +56,5 @@ def _schema(name: str) -> object:
         "certificate": schemas.CERTIFICATE,
         "comparison": report_schemas.COMPARISON,
         "explanation": report_schemas.EXPLANATION,
+        "simulation": report_schemas.SIMULATION,
     }[name]

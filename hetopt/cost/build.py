@@ -41,7 +41,7 @@ from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
 
@@ -99,6 +99,13 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     InputError
         The pins leave no resharding strategy, a latency source is unknown, or sums of
         coefficients exceed 64 bits.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> table = hetopt.build_table(hetopt.read_problem("problem.yaml"))
+    >>> table.cluster_names, [part.microbatches for part in table.slices]
+    (('fast', 'slow'), [1, 2, 4])
     """
     table = coefficients(problem, source)
     ensure_sums_fit(table)

@@ -26,7 +26,7 @@ from hetopt.problem.training import ClusterPins, Domain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
 

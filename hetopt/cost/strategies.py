@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.meshes import meshes
 from hetopt.problem.training import RECOMPUTE, Recompute
 

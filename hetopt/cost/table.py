@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.shown import Shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.training import ScheduleName
 
 #: Seconds per tick of every time in the table.
@@ -181,8 +183,8 @@ class UnitTable:
         raise KeyError(microbatches)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CostTable(_Digested):
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class CostTable(_Digested, Shown):
     """The whole table of one problem.
 
     Attributes
@@ -216,6 +218,21 @@ class CostTable(_Digested):
     per_unit
         What solvers of one strategy per unit read; only of problems that they plan:
         one cluster and the schedule gpipe.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> table = hetopt.build_table(hetopt.read_problem("problem.yaml"))
+    >>> print(table)  # doctest: +ELLIPSIS
+    cluster  latencies  devices  usable GB  peak TFLOP/s  strategies
+    ────────────────────────────────────────────────────────────────
+    fast     modelled         2       75.2           312          33
+    slow     modelled         1       45.1         149.7           9
+    units          6 of embedding, layer, head
+    micro-batches  1, 2, 4
+    schedule       virtual-1f1b
+    tokens         4,096 an iteration
+    problem        ...
     """
 
     problem_digest: str

@@ -129,16 +129,23 @@ def table_from_json(
     """
     table = TableReader(file).table(data)
     if problem is not None:
-        expected = problem_digest(problem)
-        if table.problem_digest != expected:
-            msg = (
-                f"the table was made for problem {table.problem_digest[:12]}, "
-                f"this problem is {expected[:12]}; make a new table"
-            )
-            raise DigestError(msg, file=file, field="problem_digest")
+        ensure_made_for(table, problem, file)
         _check_problem(table, problem, file)
     ensure_sums_fit(table, file)
     return table
+
+
+def ensure_made_for(
+    table: CostTable, problem: Problem, file: str | None = None
+) -> None:
+    """Raise DigestError if a table was made for another problem."""
+    expected = problem_digest(problem)
+    if table.problem_digest != expected:
+        msg = (
+            f"the table was made for problem {table.problem_digest[:12]}, "
+            f"this problem is {expected[:12]}; make a new table"
+        )
+        raise DigestError(msg, file=file, field="problem_digest")
 
 
 def write_table(table: CostTable, path: str | Path) -> None:

@@ -17,7 +17,7 @@ from hetopt.cost.table import (
     UnitTable,
 )
 from hetopt.cost.value_reading import LARGEST, DocumentReader
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hetopt.export.placing import PlacedNode
-    from hetopt.plan import Plan, Stage
+    from hetopt.plans import Plan, Stage
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.back.pipeline import PipelineReadBack
     from hetopt.export.job import Job
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute, ScheduleName
 

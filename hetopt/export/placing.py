@@ -11,7 +11,7 @@ from hetopt.export.labels import labels
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.plan import Plan, Stage
+    from hetopt.plans import Plan, Stage
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
 

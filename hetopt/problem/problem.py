@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.meshes import divisors
 from hetopt.problem.training import Pins
+from hetopt.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training import Training
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Problem(Shown):
     """Model, clusters, links, training settings and pins.
 
     Attributes
@@ -27,6 +28,24 @@ class Problem:
         Cluster name -> name or path of the latency source; ``auto`` by default.
     calibration
         Corrects the latency table by what the user's own runs took.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> from dataclasses import replace
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> print(problem)
+    cluster  accelerator  nodes  devices per node  memory GB  latencies
+    ───────────────────────────────────────────────────────────────────
+    fast     A100-80GB        1                 2       80.0  auto
+    slow     A40              1                 1       48.0  auto
+    problem   problem
+    model     model, 4 layers, 6 units
+    training  4 sequences of 1024 tokens, bf16, adam, ZeRO 1, schedule virtual-1f1b
+    >>> fast, slow = problem.clusters
+    >>> larger = replace(problem, clusters=(replace(fast, nodes=2), slow))
+    >>> [cluster.devices for cluster in larger.clusters]
+    [4, 1]
     """
 
     name: str

@@ -43,6 +43,12 @@ def read_problem(path: str | Path) -> Problem:
     ------
     InputError
         With file, line and field of the first thing that is wrong.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> [cluster.name for cluster in hetopt.read_problem("problem.yaml").clusters]
+    ['fast', 'slow']
     """
     return _problem(load_document(path), str(path))
 

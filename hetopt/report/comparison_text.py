@@ -15,11 +15,11 @@ from hetopt.report.comparison import (
     rows,
     without,
 )
-from hetopt.report.console import labelled, table
+from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import gap_text
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from hetopt.report.sheet import Part
 
 COLUMNS = (
     "solver",
@@ -97,14 +97,14 @@ def comparison_markdown(comparison: Comparison) -> str:
     return "\n".join(parts) + "\n"
 
 
-def comparison_parts(comparison: Comparison) -> list[RenderableType]:
+def comparison_parts(comparison: Comparison) -> list[Part]:
     """Return what ``hetopt compare`` prints."""
-    parts: list[RenderableType] = []
+    parts: list[Part] = []
     for contest in comparison.contests:
         found = rows(contest)
         parts += [
             f"{contest.problem}, {contest.schedule}",
-            table(COLUMNS, (cells(row) for row in found), left=_LEFT),
+            sheet(COLUMNS, (cells(row) for row in found), left=_LEFT),
             *footnotes(contest, found),
             "",
         ]

@@ -5,32 +5,30 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from hetopt.report.console import BYTES_PER_GB, labelled, stage_table, table
+from hetopt.report.plan_report import BYTES_PER_GB, stage_table
 from hetopt.report.rows import chain
+from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import shape
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from hetopt.export.back.differences import Change
     from hetopt.export.back.explaining import Explanation, Step
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
+    from hetopt.report.sheet import Part, Sheet
 
 EXPLANATION_SCHEMA = "hetopt-explanation/1"
 
 
-def explanation_report(
-    model: Model, told: Explanation, *, wide: bool = True
-) -> list[RenderableType]:
+def explanation_report(model: Model, told: Explanation) -> list[Part]:
     """Return everything ``hetopt explain`` prints."""
     mine, ours = told.mine.price, told.ours_price
-    parts: list[RenderableType] = [
+    parts: list[Part] = [
         "yours",
-        stage_table(model, told.mine.plan, mine, wide=wide),
+        stage_table(told.mine.plan, model=model, price=mine),
         "hetopt's",
-        stage_table(model, told.ours, ours, wide=wide),
+        stage_table(told.ours, model=model, price=ours),
     ]
     if told.steps:
         parts += ["from yours to hetopt's, one decision after another", steps(told)]
@@ -45,7 +43,7 @@ def explanation_report(
     return [*parts, labelled(lines)]
 
 
-def steps(told: Explanation) -> RenderableType:
+def steps(told: Explanation) -> Sheet:
     """Return the table of steps, with what each gains of both times."""
     price = told.mine.price
     start = (price.closed_form_s, price.iteration_time_s)
@@ -71,7 +69,7 @@ def steps(told: Explanation) -> RenderableType:
             f"{last[1] - start[1]:+.4f}",
         )
     )
-    return table(
+    return sheet(
         ("decision", "closed form s", "change s", "simulated s", "change s"),
         rows,
         left=("decision",),

@@ -22,7 +22,9 @@ from hetopt.report.schema_words import (
     whole,
 )
 from hetopt.report.schemas import PLAN_RECORD
+from hetopt.report.simulation import SIMULATION_SCHEMA
 from hetopt.result import Status
+from hetopt.schedule.times import EventKind
 
 _TIME: Schema = or_null(SECONDS)
 
@@ -140,6 +142,55 @@ EXPLANATION: Schema = {
                         "iteration_time_s": SECONDS,
                     }
                 )
+            ),
+        }
+    ),
+}
+
+SIMULATION: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt simulation",
+    "description": "What `hetopt simulate --json` prints: one iteration of a plan.",
+    **record(
+        {
+            "schema": {"const": SIMULATION_SCHEMA},
+            "problem_digest": DIGEST,
+            "table_digest": DIGEST,
+            "iteration_time_s": {
+                **SECONDS,
+                "description": "Simulated, event by event.",
+            },
+            "closed_form_s": SECONDS,
+            "stages": {
+                **row(
+                    record(
+                        {
+                            "stage": whole(),
+                            "cluster": TEXT,
+                            "busy_s": SECONDS,
+                            "idle_share": {
+                                "type": "number",
+                                "minimum": 0,
+                                "maximum": 1,
+                            },
+                            "first_forward_s": SECONDS,
+                            "last_backward_s": SECONDS,
+                        }
+                    ),
+                    1,
+                ),
+                "description": "Times are since the iteration began.",
+            },
+            "critical_path": record(
+                {
+                    "events": whole(1),
+                    "duration_s": {
+                        "type": "object",
+                        "description": "Of the path's events, by their kind.",
+                        "propertyNames": {"enum": list(get_args(EventKind))},
+                        "additionalProperties": POSITIVE,
+                    },
+                }
             ),
         }
     ),

@@ -5,13 +5,16 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.cost.table import TICK_S
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.plan import Plan, Strategy
+    from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
     from hetopt.result import PricedPlan
+    from hetopt.schedule.simulator import Simulation
 
 NS_PER_MS = 1_000_000
 
@@ -20,7 +23,8 @@ class StageRow(NamedTuple):
     """One stage of a plan; ``idle_share`` is of the simulated iteration, 0 to 1.
 
     ``strategies`` of its units in their order, ``dp2-tp2 x12, fsdp2-tp2 x4``, where
-    units have their own; else empty.
+    units have their own; else empty. Without the model ``contents`` is empty; without
+    the price memory, times and the idle share are 0.
     """
 
     stage: int
@@ -64,29 +68,43 @@ class AlternativeRow(NamedTuple):
     iteration_time_s: float
 
 
-def stage_rows(model: Model, plan: Plan, price: Price) -> tuple[StageRow, ...]:
-    """Return one row per stage, in pipeline order."""
-    kinds = model.units
-    times = price.times
+class SimulationRow(NamedTuple):
+    """What one stage does in a simulated iteration, which begins at 0."""
+
+    stage: int
+    cluster: str
+    busy_s: float
+    idle_share: float
+    first_forward_s: float
+    last_backward_s: float
+
+
+def stage_rows(
+    model: Model | None, plan: Plan, price: Price | None
+) -> tuple[StageRow, ...]:
+    """Return one row per stage, in pipeline order; see ``StageRow``."""
+    kinds = None if model is None else model.units
     return tuple(
         StageRow(
             stage=index,
             cluster=stage.cluster,
             first_unit=stage.first_unit,
             end_unit=stage.end_unit,
-            contents=contents(kinds[stage.first_unit : stage.end_unit]),
+            contents=""
+            if kinds is None
+            else contents(kinds[stage.first_unit : stage.end_unit]),
             dp=stage.strategy.dp,
             cp=stage.strategy.cp,
             tp=stage.strategy.tp,
             recompute=stage.strategy.recompute,
             strategies=strategies(stage.unit_strategies or ()),
             devices=stage.strategy.devices,
-            memory_bytes=price.memory_bytes[index],
-            usable_bytes=price.usable_bytes[index],
-            forward_ms=times.forward_ns[index] / NS_PER_MS,
-            backward_ms=times.backward_ns[index] / NS_PER_MS,
+            memory_bytes=price.memory_bytes[index] if price else 0,
+            usable_bytes=price.usable_bytes[index] if price else 0,
+            forward_ms=price.times.forward_ns[index] / NS_PER_MS if price else 0.0,
+            backward_ms=price.times.backward_ns[index] / NS_PER_MS if price else 0.0,
             warmup=stage.warmup,
-            idle_share=price.idle_share[index],
+            idle_share=price.idle_share[index] if price else 0.0,
         )
         for index, stage in enumerate(plan.pipeline.stages)
     )
@@ -105,6 +123,23 @@ def boundary_rows(plan: Plan, price: Price) -> tuple[BoundaryRow, ...]:
             occupancy_ms=times.occupancy_ns[index] / NS_PER_MS,
         )
         for index, stage in enumerate(stages[:-1])
+    )
+
+
+def simulation_rows(plan: Plan, run: Simulation) -> tuple[SimulationRow, ...]:
+    """Return one row per stage, in pipeline order."""
+    return tuple(
+        SimulationRow(
+            stage=index,
+            cluster=stage.cluster,
+            busy_s=activity.busy_ns * TICK_S,
+            idle_share=activity.idle_share,
+            first_forward_s=int(run.forward_start_ns[index, 0]) * TICK_S,
+            last_backward_s=int(run.backward_end_ns[index, -1]) * TICK_S,
+        )
+        for index, (stage, activity) in enumerate(
+            zip(plan.pipeline.stages, run.stages, strict=True)
+        )
     )
 
 

@@ -10,7 +10,7 @@ from typing import get_args
 from hetopt.certificate import CERTIFICATE_SCHEMA
 from hetopt.cost.table import SourceKind
 from hetopt.cost.table_parsing import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
-from hetopt.plan import PLAN_SCHEMA
+from hetopt.plans import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 from hetopt.report.schema_words import (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.result import Launch, Objective, PricedPlan, Result
 
 #: How a (p, q) was settled, as people say it.
@@ -84,9 +84,9 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
 def shape(plan: Plan) -> str:
     """Return p, q, schedule and devices."""
     pipeline = plan.pipeline
-    stages = _count(len(pipeline.stages), "stage")
-    microbatches = _count(pipeline.microbatches, "micro-batch", "es")
-    devices = _count(plan.devices, "device")
+    stages = count(len(pipeline.stages), "stage")
+    microbatches = count(pipeline.microbatches, "micro-batch", "es")
+    devices = count(plan.devices, "device")
     return f"p = {stages}, q = {microbatches}, schedule {plan.schedule}, {devices} used"
 
 
@@ -96,7 +96,8 @@ def unused(result: Result, plan: Plan) -> list[str]:
     return [name for name in result.table_kinds if name not in used]
 
 
-def _count(number: int, noun: str, ending: str = "s") -> str:
+def count(number: int, noun: str, ending: str = "s") -> str:
+    """Return a number with its noun."""
     return f"{number} {noun}{'' if number == 1 else ending}"
 
 

@@ -12,29 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args, overload
+from typing import TYPE_CHECKING, NamedTuple, get_args, overload
 
 import numpy as np
 
 from hetopt.compiled import as_written
 from hetopt.schedule.events import BACKWARD, FORWARD, run, walk_back
 from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.times import EventKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.schedule.times import PipelineTimes
 
-#: In the order of ``hetopt.schedule.events``, with ``sync`` last.
-EventKind = Literal[
-    "forward",
-    "backward",
-    "send-forward",
-    "send-backward",
-    "occupy-forward",
-    "occupy-backward",
-    "sync",
-]
 _KINDS: tuple[EventKind, ...] = get_args(EventKind)
 
 #: From so many micro-batches of all stages together, compiling pays at once.

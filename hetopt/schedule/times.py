@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
+
+#: What takes time in a simulated iteration, in the order of
+#: ``hetopt.schedule.events``, with ``sync`` last.
+EventKind = Literal[
+    "forward",
+    "backward",
+    "send-forward",
+    "send-backward",
+    "occupy-forward",
+    "occupy-backward",
+    "sync",
+]
 
 _PER_STAGE = ("forward_ns", "backward_ns", "sync_ns", "warmups")
 _PER_BOUNDARY = ("transfer_ns", "occupancy_ns")

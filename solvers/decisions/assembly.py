@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.pricing import pipeline_times
 from hetopt.problem.training import RESHARDING
 from hetopt.schedule.closed_form import closed_form_ns

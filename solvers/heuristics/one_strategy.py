@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Pins
     from hetopt.result import Result

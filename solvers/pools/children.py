@@ -15,6 +15,7 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hetopt.interruption import held
@@ -62,6 +63,21 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Start processes that do not import the program of this one, as spawned ones do.
+
+    A program without ``if __name__ == "__main__"`` would start its search again in
+    every worker.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextmanager

@@ -149,7 +149,9 @@ class Pool:
     def _start(self) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_serve, args=(theirs, self.shared), daemon=True)
-        children.start(process)
+        # What workers call is hetopt's, and importable from its modules.
+        with children.without_main():
+            children.start(process)
         theirs.close()
         return _Worker(process=process, pipe=ours)
 

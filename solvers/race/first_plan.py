@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
 
 #: Decisions of one q that are tried before it is the next one's turn.

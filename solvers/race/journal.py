@@ -17,7 +17,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
 from hetopt.line_file import LineFile
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.pricing import pipeline_times
 from hetopt.reading import MIB
 from hetopt.result import How

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from hetopt.errors import InputError
 from hetopt.solvers.race.race import race
 from hetopt.solvers.registry import ensure_can, ensure_plans
 
@@ -66,7 +67,15 @@ def racing(
         Raises InputError, naming what is missing, if the solver cannot be used.
     quick
         Whether workers often do not pay.
+
+    Raises
+    ------
+    InputError
+        The engine is of the program itself, which workers do not import.
     """
+    if engine.startswith("__main__:"):
+        msg = "workers do not import the program: move the engine to a module"
+        raise InputError(msg, field=engine)
 
     def solve(
         problem: Problem,

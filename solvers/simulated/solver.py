@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result

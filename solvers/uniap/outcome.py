@@ -12,7 +12,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.errors import SolverError
 from hetopt.formulations.uniap.choice import lower_bound_ns
 from hetopt.formulations.uniap.programs import uniap_pairs
-from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.training import RESHARDING
 from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
 from hetopt.solvers.race.outcome import mfu

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Stage
+    from hetopt.plans import Stage
     from hetopt.problem.problem import Problem
 
 FALLING = one(STAGES, 1, strategy=NARROW)

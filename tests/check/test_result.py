@@ -9,7 +9,7 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.pricing import price
 from hetopt.problem.training import Domain, Pins
 from hetopt.result import PricedPlan, Result, Settlement

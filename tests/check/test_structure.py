@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.check import check_plan
-from hetopt.plan import Stage, Strategy
+from hetopt.plans import Stage, Strategy
 from hetopt.pricing import price
 from hetopt.problem.training import RECOMPUTE
 from tests.check.good import NARROW, STAGES, WIDE, findings, findings_of, one, stage

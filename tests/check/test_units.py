@@ -18,7 +18,7 @@ from hetopt.errors import CheckError
 from hetopt.formulations.uniap.choice import UniapChoice
 from hetopt.formulations.uniap.choice import price as uniap_price
 from hetopt.formulations.uniap.programs import uniap_programs
-from hetopt.plan import Plan
+from hetopt.plans import Plan
 from hetopt.pricing import price
 from hetopt.problem.model import Block, Model
 from hetopt.solvers.uniap.outcome import plan_of

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 
 import pytest
 
 import hetopt
+from hetopt.cli import entry
 
 HEAVY = {
     "google",
@@ -25,7 +26,7 @@ HEAVY = {
 
 
 def loaded(code: str, environment: dict[str, str]) -> set[str]:
-    """Return the top-level modules that a new interpreter has loaded after ``code``."""
+    """Return the modules that a new interpreter has loaded after ``code``."""
     done = subprocess.run(
         [
             sys.executable,
@@ -37,14 +38,14 @@ def loaded(code: str, environment: dict[str, str]) -> set[str]:
         env=environment,
         text=True,
     )
-    return {name.partition(".")[0] for name in done.stderr.rpartition("|")[2].split()}
+    return set(done.stderr.rpartition("|")[2].split())
 
 
 @pytest.mark.parametrize(
     "code",
     [
         "import hetopt",
-        "import hetopt.errors, hetopt.plan, hetopt.result, hetopt.solvers.registry",
+        "import hetopt.errors, hetopt.plans, hetopt.result, hetopt.solvers.registry",
         "import hetopt.problem.problem, hetopt.cost.table",
         "from hetopt.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
         "from hetopt.cli import main\n"
@@ -52,9 +53,41 @@ def loaded(code: str, environment: dict[str, str]) -> set[str]:
     ],
 )
 def test_nothing_heavy_is_loaded(code: str, environment: dict[str, str]) -> None:
-    names = loaded(code, environment)
+    names = {name.partition(".")[0] for name in loaded(code, environment)}
     assert "hetopt" in names
     assert not names & HEAVY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "own"), [(["--help"], set()), (["check", "--help"], {"check"})]
+)
+def test_help_loads_no_other_command(
+    arguments: list[str], own: set[str], environment: dict[str, str]
+) -> None:
+    code = (
+        f"from hetopt.cli import main\ntry: main({arguments})\nexcept SystemExit: pass"
+    )
+    modules = {entry.module_name(name) for name in entry.COMMANDS}
+    expected = {entry.module_name(name) for name in own}
+    assert loaded(code, environment) & modules == expected
+
+
+@pytest.mark.parametrize("name", entry.COMMANDS)
+def test_a_command_is_said_to_do_what_its_module_does(name: str) -> None:
+    module = import_module(entry.module_name(name))
+    summary = (module.__doc__ or "").partition("\n")[0].rstrip(".")
+    assert entry.COMMANDS[name] == summary[0].lower() + summary[1:]
+
+
+def test_every_command_has_its_options_by_default() -> None:
+    (commands,) = (
+        action.choices
+        for action in entry.parser()._actions
+        if isinstance(action.choices, dict)
+    )
+    assert list(commands) == list(entry.COMMANDS)
+    for command in commands.values():
+        assert command.get_default("run") is not None
 
 
 def test_every_public_name_loads() -> None:

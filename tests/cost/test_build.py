@@ -13,7 +13,7 @@ from hetopt.cost.communication.synchronisation import OPTIMIZER_START_S
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.table import ClusterTable, CostTable, SourceKind
 from hetopt.errors import InputError
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.cluster import Cluster
 from hetopt.problem.digest import problem_digest

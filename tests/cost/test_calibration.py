@@ -7,7 +7,7 @@ import pytest
 
 from hetopt.cost.build import build_table
 from hetopt.cost.calibration import fit
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import price
 from hetopt.problem.calibration import Calibration
 from hetopt.problem.problem import Problem

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from hetopt.cost.strategies import strategies
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, ClusterPins, Domain, Pins, Training
 from tests.cost.making import make_cluster, make_model, make_problem, only

@@ -7,7 +7,7 @@ from itertools import pairwise
 from random import Random
 
 from hetopt.export.job import Job
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
 from hetopt.problem.model import Granularity, Model

@@ -11,7 +11,7 @@ from ortools.sat.python import cp_model
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.cp_sat.program import PipelineProgram
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.training import ClusterPins, Domain, Pins, ScheduleName
 from tests.oracle import plain
 

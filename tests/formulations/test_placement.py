@@ -23,7 +23,7 @@ from tests.formulations.programs import (
 )
 
 if TYPE_CHECKING:
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
 
 
 def test_every_unit_lies_on_one_stage() -> None:

@@ -29,7 +29,7 @@ from itertools import combinations, pairwise, permutations, product
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table_file import table_digest
-from hetopt.plan import Pipeline, Plan, Stage
+from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
 from tests.oracle import wide
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 

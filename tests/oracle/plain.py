@@ -8,7 +8,7 @@ import numpy as np
 
 from hetopt.cost.table import ClusterTable, CostTable, Layout, TableSlice
 from hetopt.cost.table_file import table_digest
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.cluster import (
     Accelerator,
     Cluster,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.table import ClusterTable, CostTable, Layout, TableSlice
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.cluster import Cluster
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.report.comparison import Comparison, Contest
 from hetopt.result import Status

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.report import schemas
 
 PLAN = Plan(

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import Price
 from hetopt.problem.model import Model
-from hetopt.report.console import PIPE_WIDTH, draw, plan_report
+from hetopt.report.console import PIPE_WIDTH, draw
+from hetopt.report.plan_report import plan_report
 from hetopt.report.progress import ProgressBar, state
 from hetopt.report.rows import (
     boundary_rows,
@@ -185,7 +186,7 @@ def test_headlines_without_a_plan() -> None:
 
 
 def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
-    text = draw(plan_report(MODEL, result(), PRICED, PRICE), io.StringIO())
+    text = draw(plan_report(result(), PRICED, model=MODEL, price=PRICE), io.StringIO())
     assert "\x1b" not in text
     rows = [line for line in text.split("\n") if "a100" in line and "2,1,1" in line]
     assert len(rows) == 1
@@ -198,7 +199,8 @@ def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
 def test_alternatives_are_ranked_after_the_reported_plan() -> None:
     other = PricedPlan(plan=PLAN, closed_form_s=2.5, iteration_time_s=1.8)
     text = draw(
-        plan_report(MODEL, result(alternatives=(other,)), PRICED, PRICE), io.StringIO()
+        plan_report(result(alternatives=(other,)), PRICED, model=MODEL, price=PRICE),
+        io.StringIO(),
     )
     ranked = [line.split()[:6] for line in text.split("\n") if "h20 1 x" in line]
     assert ranked == [
@@ -217,7 +219,7 @@ def test_colour_only_on_a_terminal_that_wants_it(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    parts = plan_report(MODEL, result(), PRICED, PRICE)
+    parts = plan_report(result(), PRICED, model=MODEL, price=PRICE)
     assert "\x1b" in draw(parts, Terminal())
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in draw(parts, Terminal())

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.torch.launcher import LAUNCHER
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Optimizer, Recompute

@@ -13,6 +13,7 @@ from hetopt.cli import main
 from hetopt.errors import InputError
 from hetopt.solvers import registry
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.race.solve import racing
 from hetopt.solvers.registry import Solver
 from tests.oracle.instances import make_instance
 from tests.own_packages import blocks, install
@@ -71,6 +72,11 @@ def test_a_registered_solver_is_asked() -> None:
     assert (result.solver, result.status) == ("own", "feasible")
     with pytest.raises(InputError, match="does not race"):
         registry.ensure_races("own", "--certificate")
+
+
+def test_an_engine_of_the_program_itself_is_refused() -> None:
+    with pytest.raises(InputError, match="__main__:Engine: workers do not import"):
+        racing("own", "__main__:Engine")
 
 
 def test_names_of_hetopts_solvers_are_taken() -> None:

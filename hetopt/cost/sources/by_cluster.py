@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
     from hetopt.cost.table import SourceKind
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
 

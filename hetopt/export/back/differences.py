@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hetopt.plan import Plan, Stage, Strategy
+    from hetopt.plans import Plan, Stage, Strategy
 
 MICROBATCHES = "micro-batches"
 SCHEDULE = "schedule"

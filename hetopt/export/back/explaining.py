@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.export.back.importing import Imported
-    from hetopt.plan import Plan, Stage, Strategy
+    from hetopt.plans import Plan, Stage, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem
 

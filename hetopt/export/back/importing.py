@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.export.back.pipeline import PipelineReadBack
-    from hetopt.plan import Plan, Strategy
+    from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute, ScheduleName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hetopt.export.launcher import Limits, Shared
-    from hetopt.plan import Plan, Strategy
+    from hetopt.plans import Plan, Strategy
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from hetopt.export.job import Job
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
 

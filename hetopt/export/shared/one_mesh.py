@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Degrees, Job
-    from hetopt.plan import Strategy
+    from hetopt.plans import Strategy
     from hetopt.problem.training import Recompute
 
 

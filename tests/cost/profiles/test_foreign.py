@@ -18,7 +18,7 @@ from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.table import CostTable
 from hetopt.cost.units import unit_parameters
 from hetopt.errors import InputError
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.model import Model
 from hetopt.problem.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem

@@ -21,7 +21,7 @@ from hetopt.cost.sources.prediction_cache import cache_folder
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardTimes
 from hetopt.errors import InputError
-from hetopt.plan import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Training

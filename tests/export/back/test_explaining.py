@@ -13,7 +13,7 @@ from hetopt.export.back.explaining import Explanation, explain
 from hetopt.export.back.importing import Imported, import_plan
 from hetopt.export.back.pipeline import PipelineReadBack, StageReadBack
 from hetopt.export.job import Job
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.pricing import price
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, Recompute, ScheduleName

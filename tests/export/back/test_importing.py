@@ -11,7 +11,7 @@ from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan, principles_of
 from hetopt.export.back.pipeline import PipelineReadBack, StageReadBack
 from hetopt.export.job import Job
-from hetopt.plan import Stage, Strategy
+from hetopt.plans import Stage, Strategy
 from hetopt.problem.training import ScheduleName
 from tests.export.jobs import draw_job
 

@@ -17,7 +17,7 @@ from hetopt.export.flagscale.launcher import LAUNCHER
 from hetopt.export.flagscale.reading import read_flagscale
 from hetopt.export.job import Job
 from hetopt.export.registry import readers, recognises
-from hetopt.plan import Plan, Stage, Strategy
+from hetopt.plans import Plan, Stage, Strategy
 from hetopt.problem.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Recompute, Resharding

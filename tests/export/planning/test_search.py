@@ -29,7 +29,7 @@ from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
-    from hetopt.plan import Plan
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
 ALIKE = Limits(schedules=SCHEDULE_CHOICES, shared=("dp", "cp", "tp", "recompute"))

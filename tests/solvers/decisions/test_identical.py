@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.formulations.decision import Decision
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.problem.training import SCHEDULES, ClusterPins, Domain, Pins
 from hetopt.solvers.decisions import identical

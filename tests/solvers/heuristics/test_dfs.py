@@ -12,7 +12,7 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.plan import Plan
+from hetopt.plans import Plan
 from hetopt.pricing import pipeline_times, price
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED

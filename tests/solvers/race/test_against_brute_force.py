@@ -13,7 +13,8 @@ from hetopt.check import check_result
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import Domain
 from hetopt.result import Result
-from hetopt.solvers.cp_sat import CpSatParams, solve
+from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.params import RaceParams
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer
 from tests.oracle.instances import Instance, make_instance
@@ -33,7 +34,7 @@ def plan(instance: Instance, *, top: int = 1, seed: int = 0) -> Result:
     return solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=0, top=top),
+        RaceParams(jobs=0, top=top),
         time_limit_s=60,
         seed=seed,
     )

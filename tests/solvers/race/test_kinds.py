@@ -15,7 +15,6 @@ from hetopt.cost.build import build_table
 from hetopt.cost.memory import parameter_bytes
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem, read_problem_text
-from hetopt.solvers.cp_sat import CpSatParams
 from hetopt.solvers.cp_sat import solve as solve_cp_sat
 from hetopt.solvers.mip.milp import solve as solve_milp
 from hetopt.solvers.params import RaceParams
@@ -97,7 +96,7 @@ def test_programs_find_what_brute_force_finds(model: str, schedule: str) -> None
     best = best_of(model, schedule)
     exact = float(best.closed_form_ns * Fraction(1, 10**9))
     for result in (
-        solve_cp_sat(problem, table, CpSatParams(jobs=0), time_limit_s=60, seed=0),
+        solve_cp_sat(problem, table, RaceParams(jobs=0), time_limit_s=60, seed=0),
         solve_milp(problem, table, RaceParams(jobs=0), time_limit_s=60, seed=0),
     ):
         assert result.status == "optimal"

@@ -13,7 +13,8 @@ from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import ClusterPins, Domain, Pins
-from hetopt.solvers.cp_sat import CpSatParams, solve
+from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import task_loop as course
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.race import race
@@ -103,7 +104,7 @@ def test_no_time_at_all_is_an_honest_answer() -> None:
     result = solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=0),
+        RaceParams(jobs=0),
         time_limit_s=0.0,
         seed=0,
     )
@@ -126,7 +127,7 @@ def test_ctrl_c_returns_the_best_plan_so_far() -> None:
     result = solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=0, on_progress=interrupt),
+        RaceParams(jobs=0, on_progress=interrupt),
         time_limit_s=None,
         seed=0,
     )
@@ -141,7 +142,7 @@ def test_progress_only_gets_better() -> None:
     solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=0, on_progress=seen.append),
+        RaceParams(jobs=0, on_progress=seen.append),
         time_limit_s=None,
         seed=0,
     )
@@ -161,7 +162,7 @@ def test_a_cutoff_below_the_optimum_leaves_no_plan() -> None:
     result = solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=0),
+        RaceParams(jobs=0),
         time_limit_s=None,
         seed=0,
         cutoff=float(best.closed_form_ns) * 1e-9 * 0.99,
@@ -182,7 +183,7 @@ def test_a_pin_in_the_way_is_named() -> None:
     result = solve(
         replace(instance.problem, pins=pins),
         instance.table,
-        CpSatParams(jobs=0),
+        RaceParams(jobs=0),
         time_limit_s=None,
         seed=0,
     )
@@ -215,7 +216,7 @@ def test_every_better_plan_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     solve(
         instance.problem,
         instance.table,
-        CpSatParams(jobs=0, on_progress=hear),
+        RaceParams(jobs=0, on_progress=hear),
         time_limit_s=None,
         seed=0,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetopt.plan import Strategy
+from hetopt.plans import Strategy
 from hetopt.problem.training import SCHEDULES, ScheduleName
 from hetopt.solvers.cp_sat import CpSatEngine
 from hetopt.solvers.decisions.exact import exact_value

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.shown import Shown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,6 +23,13 @@ class Strategy:
     ----------
     zero
         ZeRO stage over dp * cp; None for the problem's.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> strategy = hetopt.Strategy(dp=2, cp=1, tp=4, recompute="full")
+    >>> strategy.devices, strategy.label
+    (8, 'dp2-tp4-full')
     """
 
     dp: int
@@ -75,6 +84,13 @@ class Stage:
     unit_strategies
         One strategy per unit where units may differ, else None. Either all stages of
         a pipeline have them or none has.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> first = hetopt.plan("problem.yaml").best.plan.pipeline.stages[0]
+    >>> first.first_unit, first.units == first.end_unit
+    (0, True)
     """
 
     cluster: str
@@ -93,7 +109,15 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Stages in pipeline order; every stage sees all ``microbatches``."""
+    """Stages in pipeline order; every stage sees all ``microbatches``.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> pipeline = hetopt.plan("problem.yaml").best.plan.pipeline
+    >>> pipeline.devices == sum(stage.strategy.devices for stage in pipeline.stages)
+    True
+    """
 
     microbatches: int
     stages: tuple[Stage, ...]
@@ -104,14 +128,27 @@ class Pipeline:
         return sum(stage.strategy.devices for stage in self.stages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plan(Shown):
     """Pipelines side by side; the solvers of today make one.
 
     Attributes
     ----------
     problem_digest, table_digest
         Of the problem and the latency table the plan was made from.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> plan = hetopt.plan("problem.yaml").best.plan
+    >>> print(plan)  # doctest: +ELLIPSIS
+    stage  cluster  units  d,c,t  recompute  devices  warm-ups
+    ──────────────────────────────────────────────────────────
+        0  fast       0-5  1,1,2  none             2         1
+    plan     p = 1 stage, q = 1 micro-batch, schedule virtual-1f1b, 2 devices used
+    problem  ...
+    >>> hetopt.Plan.from_json(plan.to_json()) == plan
+    True
     """
 
     schedule: ScheduleName

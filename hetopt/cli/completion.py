@@ -1,0 +1,53 @@
+"""Scripts that complete hetopt's commands and options in a shell, made by shtab."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from hetopt.cli.entry import parser
+from hetopt.errors import InputError
+from hetopt.solvers.registry import solver_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Arguments by what stands for them in the help: files and folders.
+_FILES = ("CERT", "FILE", "PLAN", "PROBLEM", "PROFILE")
+_FOLDERS = ("DIR",)
+
+
+def script(shell: str) -> str:
+    """Return the script for a shell.
+
+    Raises
+    ------
+    InputError
+        shtab is not installed.
+    """
+    try:
+        import shtab
+    except ImportError:
+        msg = "needs shtab: pip install '.[completion]' in hetopt's source"
+        raise InputError(msg, field="--print-completion") from None
+    root = parser()
+    for action in _actions(root):
+        # shtab looks for the attribute; argparse knows nothing of it.
+        if action.metavar in _FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar in _FOLDERS:
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif "--solver" in action.option_strings:
+            action.choices = solver_names()
+    made: str = shtab.complete(root, shell)
+    return made
+
+
+def _actions(of: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the arguments of a parser and of its commands."""
+    for action in of._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+        else:
+            yield action

@@ -1,0 +1,203 @@
+"""``hetopt.plan``: what the command ``hetopt plan`` does, for Python programs."""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from hetopt.errors import CheckError, InputError
+from hetopt.problem.named import named_problem
+from hetopt.problem.principles import Principles
+from hetopt.problem.problem import Problem
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import ensure_can, ensure_plans, load, solver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Relaxable
+    from hetopt.result import Result
+
+
+# One keyword for each option of the command.
+def plan(
+    problem: Problem | str | os.PathLike[str],
+    *,
+    table: CostTable | str | os.PathLike[str] | None = None,
+    solver: str = "auto",
+    objective: Literal["closed", "simulated"] = "closed",
+    relax: Iterable[Relaxable] = (),
+    time_limit_s: float | None = None,
+    top: int = 1,
+    jobs: int | None = None,
+    seed: int = 0,
+) -> Result:
+    """Find the best plan of a problem, and prove how good it is.
+
+    The plan is checked by independent code before it is returned. Small problems are
+    solved in this process. Others start workers, which do not import the program that
+    calls, so that it needs no ``if __name__ == "__main__"``. Ctrl-C ends the search
+    with the best plan so far.
+
+    Parameters
+    ----------
+    problem
+        A problem, the path of a file, or the name of a problem that ships with hetopt.
+    table
+        Its latency table, or a file that holds it; built from the problem by default.
+    solver
+        Name of a solver; see ``hetopt catalog``.
+    objective
+        Which iteration time to minimise: in closed form, or as simulated.
+    relax
+        Principles that plans need not keep: ``p3``, ``p4`` or ``p4-falling-tp``.
+    time_limit_s
+        Seconds after which the search ends with the best plan so far, above 0.
+    top
+        How many best plans to return, at least 1.
+    jobs
+        Workers; None for one per core, 1 to work in this process.
+    seed
+        Of everything that is drawn at random, at least 0.
+
+    Returns
+    -------
+    Result
+        Its ``best`` is None where no plan exists or none was found; ``status`` and
+        ``reason`` say which.
+
+    Raises
+    ------
+    InputError
+        The problem, the table or a parameter cannot be used.
+    CheckError
+        The plan is not what the solver claims, which is an error in hetopt.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> result = hetopt.plan("problem.yaml")
+    >>> result.status, result.gap
+    ('optimal', 0.0)
+
+    Variants of a problem are made with ``dataclasses.replace``:
+
+    >>> from dataclasses import replace
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> longer = replace(problem, training=replace(problem.training, seq_len=2048))
+    >>> times = [hetopt.plan(each).best.closed_form_s for each in (problem, longer)]
+    >>> times[0] < times[1]
+    True
+    """
+    _ensure_parameters(time_limit_s=time_limit_s, top=top, jobs=jobs, seed=seed)
+    try:
+        principles = Principles.relaxing(relax)
+    except ValueError as error:
+        raise InputError(str(error), field="relax") from error
+    if not isinstance(problem, Problem):
+        problem = named_problem(os.fspath(problem))
+    ensure_searchable(solver, objective, principles, field="solver")
+    ensure_plans(solver, problem.training.schedule)
+    costs = _table_of(problem, table)
+    result = search(
+        problem,
+        costs,
+        RaceParams(jobs=jobs, top=top, principles=principles),
+        solver=solver,
+        objective=objective,
+        time_limit_s=time_limit_s,
+        seed=seed,
+    )
+    ensure_holds(problem, costs, result)
+    return result
+
+
+def ensure_searchable(
+    name: str,
+    objective: str,
+    principles: Principles,
+    *,
+    journal: bool = False,
+    field: str = "--solver",
+) -> None:
+    """Raise InputError, before a search, if a solver cannot do what is asked of it."""
+    solver(name, field)
+    ensure_can(name, principles)
+    if objective == "simulated":
+        from hetopt.solvers.simulated.solver import ensure_can_simulate
+
+        ensure_can_simulate(name, principles, journal=journal)
+    elif objective != "closed":
+        msg = f"is {objective!r}, expected 'closed' or 'simulated'"
+        raise InputError(msg, field="objective")
+
+
+def search(
+    problem: Problem,
+    table: CostTable,
+    params: RaceParams,
+    *,
+    solver: str,
+    objective: str,
+    time_limit_s: float | None,
+    seed: int,
+    wrapped: Callable[[Callable[..., Result]], Callable[..., Result]] | None = None,
+) -> Result:
+    """Run a solver; what it says is not checked yet.
+
+    Parameters
+    ----------
+    wrapped
+        What has to be done around the solver's ``solve``.
+    """
+    solve = load(solver)
+    if objective == "simulated":
+        from hetopt.solvers.simulated.solver import solve_simulated
+
+        solve = partial(solve_simulated, solver=solver)
+    if wrapped is not None:
+        solve = wrapped(solve)
+    return solve(problem, table, params, time_limit_s=time_limit_s, seed=seed)
+
+
+def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:
+    """Raise CheckError unless independent code agrees with every claim."""
+    if result.best is None:
+        return
+    from hetopt.check import check_result
+
+    findings = check_result(problem, table, result.to_json())
+    if findings:
+        raise CheckError(list(findings))
+
+
+def _table_of(
+    problem: Problem, table: CostTable | str | os.PathLike[str] | None
+) -> CostTable:
+    from hetopt.cost.build import build_table
+    from hetopt.cost.table import CostTable
+    from hetopt.cost.table_file import ensure_made_for, read_table
+
+    if table is None:
+        return build_table(problem)
+    if isinstance(table, CostTable):
+        ensure_made_for(table, problem)
+        return table
+    return read_table(os.fspath(table), problem)
+
+
+def _ensure_parameters(
+    *, time_limit_s: float | None, top: int, jobs: int | None, seed: int
+) -> None:
+    if time_limit_s is not None and not (
+        math.isfinite(time_limit_s) and time_limit_s > 0
+    ):
+        msg = f"is {time_limit_s!r}, expected a number of seconds above 0, or None"
+        raise InputError(msg, field="time_limit_s")
+    for field, value, least in (("top", top, 1), ("jobs", jobs, 1), ("seed", seed, 0)):
+        if value is not None and (not isinstance(value, int) or value < least):
+            msg = f"is {value!r}, expected a whole number of at least {least}"
+            raise InputError(msg, field=field)

@@ -1,0 +1,35 @@
+"""Problems by path, or by the name of one that ships with hetopt."""
+
+from __future__ import annotations
+
+import os
+
+from hetopt.errors import InputError
+from hetopt.problem.catalogue import problem_files
+from hetopt.problem.problem import Problem
+from hetopt.problem.reading import read_problem
+from hetopt.words import suggest
+
+#: Characters of a problem's name that an error shows.
+_MOST_NAME = 80
+
+
+def named_problem(name: str) -> Problem:
+    """Read a problem file, or the shipped problem of this name.
+
+    Raises
+    ------
+    InputError
+        There is neither, or the file cannot be used.
+    """
+    if os.path.lexists(name):
+        return read_problem(name)
+    shipped = problem_files()
+    if name in shipped:
+        return read_problem(str(shipped[name]))
+    hint = suggest(name, shipped)
+    raise InputError(
+        f"no such file, and no problem of this name ships with hetopt{hint} "
+        "(see `hetopt catalog`)",
+        file=name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}...",
+    )

@@ -1,0 +1,141 @@
+"""The tables and lines of reports about plans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.report.rows import boundary_rows, plan_rows, stage_rows
+from hetopt.report.sheet import labelled, sheet
+from hetopt.report.summary import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.plans import Plan
+    from hetopt.pricing import Price
+    from hetopt.problem.model import Model
+    from hetopt.report.rows import StageRow
+    from hetopt.report.sheet import Part, Sheet
+    from hetopt.result import PricedPlan, Result
+
+BYTES_PER_GB = 1e9
+
+#: Headings break at their soft hyphens where the numbers below are short.
+_RECOMPUTE, _DEVICES = "recom\u00adpute", "de\u00advices"
+
+
+def stage_table(
+    plan: Plan, *, model: Model | None = None, price: Price | None = None
+) -> Sheet:
+    """Return the table of stages.
+
+    Parameters
+    ----------
+    model
+        None: what stages hold is left out.
+    price
+        None: memory and times are left out.
+    """
+    rows = stage_rows(model, plan, price)
+    columns: list[tuple[str, Sequence[Any]]] = [
+        ("stage", [row.stage for row in rows]),
+        ("cluster", [row.cluster for row in rows]),
+        ("units", [f"{row.first_unit}-{row.end_unit - 1}" for row in rows]),
+    ]
+    if model is not None:
+        columns.append(("holds", [row.contents for row in rows]))
+    if plan.per_unit:
+        columns.append(("strategies of units", [row.strategies for row in rows]))
+    else:
+        columns += [
+            ("d,c,t", [f"{row.dp},{row.cp},{row.tp}" for row in rows]),
+            (_RECOMPUTE, [row.recompute for row in rows]),
+        ]
+    columns.append((_DEVICES, [row.devices for row in rows]))
+    if price is not None:
+        columns += [
+            ("memory GB", [_memory(row) for row in rows]),
+            (
+                "fwd/bwd ms",
+                [f"{row.forward_ms:.2f}/{row.backward_ms:.2f}" for row in rows],
+            ),
+        ]
+    columns.append(("warm-ups", [row.warmup for row in rows]))
+    if price is not None:
+        columns.append(("idle", [f"{row.idle_share:.1%}" for row in rows]))
+    return sheet(
+        [name for name, _ in columns],
+        zip(*(cells for _, cells in columns), strict=True),
+        left=("cluster", "holds", _RECOMPUTE, "strategies of units"),
+        optional=("holds",),
+    )
+
+
+def _memory(row: StageRow) -> str:
+    return (
+        f"{row.memory_bytes / BYTES_PER_GB:.1f} of "
+        f"{row.usable_bytes / BYTES_PER_GB:.1f}"
+    )
+
+
+def boundary_table(plan: Plan, price: Price) -> Sheet:
+    """Return the table of boundaries between stages."""
+    return sheet(
+        ("boundary", "clusters", "resharding", "transfer ms", "occupancy ms"),
+        (
+            (
+                f"{row.stage}-{row.stage + 1}",
+                row.clusters[0]
+                if row.clusters[0] == row.clusters[1]
+                else " -> ".join(row.clusters),
+                row.resharding,
+                f"{row.transfer_ms:.3f}",
+                f"{row.occupancy_ms:.3f}",
+            )
+            for row in boundary_rows(plan, price)
+        ),
+        left=("clusters", "resharding"),
+    )
+
+
+def alternatives_table(plans: tuple[PricedPlan, ...]) -> Sheet:
+    """Return the table that compares the reported plan with the next best."""
+    return sheet(
+        ("rank", "p", "q", "devices", "closed form s", "simulated s", "clusters"),
+        (
+            (
+                row.rank,
+                row.stages,
+                row.microbatches,
+                row.devices,
+                f"{row.closed_form_s:.4f}",
+                f"{row.iteration_time_s:.4f}",
+                row.clusters,
+            )
+            for row in plan_rows(plans)
+        ),
+        left=("clusters",),
+    )
+
+
+def plan_report(
+    result: Result,
+    best: PricedPlan,
+    *,
+    model: Model | None = None,
+    price: Price | None = None,
+) -> list[Part]:
+    """Return everything ``hetopt plan`` prints about a result with a plan.
+
+    Parameters
+    ----------
+    model, price
+        Without them the report has only what the result itself says.
+    """
+    parts: list[Part] = [stage_table(best.plan, model=model, price=price)]
+    if price is not None and len(best.plan.pipeline.stages) > 1:
+        parts += [boundary_table(best.plan, price)]
+    parts += [labelled(summary(result, best))]
+    if result.alternatives:
+        parts += ["", alternatives_table((best, *result.alternatives))]
+    return parts

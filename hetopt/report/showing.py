@@ -1,0 +1,200 @@
+"""What problems, tables, plans and results look like where people look at them."""
+
+from __future__ import annotations
+
+import sys
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table import CostTable
+from hetopt.plans import Plan
+from hetopt.problem.problem import Problem
+from hetopt.report.html import html
+from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_table
+from hetopt.report.rows import chain
+from hetopt.report.sheet import labelled, sheet
+from hetopt.report.summary import count, headline, shape, times
+from hetopt.result import Result
+
+if TYPE_CHECKING:
+    from hetopt.report.sheet import Part
+
+#: Digits of a digest that tell it from others.
+_DIGITS = 12
+
+
+def line(shown: object) -> str:
+    """Return what something is, in one line."""
+    return f"<{type(shown).__name__}: {_line(shown)}>"
+
+
+def text(shown: object) -> str:
+    """Return the report about something as text that fits the terminal."""
+    from hetopt.report.console import draw
+
+    return draw(_parts(shown), sys.stdout, coloured=False).rstrip("\n")
+
+
+def notebook(shown: object) -> str:
+    """Return the report about something as HTML."""
+    return html(_parts(shown))
+
+
+@singledispatch
+def _line(shown: object) -> str:
+    raise NotImplementedError(type(shown))
+
+
+@singledispatch
+def _parts(shown: object) -> list[Part]:
+    raise NotImplementedError(type(shown))
+
+
+@_line.register(Plan)
+def _(plan: Plan) -> str:
+    if len(plan.pipelines) != 1:
+        return f"{len(plan.pipelines)} pipelines, {count(plan.devices, 'device')}"
+    return f"{shape(plan)}: {chain(plan)}"
+
+
+@_parts.register(Plan)
+def _(plan: Plan) -> list[Part]:
+    if len(plan.pipelines) != 1:
+        return [_line(plan)]
+    return [
+        stage_table(plan),
+        labelled((("plan", shape(plan)), ("problem", plan.problem_digest[:_DIGITS]))),
+    ]
+
+
+@_line.register(Result)
+def _(result: Result) -> str:
+    if result.best is None:
+        return f"{result.status}: {headline(result)}"
+    found = times(result.best, result.objective)
+    return f"{result.status}: {headline(result)}; {found}, by {result.solver}"
+
+
+@_parts.register(Result)
+def _(result: Result) -> list[Part]:
+    if result.best is None:
+        return [labelled((("status", f"{result.status}: {headline(result)}"),))]
+    return plan_report(result, result.best)
+
+
+@_line.register(CostTable)
+def _(table: CostTable) -> str:
+    sources = ", ".join(
+        f"{name} {source}"
+        for name, source in zip(table.cluster_names, table.sources, strict=True)
+    )
+    return (
+        f"{sources}; {count(len(table.units), 'unit')}, "
+        f"{count(len(table.slices), 'micro-batch count')}, "
+        f"{sum(_strategies(table)):,} strategies, schedule {table.schedule}, "
+        f"problem {table.problem_digest[:_DIGITS]}"
+    )
+
+
+@_parts.register(CostTable)
+def _(table: CostTable) -> list[Part]:
+    rows = zip(
+        table.cluster_names,
+        table.sources,
+        table.cluster_devices,
+        (f"{size / BYTES_PER_GB:.1f}" for size in table.usable_bytes),
+        (f"{flops / 1e12:g}" for flops in table.peak_flops),
+        (f"{number:,}" for number in _strategies(table)),
+        strict=True,
+    )
+    counts = ", ".join(str(part.microbatches) for part in table.slices)
+    return [
+        sheet(
+            (
+                "cluster",
+                "latencies",
+                "devices",
+                "usable GB",
+                "peak TFLOP/s",
+                "strategies",
+            ),
+            rows,
+            left=("cluster", "latencies"),
+        ),
+        labelled(
+            (
+                ("units", f"{len(table.units)} of {', '.join(table.kinds)}"),
+                ("micro-batches", counts or "none: nothing fits"),
+                ("schedule", table.schedule),
+                ("tokens", f"{table.tokens:,} an iteration"),
+                ("problem", table.problem_digest[:_DIGITS]),
+            )
+        ),
+    ]
+
+
+def _strategies(table: CostTable) -> list[int]:
+    """Return how many strategies each cluster has, at all micro-batch counts."""
+    return [
+        sum(len(part.clusters[number].strategies) for part in table.slices)
+        for number in range(len(table.cluster_names))
+    ]
+
+
+@_line.register(Problem)
+def _(problem: Problem) -> str:
+    training = problem.training
+    clusters = " + ".join(
+        f"{cluster.devices} {cluster.name}" for cluster in problem.clusters
+    )
+    return (
+        f"{problem.name}: {problem.model.name} on {clusters}, "
+        f"{count(training.global_batch, 'sequence')} of {training.seq_len} tokens, "
+        f"schedule {training.schedule}"
+    )
+
+
+@_parts.register(Problem)
+def _(problem: Problem) -> list[Part]:
+    model, training = problem.model, problem.training
+    return [
+        sheet(
+            (
+                "cluster",
+                "accelerator",
+                "nodes",
+                "devices per node",
+                "memory GB",
+                "latencies",
+            ),
+            (
+                (
+                    cluster.name,
+                    cluster.accelerator.name,
+                    cluster.nodes,
+                    cluster.devices_per_node,
+                    f"{cluster.memory_bytes / BYTES_PER_GB:.1f}",
+                    problem.latency.get(cluster.name, "auto"),
+                )
+                for cluster in problem.clusters
+            ),
+            left=("cluster", "accelerator", "latencies"),
+        ),
+        labelled(
+            (
+                ("problem", problem.name),
+                (
+                    "model",
+                    f"{model.name}, {count(model.layers, 'layer')}, "
+                    f"{count(len(model.units), 'unit')}",
+                ),
+                (
+                    "training",
+                    f"{count(training.global_batch, 'sequence')} of "
+                    f"{training.seq_len} tokens, {training.precision}, "
+                    f"{training.optimizer}, ZeRO {training.zero}, "
+                    f"schedule {training.schedule}",
+                ),
+            )
+        ),
+    ]
