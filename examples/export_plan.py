@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from hetopt import CpSatParams, Problem, Result, build_table, solve
+import hetopt
+from hetopt import Problem, RaceParams, Result, build_table
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted
@@ -10,24 +11,21 @@ from hetopt.export.planning.search import solve_for
 from hetopt.export.registry import launcher, limits_of
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
-
-PARAMS = CpSatParams(jobs=0)
+from hetopt.solvers.registry import load
 
 
 def main() -> None:
     """Export to folders bundle-torchrun and bundle-megatron."""
     problem = read_problem_text(EXAMPLE)
-    table = build_table(problem)
-    free = solve(problem, table, PARAMS, time_limit_s=60, seed=0)
-    export(problem, free, "torchrun")
+    export(problem, hetopt.plan(problem), "torchrun")
     limited = fitted(limits_of("megatron"), problem, None)
     within = solve_for(
         limited,
         build_table(limited),
-        PARAMS,
+        RaceParams(),
         launcher="megatron",
         asked=problem,
-        solve=solve,
+        solve=load("auto"),
         time_limit_s=60,
         seed=0,
     )

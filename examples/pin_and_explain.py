@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from hetopt import CpSatParams, Problem, build_table, solve
+import hetopt
+from hetopt import Problem
 from hetopt.export.back.differences import changes
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
@@ -30,8 +31,7 @@ def only(value: int) -> Domain:
 
 def best(problem: Problem) -> PricedPlan:
     """Return the proven best plan."""
-    table = build_table(problem)
-    result = solve(problem, table, CpSatParams(jobs=0), time_limit_s=60, seed=0)
+    result = hetopt.plan(problem)
     assert result.best is not None
     assert result.status == "optimal"
     return result.best

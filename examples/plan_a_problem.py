@@ -1,21 +1,13 @@
 """Plan a problem that ships with hetopt, and print the plan."""
 
-from hetopt import CpSatParams, Result, build_table, read_problem, solve
-from hetopt.problem.catalogue import problem_files
+import hetopt
 
 
 def main() -> None:
-    """Plan HetAuto's first experiment in this process."""
-    problem = read_problem(str(problem_files()["hetauto-exp1"]))
-    table = build_table(problem)
-    result = solve(problem, table, CpSatParams(jobs=0), time_limit_s=60, seed=0)
-    show(result)
-
-
-def show(result: Result) -> None:
-    """Print status, times and stages."""
+    """Plan HetAuto's first experiment; print the whole report, then parts of it."""
+    result = hetopt.plan("hetauto-exp1")
+    print(result)
     if result.best is None:
-        print(result.status, result.reason)
         return
     plan = result.best.plan
     print(f"{result.status}, gap {result.gap:.1e}")

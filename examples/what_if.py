@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from hetopt import CpSatParams, Problem, build_table, solve
+import hetopt
+from hetopt import Problem
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
 
@@ -40,8 +41,7 @@ def with_links(problem: Problem, factor: float) -> Problem:
 
 def best_time(problem: Problem) -> float:
     """Return the least closed form of an iteration, in seconds."""
-    table = build_table(problem)
-    result = solve(problem, table, CpSatParams(jobs=0), time_limit_s=60, seed=0)
+    result = hetopt.plan(problem)
     assert result.best is not None
     return result.best.closed_form_s
 

@@ -32,6 +32,7 @@ FILES: dict[str, Schema] = {
     "table": schemas.TABLE,
     "comparison": report_schemas.COMPARISON,
     "explanation": report_schemas.EXPLANATION,
+    "simulation": report_schemas.SIMULATION,
 }
 assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
 
