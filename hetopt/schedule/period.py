@@ -18,6 +18,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.schedules import rule_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -144,8 +146,8 @@ def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
 
 
 def _check_steady(times: PipelineTimes) -> None:
-    if times.schedule == "gpipe":
-        msg = "gpipe has no steady state and so no period"
+    if rule_of(times.schedule).all_first:
+        msg = f"{times.schedule} has no steady state and so no period"
         raise ValueError(msg)
     check_warmups_fall(times.warmups)
 
