@@ -29,7 +29,8 @@ class ScheduleRule:
     Attributes
     ----------
     inside, across
-        The least delta of a boundary within a cluster, and of one between two.
+        The least delta of a boundary within a cluster, and of one between two, which
+        is no less.
     thresholds
         Where delta follows from times: it is one more for every t of these with
         ``t * kappa > lambda_0 = max(max tau, max kappa)``; the largest t first.
@@ -60,11 +61,6 @@ class ScheduleRule:
     def may_be_all_first(self) -> bool:
         """Whether some plan has a stage that holds all q micro-batches at once."""
         return self.all_first or self.also is not None
-
-    @property
-    def least(self) -> int:
-        """The least delta of any boundary."""
-        return min(self.inside, self.across)
 
     @property
     def most_inside(self) -> int:

@@ -289,9 +289,9 @@ class _Alike:
         warm-up counts the least that the schedule may ask for.
         """
         q, rule = self._part.microbatches, rule_of(self._finds.table.schedule)
-        inflight = np.array(
-            [rule.in_flight(1 + rule.least * i, q) for i in range(stages)]
-        )
+        inflight = np.minimum(q, 1 + rule.inside * np.arange(stages))
+        if rule.all_first:
+            inflight[:] = q
         kinds = list(self._chain.kinds)
         most = np.zeros(stages, dtype=np.int64)
         for usable, own in zip(

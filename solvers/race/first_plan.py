@@ -159,7 +159,9 @@ class _Alike:
     def _most_at(self, j: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the most body units on a cluster by place, without the ends."""
         q, rule = self._part.microbatches, self._rule
-        inflight = np.array([rule.in_flight(1 + rule.least * i, q) for i in places])
+        inflight = np.minimum(q, 1 + rule.inside * places)
+        if rule.all_first:
+            inflight[:] = q
         own, k = self._hosts[j]
         state = int(own.state_bytes[k][self._kinds].min())
         each = state + inflight * int(own.activation_bytes[k][self._kinds].min())
