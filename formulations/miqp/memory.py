@@ -51,7 +51,7 @@ def add_warmups(m: Any, s: Places) -> None:
 
 
 def adapt_warmups(m: Any, s: Places) -> None:
-    """HAPT Eq. 2 (h-1f1b): 1 if 100 kappa <= lambda_0, else ceil(1 + 2 kappa/lambda_0).
+    """HAPT Eq. 2 (h-1f1b): delta by its two thresholds, ``free`` and ``half``.
 
     lambda_0 = max(max tau, max kappa) is ``longest``, which ``is_stage[i]`` or
     ``is_link[i]`` attains; ``adds[i, d]``: the boundary after stage i adds d. All

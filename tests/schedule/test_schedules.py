@@ -135,11 +135,16 @@ def best(name: str, problem: Problem, table: CostTable, schedule: str) -> Priced
 
 
 @pytest.mark.parametrize("name", [*PROGRAMS, "uniform", "amp", "metis", "dfs"])
-@pytest.mark.parametrize(("like", "seed"), [("1f1b", 3000), ("h-1f1b", 3003)])
+@pytest.mark.parametrize("like", ["1f1b", "h-1f1b"])
 def test_another_name_changes_no_plan(
-    name: str, like: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    name: str, like: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instance = make_instance(seed, schedule=like)  # type: ignore[arg-type]
+    instance = make_instance(
+        3027,
+        schedule=like,  # type: ignore[arg-type]
+        pinned=False,
+        clusters=2,
+    )
     problem, table = instance.problem, instance.table
     expected = best(name, problem, table, like)
     rule = replace(rule_of(like), name="another")  # type: ignore[arg-type]
