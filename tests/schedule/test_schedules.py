@@ -76,6 +76,12 @@ def test_every_name_has_a_record() -> None:
     assert tuple(RULES) == SCHEDULE_CHOICES
     assert all(RULES[name].name == name for name in RULES)
     assert tuple(name for name in RULES if not RULES[name].free) == SCHEDULES
+    for rule in RULES.values():
+        assert rule.inside <= rule.across
+        # The MIQP states two thresholds, and no program tells crossings apart there.
+        assert not rule.thresholds or rule.inside == rule.across
+        assert rule.thresholds == tuple(sorted(rule.thresholds, reverse=True))
+        assert len(rule.thresholds) in (0, 2)
     assert FREE.also is not None
     assert rule_of(FREE.also).all_first
 
