@@ -9,6 +9,7 @@ import numpy as np
 
 from hetopt.cost.table import LONGEST_NS
 from hetopt.problem.principles import PRUNED
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.chain import Chain
     from hetopt.problem.principles import Principles
     from hetopt.problem.training import Pins, ScheduleName
+    from hetopt.schedule.schedules import ScheduleRule
 
 #: Objectives are counted in 1 / PERIOD_SCALE ticks and lambda is rounded up to a
 #: whole one: a program's optimum exceeds the closed form of its plan by less than
@@ -67,6 +69,11 @@ class ProgramData:
     period_max: int | None = None
     principles: Principles = PRUNED
     leaders: tuple[int, ...] = ()
+
+    @property
+    def rule(self) -> ScheduleRule:
+        """What the schedule asks of warm-up counts."""
+        return rule_of(self.schedule)
 
 
 def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.problem.principles import PRUNED
+from hetopt.schedule.schedules import MAX_DELTA, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +39,6 @@ _COLUMNS = (
     "sync_ns",
     "sync_unit_ns",
 )
-#: No schedule adds more warm-ups than this at a boundary (HAPT Eq. 2).
-MAX_DELTA = 3
 
 
 def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
@@ -72,8 +71,8 @@ def undominated(
     stage and in gradient synchronisation. It must also come first in the tie rule:
     be strictly faster, need fewer devices, or stand before k in the table.
 
-    Under ``h-1f1b`` a faster stage or boundary can change warm-up counts for the
-    worse, so there k' must equal k in every time.
+    Where times decide warm-up counts (``h-1f1b``), what is faster can change them for
+    the worse, so there k' must equal k in every time.
 
     Under ``auto`` k' must replace k both under gpipe and whatever the warm-up counts.
 
@@ -117,7 +116,7 @@ class _Rivals:
         self.cluster = cluster = part.clusters[j]
         self.part = part
         self.chain = chain
-        self.schedule = table.schedule
+        self.rule = rule_of(table.schedule)
         self.usable_bytes = table.usable_bytes[j]
         self.tau = cluster.forward_ns + cluster.backward_ns
         self.sizes = np.hstack(
@@ -148,7 +147,7 @@ class _Rivals:
         able[k] = False
         if self.falling:
             able &= self.tp == self.tp[k]
-        if self.schedule == "h-1f1b":
+        if self.rule.thresholds:
             same = self._same_times(k)
             earlier = (np.arange(len(able)) < k) & self.by_index
             return bool(
@@ -183,9 +182,9 @@ class _Rivals:
         (f,) = chain.kinds
         most = min(self.part.microbatches, MAX_DELTA * chain.length)
         warmups = np.arange(1, most + 1)
-        if self.schedule == "gpipe":
+        if self.rule.all_first:
             warmups = np.array([self.part.microbatches])
-        elif self.schedule == "auto":
+        elif self.rule.free:
             warmups = np.arange(1, self.part.microbatches + 1)
         columns = []
         for ends in (
@@ -219,7 +218,7 @@ class _Rivals:
         loses counts against the saving, as it occurs once.
         """
         saved = self.tau[k] - self.tau[rivals]
-        if self.schedule in ("gpipe", "auto"):
+        if self.rule.may_be_all_first:
             # Forward and backward paces count apart.
             slower = (self.cluster.forward_ns[rivals] > self.cluster.forward_ns[k]) | (
                 self.cluster.backward_ns[rivals] > self.cluster.backward_ns[k]
@@ -247,10 +246,10 @@ class _Rivals:
         part = self.part
         own, new = self.cluster.layout[k], self.cluster.layout[rivals]
         pace = int(self.tau[k, list(self.chain.kinds)].min())
-        if self.schedule == "gpipe":
+        if self.rule.all_first:
             pace = 0
-        elif self.schedule == "auto":
-            # Under gpipe each of the two paces is at least that of one unit.
+        elif self.rule.may_be_all_first:
+            # Then each of the two paces is at least that of one unit.
             body = list(self.chain.kinds)
             pace = int(self.cluster.forward_ns[k, body].min())
             pace = min(pace, int(self.cluster.backward_ns[k, body].min()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
 from hetopt.result import OPTIMALITY_GAP
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
 from hetopt.solvers.race.merging import best_first
 from hetopt.solvers.race.outcome import devices_used, mfu
@@ -105,7 +106,7 @@ def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) ->
     If not, the proof has all of it.
     """
     return (
-        table.schedule != "auto"
+        not rule_of(table.schedule).free
         and not params.principles.relaxed
         and params.journal is None
         and params.executor == "process"

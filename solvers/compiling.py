@@ -45,6 +45,7 @@ def compile_later() -> bool:
 def _compile() -> None:
     import fcntl
 
+    from hetopt.problem.training import SCHEDULES
     from hetopt.solvers.side_by_side import Entry, warm_up
 
     os.nice(19)
@@ -53,7 +54,8 @@ def _compile() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return
-        warm_up(Entry(solver="dp", time_limit_s=None), "1f1b")
+        # Under any schedule the same is compiled.
+        warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
 
 
 if __name__ == "__main__":

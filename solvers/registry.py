@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InputError
 from hetopt.plugins import Plugins
 from hetopt.problem.principles import PRUNED, Principles
+from hetopt.schedule.schedules import rule_of
 from hetopt.words import suggest
 
 if TYPE_CHECKING:
@@ -181,8 +182,10 @@ def ensure_can(name: str, principles: Principles) -> None:
 
 def ensure_plans(name: str, schedule: ScheduleName) -> None:
     """Raise InputError if a solver needs a schedule that prescribes warm-up counts."""
-    if schedule == "auto" and not solver(name).frees_warmups:
-        msg = f"solver {name} cannot choose warm-up counts (auto): use dp or cp-sat"
+    if rule_of(schedule).free and not solver(name).frees_warmups:
+        msg = (
+            f"solver {name} cannot choose warm-up counts ({schedule}): use dp or cp-sat"
+        )
         raise InputError(msg, field="--schedule")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.cp_sat.terms import dot, total, weighted
-from hetopt.formulations.cp_sat.warmups import FIXED_DELTAS
 from hetopt.formulations.program import PERIOD_SCALE
 
 if TYPE_CHECKING:
@@ -46,11 +45,10 @@ def cluster_window(v: Variables) -> None:
     upper bound; where delta is fixed and the cuts are alike.
     """
     sets = v.sets
-    fixed = FIXED_DELTAS.get(sets.data.schedule)
     classes = sets.chain.cut_classes
-    if fixed is None or not sets.chain.is_uniform or not classes:
+    if not sets.rule.fixed or not sets.chain.is_uniform or not classes:
         return
-    delta = fixed.inside
+    delta = sets.rule.inside
     for j, k in sets.capacity:
         a = sets.layout(j, k)
         kappa = int(sets.part.transfer_ns[classes[0], a, a])

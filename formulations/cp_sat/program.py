@@ -99,11 +99,10 @@ class PipelineProgram:
             period.add_up_paces(v)
             return warmups.constant_load(v)
         tau = period.stage_times(v, "tau", sets.tau)
-        if self.data.schedule == "auto":
+        if sets.rule.free:
             return choose_warmups(v, tau)
-        fixed = warmups.FIXED_DELTAS.get(self.data.schedule)
-        if fixed is not None:
-            deltas = warmups.fixed_deltas(v, fixed)
+        if sets.rule.fixed:
+            deltas = warmups.fixed_deltas(v)
         else:
             period.fix_times(v, tau, sets.tau)
             deltas = warmups.adaptive_deltas(v, tau)

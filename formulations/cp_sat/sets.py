@@ -29,8 +29,8 @@ class Sets:
         p and q.
     steady
         Whether the period counts: not with a single micro-batch.
-    gpipe
-        Whether all forwards run before all backwards.
+    rule, gpipe
+        What the schedule asks of warm-up counts; whether all forwards come first.
     period_max
         No plan within the cutoff has a longer period; in 1 / PERIOD_SCALE ticks.
     capacity
@@ -47,7 +47,8 @@ class Sets:
         self.stages = data.stages
         self.microbatches = data.part.microbatches
         self.steady = self.microbatches > 1
-        self.gpipe = data.schedule == "gpipe"
+        self.rule = data.rule
+        self.gpipe = self.rule.all_first
         self.period_max = min(
             data.cutoff // max(1, self.microbatches - 1),
             data.cutoff if data.period_max is None else data.period_max,
@@ -145,7 +146,7 @@ class Sets:
     def _memory_capacity(self, j: int, k: int) -> int:
         """Most body units that may fit, over all places in the chain."""
         table = self.table(j)
-        in_flight = self.microbatches if self.gpipe else 1
+        in_flight = self.rule.in_flight(1, self.microbatches)
         need = self.chain.shortest(
             table.state_bytes[k] + in_flight * table.activation_bytes[k]
         )

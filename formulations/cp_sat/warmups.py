@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.formulations.space import MAX_DELTA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,25 +17,10 @@ if TYPE_CHECKING:
     from hetopt.formulations.cp_sat.period import Times
     from hetopt.formulations.cp_sat.terms import Expression, Literals
     from hetopt.formulations.cp_sat.variables import Variables
+    from hetopt.schedule.schedules import ScheduleRule
 
     #: Values of one delta, each with the literals that say so.
     Cases = tuple[tuple[int, Literals], ...]
-
-
-class FixedDeltas(NamedTuple):
-    """Warm-ups a stage adds at a boundary inside a cluster and into another."""
-
-    inside: int
-    across: int
-
-
-FIXED_DELTAS = {
-    "1f1b": FixedDeltas(1, 1),
-    "eager-1f1b": FixedDeltas(2, 2),
-    "virtual-1f1b": FixedDeltas(1, 2),
-}
-#: HAPT's epsilon (Eq. 2) is the inverse of this.
-_FREE_TRANSFER = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,48 +31,57 @@ class Deltas:
     into: Mapping[int, Cases]
 
 
-def fixed_deltas(v: Variables, fixed: FixedDeltas) -> Deltas:
+def fixed_deltas(v: Variables) -> Deltas:
     """One number inside clusters and one across them."""
+    rule = v.sets.rule
     return Deltas(
-        inside={key: ((fixed.inside, ()),) for key in v.kappa},
-        into={j: ((fixed.across, ()),) for j in v.kappa_in},
+        inside={key: ((rule.inside, ()),) for key in v.kappa},
+        into={j: ((rule.across, ()),) for j in v.kappa_in},
     )
 
 
 def adaptive_deltas(v: Variables, tau: Times) -> Deltas:
     """HAPT Eq. 2: 1, 2 or 3 by kappa over lambda_0 = max(max tau, max kappa)."""
-    model = v.model
+    model, rule = v.model, v.sets.rule
     # kappa <= 2 lambda in every plan: two stages and the boundary between them
-    # are a window of at most MAX_DELTA + 1 periods.
-    bound = max(v.sets.period_max // PERIOD_SCALE, 1) * (MAX_DELTA + 1)
+    # are a window of at most delta + 1 periods.
+    bound = max(v.sets.period_max // PERIOD_SCALE, 1) * (rule.most_across + 1)
     longest = model.new_int_var(0, bound, "longest")
     model.add_max_equality(
         longest, [*tau.values(), *v.kappa.values(), *v.kappa_in.values()]
     )
     return Deltas(
         inside={
-            key: _adaptive(model, kappa, longest) for key, kappa in v.kappa.items()
+            key: _adaptive(model, rule, kappa, longest)
+            for key, kappa in v.kappa.items()
         },
-        into={j: _adaptive(model, kappa, longest) for j, kappa in v.kappa_in.items()},
+        into={
+            j: _adaptive(model, rule, kappa, longest) for j, kappa in v.kappa_in.items()
+        },
     )
 
 
 def _adaptive(
-    model: cp_model.CpModel, kappa: cp_model.IntVar, longest: cp_model.IntVar
+    model: cp_model.CpModel,
+    rule: ScheduleRule,
+    kappa: cp_model.IntVar,
+    longest: cp_model.IntVar,
 ) -> Cases:
-    """1 if kappa <= 0.01 lambda_0, else ceil(1 + 2 kappa / lambda_0)."""
+    """One more warm-up for every threshold t with ``t kappa > lambda_0``."""
     literals = []
-    for factor in (_FREE_TRANSFER, 2):
+    for threshold in rule.thresholds:
         within = model.new_bool_var("")
-        model.add(factor * kappa <= longest).only_enforce_if(within)
-        model.add(factor * kappa > longest).only_enforce_if(~within)
+        model.add(threshold * kappa <= longest).only_enforce_if(within)
+        model.add(threshold * kappa > longest).only_enforce_if(~within)
         literals.append(within)
-    free, half = literals
-    model.add_implication(free, half)
-    two = model.new_bool_var("")
-    model.add_bool_and([~free, half]).only_enforce_if(two)
-    model.add_bool_or([free, ~half, two])
-    return ((1, [free]), (2, [two]), (MAX_DELTA, [~half]))
+    cases: list[tuple[int, Literals]] = [(rule.inside, [literals[0]])]
+    for within, next_ in pairwise(literals):
+        model.add_implication(within, next_)
+        between = model.new_bool_var("")
+        model.add_bool_and([~within, next_]).only_enforce_if(between)
+        model.add_bool_or([within, ~next_, between])
+        cases.append((rule.inside + len(cases), [between]))
+    return (*cases, (rule.most_inside, [~literals[-1]]))
 
 
 class InFlight:
@@ -156,18 +150,18 @@ def chain_warmups(
 ) -> dict[tuple[int, int], Expression]:
     """Return W of every slot, each at most ``most`` and the last one ``closing``."""
     model, sets = v.model, v.sets
-    fixed = FIXED_DELTAS.get(sets.data.schedule)
+    rule = sets.rule
     last = {j: model.new_int_var(1, most, f"warmup_end[{j}]") for j in sets.clusters}
     warmup: dict[tuple[int, int], Expression] = {}
     for j, r in v.slots:
-        if fixed is not None:
-            warmup[j, r] = last[j] + fixed.inside * (v.hosted[j] - (r + 1))
+        if rule.fixed:
+            warmup[j, r] = last[j] + rule.inside * (v.hosted[j] - (r + 1))
             continue
         warmup[j, r] = model.new_int_var(1, most, f"warmup[{j},{r}]")
         model.add(warmup[j, r] == last[j]).only_enforce_if(v.ends(j, r))
     for j in sets.clusters:
         model.add(last[j] == closing).only_enforce_if(v.last[j])
-    if fixed is None:
+    if not rule.fixed:
         for (j, r), cases in deltas.inside.items():
             for delta, literals in cases:
                 model.add(warmup[j, r] == warmup[j, r + 1] + delta).only_enforce_if(
@@ -183,8 +177,6 @@ def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
     """Bound W by position: slot r has r stages before it, an opening one has none."""
     model, sets = v.model, v.sets
     q, boundaries = sets.microbatches, sets.stages - 1
-    fixed = FIXED_DELTAS.get(sets.data.schedule)
-    steps = 1 if fixed is None else fixed.inside
     return Load(
         slots={
             (j, r): InFlight(
@@ -195,7 +187,7 @@ def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
         opening={
             j: InFlight(
                 model,
-                min(q, 1 + steps * boundaries),
+                min(q, sets.rule.least_warmups(boundaries)),
                 min(q, most_warmups(v, boundaries)),
                 warmup[j, 0],
             )
@@ -207,8 +199,5 @@ def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
 
 def most_warmups(v: Variables, boundaries: int) -> int:
     """Return the largest W with so many boundaries to the last stage."""
-    fixed = FIXED_DELTAS.get(v.sets.data.schedule)
-    if fixed is None:
-        return 1 + MAX_DELTA * boundaries
     crossings = min(boundaries, len(v.sets.clusters) - 1)
-    return 1 + fixed.inside * boundaries + (fixed.across - fixed.inside) * crossings
+    return v.sets.rule.most_warmups(boundaries, crossings)

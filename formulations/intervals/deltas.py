@@ -1,8 +1,8 @@
 """Delta of h-1f1b in the interval program: what it may be before all is decided.
 
-HAPT Eq. 2 compares kappa with ``lambda_0 = max(max tau, max kappa)``: delta is 1 if
-``100 kappa <= lambda_0``, else 2 if ``2 kappa <= lambda_0``, else 3. All are whole
-ticks, so that delta changes where lambda_0 reaches one of finitely many thresholds.
+HAPT Eq. 2 compares kappa with ``lambda_0 = max(max tau, max kappa)``
+(``ScheduleRule.thresholds``). All are whole ticks, so that delta changes where lambda_0
+reaches one of finitely many values.
 """
 
 from __future__ import annotations
@@ -10,15 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.formulations.space import MAX_DELTA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.formulations.cp_sat.sets import Sets
-
-#: By d: delta is less than d exactly where that many kappa are within lambda_0.
-FACTORS = {2: 100, 3: 2}
 
 
 class AdaptiveDeltas:
@@ -26,6 +22,8 @@ class AdaptiveDeltas:
 
     Attributes
     ----------
+    rule
+        What the schedule asks.
     low, high
         Lambda_0 of every plan within the cutoff lies between, in ticks.
     thresholds
@@ -34,33 +32,38 @@ class AdaptiveDeltas:
 
     def __init__(self, sets: Sets, pairs: frozenset[tuple[int, int]]) -> None:
         """``pairs``: clusters (i, j) such that j may come right after i."""
+        self.rule = rule = sets.rule
         self._crossings = len(sets.clusters) - 1
         self.low = _least_longest(sets)
         period = sets.period_max
         longest = int(sets.part.transfer_ns.max(initial=0))
         # Two stages and the boundary between them are a window of at most
-        # MAX_DELTA + 1 periods.
-        kappa_max = period * (MAX_DELTA + 1) // 2 // PERIOD_SCALE
+        # delta + 1 periods.
+        kappa_max = period * (rule.most_across + 1) // 2 // PERIOD_SCALE
         self.high = max(self.low, period // PERIOD_SCALE, min(longest, kappa_max))
         inside = sorted({k for k in _inside(sets) if k <= self.high})
         across = sorted({k for k in _across(sets, pairs) if k <= self.high})
         self._inside = self._range(inside or across)
         self._across = self._range(across or inside)
         reached = {
-            factor * kappa
-            for factor in FACTORS.values()
+            threshold * kappa
+            for threshold in rule.thresholds
             for kappa in [*inside, *across]
-            if self.low < factor * kappa <= self.high
+            if self.low < threshold * kappa <= self.high
         }
         self.thresholds = sorted(reached)
 
     def least(self, kappa: int) -> int:
         """Return the least delta of a boundary."""
-        return _delta(kappa, self.high)
+        return self.rule.delta(kappa, self.high, crosses=False)
 
     def most(self, kappa: int) -> int:
         """Return the largest delta of a boundary."""
-        return _delta(kappa, self.low)
+        return self.rule.delta(kappa, self.low, crosses=False)
+
+    def limit(self, d: int, kappa: int) -> int:
+        """Return the least lambda_0 at which a boundary adds less than d."""
+        return self.rule.thresholds[d - self.rule.inside - 1] * kappa
 
     def warmups(self, after: int) -> tuple[int, int]:
         """Return the least and the largest W with so many boundaries after it."""
@@ -73,13 +76,8 @@ class AdaptiveDeltas:
 
     def _range(self, kappas: list[int]) -> tuple[int, int]:
         if not kappas:
-            return 1, MAX_DELTA
+            return self.rule.inside, self.rule.most_inside
         return self.least(kappas[0]), self.most(kappas[-1])
-
-
-def _delta(kappa: int, longest: int) -> int:
-    exceeds = [factor * kappa > longest for factor in FACTORS.values()]
-    return 1 + exceeds.count(True)
 
 
 def _least_longest(sets: Sets) -> int:

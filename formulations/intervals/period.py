@@ -112,11 +112,11 @@ def bound_lags(v: IntervalVariables) -> None:
 def _warmup_time(v: IntervalVariables, r: int) -> Terms:
     """Return ``delta lambda`` of boundary r."""
     if v.sets.adaptive is None:
-        inside, across = v.sets.deltas
-        terms: Terms = {_period(v): inside}
-        if across != inside:
+        rule = v.sets.rule
+        terms: Terms = {_period(v): rule.inside}
+        if rule.across != rule.inside:
             crossing = total(v.hops[r].values())
-            terms[_extra(v, str(r), crossing)] = across - inside
+            terms[_extra(v, str(r), crossing)] = rule.across - rule.inside
         return terms
     terms = {_period(v): v.least_delta[r]}
     for d, adds in v.adds[r].items():

@@ -11,7 +11,6 @@ import numpy as np
 
 from hetopt.formulations.cp_sat.sets import Sets
 from hetopt.formulations.cp_sat.terms import dot
-from hetopt.formulations.cp_sat.warmups import FIXED_DELTAS
 from hetopt.formulations.intervals.deltas import AdaptiveDeltas
 from hetopt.formulations.program import PERIOD_SCALE
 
@@ -86,7 +85,7 @@ class IntervalSets(Sets):
         self.period_max = min(self.period_max, PERIOD_SCALE * self._slowest_pass())
         self._costs: dict[object, NDArray[np.int64]] = {}
         self.adaptive: AdaptiveDeltas | None = None
-        if self.steady and not self.gpipe and data.schedule not in FIXED_DELTAS:
+        if self.steady and self.rule.thresholds:
             self.adaptive = AdaptiveDeltas(self, self.next_clusters)
         self.levels, self.rooms = self._place()
         self.tighter = self._tighten()
@@ -96,15 +95,6 @@ class IntervalSets(Sets):
     def told_apart(self) -> bool:
         """Whether hosts are told apart by the clusters after them."""
         return len(self.levels) > 1
-
-    @property
-    def deltas(self) -> tuple[int, int]:
-        """Warm-ups a boundary adds inside a cluster, and across clusters.
-
-        Not where they follow from times.
-        """
-        fixed = FIXED_DELTAS[self.data.schedule]
-        return fixed.inside, fixed.across
 
     @cached_property
     def hosts(self) -> list[Host]:
@@ -182,8 +172,7 @@ class IntervalSets(Sets):
     def _levels(self, most: int) -> int:
         if self.gpipe or not self.steady or self.adaptive is not None:
             return min(1, most)
-        inside, across = self.deltas
-        return most if across != inside else min(1, most)
+        return most if self.rule.across != self.rule.inside else min(1, most)
 
     def _in_flight(self, stage: int, after: int) -> int:
         """Return the least min(W, q) of a stage with so many crossings after it."""
@@ -192,8 +181,7 @@ class IntervalSets(Sets):
         if self.adaptive is not None:
             least, _ = self.adaptive.warmups(self.stages - 1 - stage)
             return min(self.microbatches, least)
-        inside, across = self.deltas
-        warmups = 1 + inside * (self.stages - 1 - stage) + (across - inside) * after
+        warmups = self.rule.least_warmups(self.stages - 1 - stage, after)
         return min(self.microbatches, warmups)
 
     def _tighten(self) -> dict[tuple[Host, int], dict[int, Room]]:
@@ -277,7 +265,7 @@ class IntervalSets(Sets):
         kappas = [int(self.part.transfer_ns[x, a, a]) for x in self.chain.cut_classes]
         kappa = min(kappas)
         if self.adaptive is None:
-            delta, _ = self.deltas
+            delta = self.rule.inside
         else:
             delta = self.adaptive.most(max(kappas))
         at_ends = {arc.first, arc.end - 1} & {0, self.stages - 1}

@@ -17,7 +17,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hetopt.formulations.intervals.deltas import FACTORS
 from hetopt.formulations.linear_program import combine, total
 
 if TYPE_CHECKING:
@@ -84,12 +83,12 @@ def _add(v: IntervalVariables, deltas: AdaptiveDeltas, r: int) -> None:
         if time > deltas.high:
             v.program.upper[column] = 0.0
             del kappa[column]
-    least = min(map(deltas.least, kappa.values()), default=1)
-    most = max(map(deltas.most, kappa.values()), default=1)
+    least = min(map(deltas.least, kappa.values()), default=deltas.rule.inside)
+    most = max(map(deltas.most, kappa.values()), default=deltas.rule.inside)
     v.least_delta[r], v.adds[r] = least, {}
     for d in range(least + 1, most + 1):
         adds = v.adds[r][d] = v.program.column(f"adds({r},{d})", upper=1)
-        limits = {column: FACTORS[d] * time for column, time in kappa.items()}
+        limits = {column: deltas.limit(d, time) for column, time in kappa.items()}
         never = total(column for column, t in limits.items() if t <= deltas.low)
         sure = total(column for column, t in limits.items() if t > deltas.high)
         v.program.row(f"never({r},{d})", {adds: 1, **never}, upper=1)

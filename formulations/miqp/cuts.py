@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from hetopt.formulations.cp_sat.warmups import FIXED_DELTAS
 from hetopt.formulations.miqp.costs import choice_time
 from hetopt.formulations.miqp.placement import hosted, placed
 
@@ -40,9 +39,9 @@ def cluster_window(m: Any, s: Places) -> None:
     upper bound; where delta is fixed and the cuts are alike. Without P4 all stages
     of a cluster are one window, kappa the least between two of its layouts.
     """
-    fixed = FIXED_DELTAS.get(s.data.schedule)
+    rule = s.sets.rule
     classes = s.chain.cut_classes
-    if fixed is None or not s.sets.steady or not s.chain.is_uniform or not classes:
+    if not rule.fixed or not s.sets.steady or not s.chain.is_uniform or not classes:
         return
     if not s.consecutive:
         return
@@ -52,7 +51,7 @@ def cluster_window(m: Any, s: Places) -> None:
         a = s.sets.layout(j, k)
         kappa = s.time(int(transfer[classes[0], a, a]))
         hosts, takes = hosted(m, s, j, k), m.Y[j, k]
-        reach = fixed.inside * (hosts - takes) + takes
+        reach = rule.inside * (hosts - takes) + takes
         return _work(m, s, j, k) + 2 * kappa * (hosts - takes) <= s.period_max * reach
 
     def mixed(m: Any, j: int) -> Any:
@@ -61,7 +60,7 @@ def cluster_window(m: Any, s: Places) -> None:
         hosts = sum(m.X[i, j] for i in s.stages)
         used = sum(m.opens[i, j] for i in s.stages)
         work = sum(_work(m, s, j, k) for k in s.sets.options[j])
-        reach = fixed.inside * (hosts - used) + used
+        reach = rule.inside * (hosts - used) + used
         return work + 2 * kappa * (hosts - used) <= s.period_max * reach
 
     if s.mixed:

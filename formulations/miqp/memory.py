@@ -6,15 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyomo.environ as pyo
 
-from hetopt.formulations.cp_sat.warmups import FIXED_DELTAS
 from hetopt.formulations.miqp.placement import crosses
-from hetopt.formulations.space import MAX_DELTA
 
 if TYPE_CHECKING:
     from hetopt.formulations.miqp.sets import Places
 
-#: HAPT's epsilon (Eq. 2) is the inverse of this.
-_FREE_TRANSFER = 100
 #: The largest device has this many of the units that rows in bytes are stated in.
 _MEMORY_UNITS = 100
 
@@ -26,14 +22,14 @@ def add_warmups(m: Any, s: Places) -> None:
     """
     m.delta = pyo.Expression(s.boundaries)
     if s.sets.steady and not s.sets.gpipe:
-        fixed = FIXED_DELTAS.get(s.data.schedule)
-        if fixed is None:
+        rule = s.sets.rule
+        if rule.thresholds:
             adapt_warmups(m, s)
         else:
             for i in s.boundaries:
-                more = fixed.across - fixed.inside
+                more = rule.across - rule.inside
                 extra = more * crosses(m, s, i) if more else 0
-                m.delta[i] = fixed.inside + extra
+                m.delta[i] = rule.inside + extra
     several = [i for i in s.stages if len(s.flights[i]) > 1]
     m.flight = pyo.Var(
         [(i, w) for i in several for w in s.flights[i]], domain=pyo.Binary
@@ -55,18 +51,21 @@ def add_warmups(m: Any, s: Places) -> None:
 
 
 def adapt_warmups(m: Any, s: Places) -> None:
-    """HAPT Eq. 2 (h-1f1b): 1 if 100 kappa <= lambda_0, else ceil(1 + 2 kappa/lambda_0).
+    """HAPT Eq. 2 (h-1f1b): delta by its two thresholds, ``free`` and ``half``.
 
     lambda_0 = max(max tau, max kappa) is ``longest``, which ``is_stage[i]`` or
     ``is_link[i]`` attains; ``adds[i, d]``: the boundary after stage i adds d. All
     times are whole ticks, so that 'more' is 'a tick more'.
     """
+    rule = s.sets.rule
+    free, half = rule.thresholds
+    deltas = range(rule.inside, rule.most_inside + 1)
     top = max([*s.stage_max, s.transfer_max])
     tick = s.time(1)
     m.longest = pyo.Var(bounds=(0, top))
     m.is_stage = pyo.Var(s.stages, domain=pyo.Binary)
     m.is_link = pyo.Var(s.boundaries, domain=pyo.Binary)
-    m.adds = pyo.Var(s.boundaries, range(1, MAX_DELTA + 1), domain=pyo.Binary)
+    m.adds = pyo.Var(s.boundaries, deltas, domain=pyo.Binary)
     m.eq_longest = pyo.Constraint(
         expr=sum(m.is_stage[i] for i in s.stages)
         + sum(m.is_link[i] for i in s.boundaries)
@@ -93,33 +92,35 @@ def adapt_warmups(m: Any, s: Places) -> None:
         )
     m.eq_adds = pyo.Constraint(
         s.boundaries,
-        rule=lambda m, i: sum(m.adds[i, d] for d in range(1, MAX_DELTA + 1)) == 1,
+        rule=lambda m, i: sum(m.adds[i, d] for d in deltas) == 1,
     )
     for i in s.boundaries:
-        m.delta[i] = sum(d * m.adds[i, d] for d in range(1, MAX_DELTA + 1))
+        m.delta[i] = sum(d * m.adds[i, d] for d in deltas)
     most = s.transfer_max
     m.eq_free = pyo.Constraint(
         s.boundaries,
         rule=lambda m, i: (
-            _FREE_TRANSFER * m.kappa[i]
-            <= m.longest + _FREE_TRANSFER * most * (1 - m.adds[i, 1])
+            free * m.kappa[i] <= m.longest + free * most * (1 - m.adds[i, rule.inside])
         ),
     )
     m.eq_not_free = pyo.Constraint(
         s.boundaries,
         rule=lambda m, i: (
-            _FREE_TRANSFER * m.kappa[i]
-            >= m.longest + tick - (top + tick) * m.adds[i, 1]
+            free * m.kappa[i]
+            >= m.longest + tick - (top + tick) * m.adds[i, rule.inside]
         ),
     )
     m.eq_half = pyo.Constraint(
         s.boundaries,
-        rule=lambda m, i: 2 * m.kappa[i] <= m.longest + 2 * most * m.adds[i, 3],
+        rule=lambda m, i: (
+            half * m.kappa[i] <= m.longest + half * most * m.adds[i, rule.most_inside]
+        ),
     )
     m.eq_more_than_half = pyo.Constraint(
         s.boundaries,
         rule=lambda m, i: (
-            2 * m.kappa[i] >= m.longest + tick - (top + tick) * (1 - m.adds[i, 3])
+            half * m.kappa[i]
+            >= m.longest + tick - (top + tick) * (1 - m.adds[i, rule.most_inside])
         ),
     )
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.cp_sat.sets import Sets
-from hetopt.formulations.cp_sat.warmups import FIXED_DELTAS
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.formulations.space import MAX_DELTA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,20 +119,16 @@ class Places:
         sets, q = self.sets, self.sets.microbatches
         if sets.gpipe or not sets.steady:
             return [[q] for _ in self.stages], [q for _ in self.stages]
-        fixed = FIXED_DELTAS.get(self.data.schedule)
         flights, most = [], []
         for i in self.stages:
             after = sets.stages - 1 - i
-            if fixed is None:
-                least, top = 1 + after, 1 + MAX_DELTA * after
-            else:
-                least = 1 + fixed.inside * after
-                others = len(sets.clusters) - 1
-                crossings = min(after, others)
-                if others and not self.consecutive:
-                    crossings = after
-                # where all deltas are alike every count is known
-                top = least + (fixed.across - fixed.inside) * crossings
+            others = len(sets.clusters) - 1
+            crossings = min(after, others)
+            if others and not self.consecutive:
+                crossings = after
+            # where all deltas are alike every count is known
+            least = sets.rule.least_warmups(after)
+            top = sets.rule.most_warmups(after, crossings)
             flights.append(sorted({min(count, q) for count in range(least, top + 1)}))
             most.append(top)
         return flights, most

@@ -15,6 +15,7 @@ import numpy as np
 from hetopt.check.body_units import Units
 from hetopt.check.fills import NEVER, cheapest, spared
 from hetopt.check.free_room import FreeRoom
+from hetopt.check.schedules import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,17 +27,6 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Warm-ups that a boundary inside a cluster adds at least and at most, and the least
-#: that one between clusters adds (MODEL.md section 4).
-STEPS = {
-    "1f1b": (1, 1, 1),
-    "eager-1f1b": (2, 2, 2),
-    "virtual-1f1b": (1, 1, 2),
-    "h-1f1b": (1, 3, 1),
-    "gpipe": (0, 0, 0),
-    # 0 at least; what it is at most depends on kappa: see ``free_room``
-    "auto": (0, 0, 0),
-}
 #: Micro-batches in flight that are told apart, per stage, where warm-ups are free.
 _MOST_FLIGHTS = 4
 
@@ -63,7 +53,7 @@ class Host:
         self.units = Units.of(table)
         self.rows: ClusterTable = part.clusters[j]
         self.usable = table.usable_bytes[j]
-        self.schedule = table.schedule
+        self.steps = STEPS[table.schedule]
         self.microbatches = part.microbatches
         pins = problem.pins.of(self.name)
         forced = problem.pins.order is not None
@@ -153,7 +143,7 @@ class Host:
 
     def _rooms(self, period: int) -> tuple[Ints, Ints, Ints]:
         """Return limits, and the room in the middle and as the last cluster."""
-        inside, _, across = STEPS[self.schedule]
+        inside, across = self.steps.inside, self.steps.across
         places = np.arange(self.most)
         middle = self._cumulated(
             self._slots(period, 1 + across + inside * places), period
@@ -175,8 +165,7 @@ class Host:
 
         With p = ``stages`` it is known how many stages follow each of its own.
         """
-        inside, _, across = STEPS[self.schedule]
-        if inside == across == 0:
+        if self.steps.inside == self.steps.across == 0:
             # It does not matter how many.
             return self.opened(period)[:stages]
         return self._opened(period, stages)
@@ -197,17 +186,13 @@ class Host:
 
         One of those at least is on another cluster.
         """
-        inside, _, across = STEPS[self.schedule]
-        return self._slots(
-            period, 1 + across + inside * np.arange(self.most_stages - 1)
-        )
+        following = self.steps.inside * np.arange(self.most_stages - 1)
+        return self._slots(period, 1 + self.steps.across + following)
 
     def alone(self, period: int) -> Ints:
         """Return the least fill of p stages with all body units, p = 0..most."""
-        inside, _, _ = STEPS[self.schedule]
-        room = self._cumulated(
-            self._slots(period, 1 + inside * np.arange(self.most)), period
-        )
+        warmups = 1 + self.steps.inside * np.arange(self.most)
+        room = self._cumulated(self._slots(period, warmups), period)
         if self.free is not None:
             free = self._freely(self.free, period, self.trail[:, None])
             room = np.minimum(room, free[:, 0])
@@ -261,7 +246,7 @@ class Host:
     def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
         """Prepare what memory leaves; None where warm-up counts are not free."""
         rows, units = self.rows, self.units
-        if self.schedule != "auto" or self.microbatches == 1 or not self.most:
+        if not self.steps.free or self.microbatches == 1 or not self.most:
             return None
         others = [
             (cluster.forward_ns + cluster.backward_ns).min(axis=0)
@@ -321,7 +306,7 @@ class Host:
         within = self._within(period)
         for i, warmup in enumerate(warmups):
             flight = min(int(warmup), self.microbatches)
-            if self.schedule == "gpipe":
+            if self.steps.all_first:
                 flight = self.microbatches
             slots[:, i] = np.minimum(self.fitting(flight), within)
         return slots
@@ -349,9 +334,9 @@ class Host:
 
     def _limits(self, period: int) -> Ints:
         """Return what the window over m stages of the cluster may take; (M + 1,)."""
-        if self.microbatches == 1 or self.schedule in ("gpipe", "auto"):
+        if self.microbatches == 1 or self.steps.all_first or self.steps.free:
             return np.full(self.most + 1, NEVER, dtype=np.int64)
-        step = STEPS[self.schedule][1]
+        step = self.steps.most
         # In Python's whole numbers: lambda comes from a certificate, however large.
         limits = [(1 + step * (m - 1)) * period for m in range(self.most + 1)]
         return np.array([min(limit, NEVER) for limit in limits], dtype=np.int64)

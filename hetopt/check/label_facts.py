@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.hosting import STEPS
 from hetopt.check.label_data import Cost, Facts, Rule
+from hetopt.check.schedules import STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,10 +92,11 @@ def label_facts(
             for i in names
         ]
     ).reshape(len(names), len(names))
-    low_inside, most, low_across = STEPS[table.schedule]
-    rule = {"gpipe": Rule.ALL_FIRST, "auto": Rule.FREE}.get(table.schedule, Rule.STEADY)
+    steps, rule = STEPS[table.schedule], Rule.STEADY
     if part.microbatches == 1:
         rule = Rule.ONCE
+    elif steps.free or steps.all_first:
+        rule = Rule.FREE if steps.free else Rule.ALL_FIRST
     layout = np.concatenate([own.layout for own in rows])
     tied = np.zeros((2, len(layout)), dtype=np.int64)
     if part.tied_ns is not None and len(layout):
@@ -130,6 +131,6 @@ def label_facts(
         ),
         microbatches=part.microbatches,
         rule=int(rule),
-        steps=np.array([low_inside, low_across], dtype=np.int64),
-        paces=np.array([most, max(most, low_across)], dtype=np.int64),
+        steps=np.array([steps.inside, steps.across], dtype=np.int64),
+        paces=np.array([steps.most, max(steps.most, steps.across)], dtype=np.int64),
     )

@@ -8,6 +8,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.check.rules import mesh_findings, pin_findings, table_findings
+from hetopt.check.schedules import STEPS
 from hetopt.check.times import Times, closed_form, simulate, warmups
 from hetopt.check.units import PricedUnits, unit_findings
 from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
@@ -370,7 +371,7 @@ class _Priced:
         stages = self.pipeline.stages
         clusters = [stage.cluster for stage in stages]
         # under auto the plan decides
-        free = self.times.schedule == "auto"
+        free = STEPS[self.times.schedule].free
         expected = self.warmups if free else warmups(self.times, clusters)
         for i, (before, after) in enumerate(pairwise(self.warmups), start=1):
             if free and after > before:

@@ -21,12 +21,13 @@ from hetopt.certificate import PS_S
 from hetopt.check.bound import OutOfTime
 from hetopt.check.dominance import with_rows, without_replaced
 from hetopt.check.fills import NEVER
-from hetopt.check.hosting import STEPS, Host
+from hetopt.check.hosting import Host
 from hetopt.check.label_data import PS_PER_NS, At, Left
 from hetopt.check.label_facts import label_facts
 from hetopt.check.labels import extend
 from hetopt.check.others import Others, outside
 from hetopt.check.plan import check_plan
+from hetopt.check.schedules import STEPS
 from hetopt.check.written import written
 from hetopt.errors import HetoptError
 
@@ -345,8 +346,7 @@ class _Search:
         places = max(64, _MOST_BYTES // (8 * (most + 1) * (length + 1)))
         places = min(places, (1 << len(self.hosts)) * len(facts.cluster))
         shape = (places, most + 1, length + 1)
-        inside = STEPS[self.table.schedule][0]
-        warmup = np.array([1 + inside])
+        warmup = np.array([1 + STEPS[self.table.schedule].inside])
         return Left(
             run=np.concatenate([host.run for host in self.hosts]),
             within=np.concatenate(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.fills import NEVER
-from hetopt.check.hosting import STEPS, Host
+from hetopt.check.hosting import Host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,16 +48,16 @@ class SimulatedHost(Host):
         Under ``auto`` memory alone limits them; gpipe's excess is that of one.
         """
         shape = (self.count, self.units.length + 1)
-        if self.schedule == "auto":
+        steps = self.steps
+        if steps.free:
             rows, units = self.rows, self.units
             left = self._room()[:, None] - units.runs(rows.state_bytes)
             each = np.maximum(units.runs(rows.activation_bytes), 1)
             heaviest: Ints = np.clip(left // each, 0, self.microbatches)
             return heaviest
-        inside, most, across = STEPS[self.schedule]
         boundaries = self.most_stages - 1
-        warmup = 1 + most * boundaries
-        warmup += (across - inside) * min(boundaries, clusters - 1)
+        warmup = 1 + steps.most * boundaries
+        warmup += (steps.across - steps.inside) * min(boundaries, clusters - 1)
         return np.full(shape, min(warmup, self.microbatches), dtype=np.int64)
 
     def _within(self, period: int, *ends: Ints) -> Ints:
@@ -66,7 +66,7 @@ class SimulatedHost(Host):
         if q == 1:
             return super()._within(period, *ends)
         heavy = self.heavy
-        if self.schedule != "auto" and any(end is self.units.trail for end in ends):
+        if not self.steps.free and any(end is self.units.trail for end in ends):
             # The last stage warms up once.
             heavy = np.ones_like(heavy)
         held = sum(ends, start=np.zeros_like(self.units.lead))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.schedules import STEPS
 from hetopt.compiled import as_written, kernel
 
 if TYPE_CHECKING:
@@ -50,23 +51,16 @@ def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
     Parameters
     ----------
     clusters
-        Of every stage; only ``virtual-1f1b`` looks at them.
+        Of every stage.
     """
-    if times.schedule == "gpipe":
+    steps = STEPS[times.schedule]
+    if steps.all_first:
         return (times.microbatches,) * len(clusters)
     slowest = max(*times.both, *times.transfer, 0)
     counts = [1]
     for i in reversed(range(len(clusters) - 1)):
-        if times.schedule == "1f1b":
-            step = 1
-        elif times.schedule == "eager-1f1b":
-            step = 2
-        elif times.schedule == "virtual-1f1b":
-            step = 1 if clusters[i] == clusters[i + 1] else 2
-        elif 100 * times.transfer[i] <= slowest:
-            step = 1
-        else:  # HAPT Eq. 1, 2 and 10: ceil(1 + 2 kappa / lambda_0)
-            step = 1 - (-2 * times.transfer[i] // slowest)
+        crosses = clusters[i] != clusters[i + 1]
+        step = steps.between(times.transfer[i], slowest, crosses=crosses)
         counts.append(counts[-1] + step)
     return tuple(reversed(counts))
 
@@ -75,8 +69,8 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
     """Return the closed form in nanoseconds, exactly (MODEL.md section 4)."""
     fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
     slowest = max(times.occupancy, default=0)
-    all_first = times.schedule == "auto" and min(counts) >= times.microbatches
-    if times.schedule == "gpipe" or all_first:
+    steps = STEPS[times.schedule]
+    if steps.all_first or (steps.free and min(counts) >= times.microbatches):
         steady = Fraction(max(*times.forward, slowest) + max(*times.backward, slowest))
     else:
         steady = Fraction(max(*times.both, slowest))

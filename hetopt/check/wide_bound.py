@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.fills import NEVER, add
-from hetopt.check.hosting import STEPS, Host
+from hetopt.check.hosting import Host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,8 +166,7 @@ class _Mixed(Host):
             Whether the cluster's first stage opens the pipeline, and its last closes
             it; ``first`` is None for another stage than its first.
         """
-        inside, _, across = STEPS[self.schedule]
-        warmup = 1 + inside * r + (0 if last else across)
+        warmup = 1 + self.steps.inside * r + (0 if last else self.steps.across)
         ends = np.zeros(self.count, dtype=np.int64)
         sides, held = ends, []
         if first is None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan import stage_times
+from hetopt.check.schedules import STEPS
 from hetopt.check.times import Times, warmups
 from hetopt.cost.table_file import table_digest
 from hetopt.plans import Pipeline, Plan, Stage
@@ -66,7 +67,7 @@ def written(
         first = end
     pipeline = Pipeline(microbatches=microbatches, stages=tuple(stages))
     times = stage_times(problem, table, pipeline)
-    if times.schedule == "auto":
+    if STEPS[times.schedule].free:
         counts = _least_warmups(times, period_ps)
     else:
         counts = warmups(times, [stage.cluster for stage in stages])

@@ -13,6 +13,7 @@ import numpy as np
 
 from hetopt.cost.table import LONGEST_S, TICK_S, TOO_LONG_NS
 from hetopt.errors import InputError
+from hetopt.schedule.schedules import MAX_DELTA, rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Largest sum of times or sizes over a stage: two of them fit 64 bits.
 LARGEST_SUM = 2**62
-#: No schedule but gpipe and auto adds more warm-ups at a boundary (HAPT, Eq. 2).
-_MOST_DELTA = 3
 
 #: Needs up to this stay as they are, for reports, even if no device has as much.
 _ORDINARY_BYTES = 2**40
@@ -64,8 +63,8 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
     counts = np.bincount(table.units, minlength=len(table.kinds)).astype(np.float64)
     for field, part in slices_of(table):
         in_flight = part.microbatches
-        if table.schedule not in ("gpipe", "auto"):
-            in_flight = min(in_flight, _MOST_DELTA * len(table.units))
+        if not rule_of(table.schedule).may_be_all_first:
+            in_flight = min(in_flight, MAX_DELTA * len(table.units))
         longest = 2.0 * len(table.units) * float(part.transfer_ns.max(initial=0))
         for number, cluster in enumerate(part.clusters):
             where = f"{field}.clusters.{number}"

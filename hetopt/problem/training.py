@@ -15,7 +15,8 @@ ScheduleName = Literal["1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", 
 Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
 
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
-#: What a schedule may be called; under ``auto`` the warm-up counts are decisions.
+#: What a schedule may be called (``hetopt.schedule.schedules`` has what each asks);
+#: under ``auto`` the warm-up counts are decisions.
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 #: Schedules that prescribe the warm-up counts.
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]

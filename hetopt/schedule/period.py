@@ -8,8 +8,8 @@ section 4)
 
 A window's cycle runs forward from stage i to k and back: stage k runs the backward
 of a micro-batch W_k - 1 places behind the forward it just ended, and stage i then
-starts a forward W_i places ahead of that backward. The two functions below compute
-the same number in two ways; warm-up counts are used as they stand, not cut to q.
+starts a forward W_i places ahead of that backward. Warm-up counts
+are used as they stand, not cut to q.
 """
 
 from __future__ import annotations
@@ -18,16 +18,26 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.schedules import rule_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.schedule.times import PipelineTimes
 
 
-def period_by_windows(times: PipelineTimes) -> Fraction:
-    """Return the period in nanoseconds as the largest ratio of all windows.
+def period_by_recursion(times: PipelineTimes) -> Fraction:
+    """Return the period in nanoseconds by Newton's method on a recursion.
 
-    O(p^2) integer operations.
+    A period is long enough if every omega <= lambda and, with
+    delta_k = W_k - W_(k+1),
+
+        E_1 = tau_1,  E_(k+1) = tau_(k+1) + max(0, E_k + 2 kappa_k - delta_k lambda)
+
+    never exceeds lambda (MODEL.md section 4). E is what a stage inherits from slow
+    neighbours before it. If it exceeds lambda, the window in the way gives a ratio
+    that is larger and still at most the period sought, so a few rounds of O(p) end at
+    it exactly (Dinkelbach's method).
 
     Raises
     ------
@@ -35,104 +45,30 @@ def period_by_windows(times: PipelineTimes) -> Fraction:
         For gpipe, which has no steady state, and for warm-up counts that rise
         downstream, which deadlock.
     """
-    _check_steady(times)
-    round_trip = times.round_trip_ns
-    warmups = times.warmups
-    best, best_shift = max(*round_trip, *times.occupancy_ns, 0), 1
-    for first in range(times.stages):
-        length = 0
-        for last in range(first, times.stages):
-            length += round_trip[last]
-            if last > first:
-                length += 2 * times.transfer_ns[last - 1]
-            shift = warmups[first] - warmups[last] + 1
-            if length * best_shift > best * shift:
-                best, best_shift = length, shift
-    return Fraction(best, best_shift)
-
-
-def period_by_recursion(times: PipelineTimes) -> Fraction:
-    """Return the period in nanoseconds by Newton's method on the recursion.
-
-    ``period_is_feasible`` says whether a period is long enough. If it is not, the
-    window in the way gives a ratio that is larger and still at most the period
-    sought, so a few rounds of O(p) end at it exactly (Dinkelbach's method).
-
-    Raises
-    ------
-    ValueError
-        As ``period_by_windows``.
-    """
-    _check_steady(times)
+    if rule_of(times.schedule).all_first:
+        msg = f"{times.schedule} has no steady state and so no period"
+        raise ValueError(msg)
+    check_warmups_fall(times.warmups)
     period = Fraction(max(*times.round_trip_ns, *times.occupancy_ns, 0))
     while (ratio := _violated_window(times, period)) is not None:
         period = ratio
     return period
 
 
-def period_is_feasible(
-    times: PipelineTimes, period: Fraction | int, reverse: bool = False
-) -> bool:
-    """Whether the pipeline can complete a micro-batch every ``period`` ns.
-
-    That is when every omega <= lambda and, with delta_k = W_k - W_(k+1),
-
-        E_1 = tau_1,  E_(k+1) = tau_(k+1) + max(0, E_k + 2 kappa_k - delta_k lambda)
-
-    never exceeds lambda (MODEL.md section 4). E is what a stage inherits from slow
-    neighbours before it.
-
-    Parameters
-    ----------
-    reverse
-        Run the recursion from the last stage to the first instead; same answer.
-
-    Raises
-    ------
-    ValueError
-        As ``period_by_windows``.
-    """
-    _check_steady(times)
-    exact = Fraction(period)
-    if any(occupancy > exact for occupancy in times.occupancy_ns):
-        return False
-    # Everything times the denominator, so that the recursion is on integers.
-    limit, scale = exact.numerator, exact.denominator
-    round_trip, transfer, deltas = _in_order(times, reverse)
-    excess = 0
-    for stage, duration in enumerate(round_trip):
-        if stage:
-            excess = max(
-                0, excess + 2 * transfer[stage - 1] * scale - deltas[stage - 1] * limit
-            )
-        excess += duration * scale
-        if excess > limit:
-            return False
-    return True
-
-
-def _in_order(
-    times: PipelineTimes, reverse: bool
-) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return tau, kappa and delta, from the last stage if ``reverse``."""
-    deltas = tuple(here - after for here, after in pairwise(times.warmups))
-    step = -1 if reverse else 1
-    return times.round_trip_ns[::step], times.transfer_ns[::step], deltas[::step]
-
-
 def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
     """Return the largest ratio over windows with E > period; None if there is none.
 
-    Follows the recursion of ``period_is_feasible`` and remembers the window that E
-    adds up: its length and the warm-up counts it spans.
+    Follows the recursion and remembers the window that E adds up: its length and the
+    warm-up counts it spans.
     """
+    # Everything times the denominator, so that the recursion is on integers.
     limit, scale = period.numerator, period.denominator
-    round_trip, transfer, deltas = _in_order(times, reverse=False)
+    deltas = [here - after for here, after in pairwise(times.warmups)]
     worst: Fraction | None = None
     length = shift = 0
-    for stage, duration in enumerate(round_trip):
+    for stage, duration in enumerate(times.round_trip_ns):
         if stage:
-            length += 2 * transfer[stage - 1]
+            length += 2 * times.transfer_ns[stage - 1]
             shift += deltas[stage - 1]
             if length * scale <= shift * limit:
                 length = shift = 0
@@ -141,13 +77,6 @@ def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
             ratio = Fraction(length, shift + 1)
             worst = ratio if worst is None else max(worst, ratio)
     return worst
-
-
-def _check_steady(times: PipelineTimes) -> None:
-    if times.schedule == "gpipe":
-        msg = "gpipe has no steady state and so no period"
-        raise ValueError(msg)
-    check_warmups_fall(times.warmups)
 
 
 def check_warmups_fall(warmups: Sequence[int]) -> None:

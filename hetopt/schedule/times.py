@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.schedule.schedules import rule_of
+
 if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
 
@@ -116,9 +118,10 @@ class PipelineTimes:
 
         So it is under gpipe, and where ``auto`` warms every stage up q times.
         """
-        if self.schedule == "auto":
+        rule = rule_of(self.schedule)
+        if rule.free:
             return min(self.warmups) < self.microbatches
-        return self.schedule != "gpipe"
+        return not rule.all_first
 
     @property
     def inflight(self) -> tuple[int, ...]:

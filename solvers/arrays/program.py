@@ -239,14 +239,14 @@ class Offer:
                     data.part.microbatches,
                     chain.length,
                     tied is not None and data.stages > 1,
-                    data.schedule == "gpipe",
+                    data.rule.all_first,
                     # A pinned order names every cluster once.
                     data.principles.consecutive or data.pins.order is not None,
                     SHARING[data.principles.sharing],
                     sum(chain.lead),
                     sum(chain.trail),
                     priced,
-                    data.schedule == "auto",
+                    data.rule.free,
                 ],
                 dtype=np.int64,
             ),
@@ -315,38 +315,32 @@ class Offer:
     def deltas(self, floor: int, ceiling: int) -> tuple[Ints, Ints]:
         """Return delta by cut class and layouts, for memory and for the period.
 
-        They differ only under ``h-1f1b`` while lambda_0 is not known well enough:
-        the first is the least that any lambda_0 of the range has, the second the
-        most. Under ``auto`` all are 0, as memory may have it.
+        They differ only where times decide (``h-1f1b``) and lambda_0 is not known
+        well enough: the first is the least that any lambda_0 of the range has, the
+        second the most. Free ones are 0, as memory may have it.
 
         Parameters
         ----------
         floor, ceiling
-            Range of lambda_0 in ns; read under ``h-1f1b`` only.
+            Range of lambda_0 in ns; read only where times decide.
         """
-        kappa, home = self.costs.edge[KAPPA], self.costs.home
-        schedule = self.data.schedule
-        if schedule == "h-1f1b":
-            return _adaptive(kappa, ceiling), _adaptive(kappa, floor)
-        inside = {"eager-1f1b": 2, "gpipe": 0, "auto": 0}.get(schedule, 1)
-        across = {"virtual-1f1b": 2}.get(schedule, inside)
+        kappa, home, rule = self.costs.edge[KAPPA], self.costs.home, self.data.rule
         same = home[:, None] == home[None, :]
-        deltas = np.where(same, inside, across).astype(np.int64)
-        deltas = np.ascontiguousarray(np.broadcast_to(deltas, kappa.shape))
-        return deltas, deltas
+        least = np.where(same, rule.inside, rule.across) + np.zeros_like(kappa)
+        most = least.copy()
+        for threshold in rule.thresholds:
+            least += threshold * kappa > ceiling
+            most += threshold * kappa > floor
+        return least, most
 
     def thresholds(self) -> list[int]:
         """Return every lambda_0 (ns) at which some delta changes, ascending."""
-        if self.data.schedule != "h-1f1b" or self.data.stages == 1:
+        if self.data.stages == 1:
             return []
         kappa = self.costs.edge[KAPPA][sorted({int(x) for x in self.data.chain.cuts})]
         values = np.unique(kappa)
-        return sorted({int(f * value) for value in values for f in (2, 100)})
-
-
-def _adaptive(kappa: Ints, longest: int) -> Ints:
-    """Delta at this lambda_0 (HAPT Eq. 2), by comparing whole numbers."""
-    return np.where(100 * kappa <= longest, 1, np.where(2 * kappa <= longest, 2, 3))
+        thresholds = self.data.rule.thresholds
+        return sorted({int(t * value) for value in values for t in thresholds})
 
 
 def _most_stages(data: ProgramData, j: int, k: int) -> int:

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-#: Most warm-ups added across clusters, where it is not what it is inside at most.
-_MOST_ACROSS = {"virtual-1f1b": 2}
 #: A range is cut in its geometric middle while its ends differ by more.
 _WIDE = 4.0
 
@@ -89,7 +87,6 @@ class Outline:
         self.part = part
         self.chain = chain
         self.more = part.microbatches - 1
-        self._schedule = table.schedule
         names, order = table.cluster_names, pins.order
         clusters = [
             ClusterCosts(
@@ -117,10 +114,9 @@ class Outline:
 
     def _options(self, clusters: list[ClusterCosts], most_stages: int) -> Options:
         chain, part = self.chain, self.part
-        step, gap, most_step = clusters[0].delta
-        gpipe, single = clusters[0].gpipe, not self.more
-        places = 1 + step * most_stages + gap * len(clusters)
-        places = 1 if gpipe else min(places, part.microbatches)
+        rule, single = clusters[0].rule, not self.more
+        places = 1 + rule.inside * most_stages + rule.across * len(clusters)
+        places = 1 if rule.all_first else min(places, part.microbatches)
         size = chain.length + 1
 
         def gather(name: str, width: int = 0) -> Costs:
@@ -176,11 +172,11 @@ class Outline:
             ),
             steps=np.array(
                 [
-                    step,
-                    gap,
-                    most_step,
-                    _MOST_ACROSS.get(self._schedule, most_step),
-                    not gpipe and not single,
+                    rule.inside,
+                    rule.across,
+                    rule.most_inside,
+                    rule.most_across,
+                    not rule.all_first and not single,
                     chain.is_uniform,
                     sum(chain.lead),
                     sum(chain.trail),

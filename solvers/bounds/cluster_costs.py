@@ -11,7 +11,7 @@ from weakref import proxy
 
 import numpy as np
 
-from hetopt.formulations.space import MAX_DELTA
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.bounds.free_sums import limit_freely
 from hetopt.solvers.bounds.sums import capped, capped_first, cheapest, cheapest_with
 
@@ -33,17 +33,6 @@ ROLES = (0, FIRST, LAST, ALONE)
 
 #: Lambdas whose cost tables are kept.
 _REMEMBERED = 16
-#: Least warm-ups added at a boundary inside a cluster and across, and the most
-#: inside (they differ only where a schedule adapts to times).
-_WARMUPS = {
-    "1f1b": (1, 1, 1),
-    "eager-1f1b": (2, 2, 2),
-    "virtual-1f1b": (1, 2, 1),
-    "h-1f1b": (1, 1, MAX_DELTA),
-    # Any warm-ups, gpipe's too: memory may hold one micro-batch, and a window over
-    # some stages of a cluster is never in the way.
-    "auto": (0, 0, 1 << 20),
-}
 
 
 class ClusterCosts:
@@ -66,9 +55,8 @@ class ClusterCosts:
         self.cluster = cluster
         self.chain = chain
         self.pins = pins.of(table.cluster_names[j])
-        self.gpipe = table.schedule == "gpipe"
+        self.rule = rule_of(table.schedule)
         self.microbatches = part.microbatches
-        self.delta = _WARMUPS.get(table.schedule, (0, 0, 0))
         self.roles = roles
         self.may_rest = may_rest
         self.consecutive = consecutive
@@ -100,7 +88,7 @@ class ClusterCosts:
         self._memory = self._fitting_units()
         self._memory_first = self._fitting_by_position(most_stages)
         self._freely: NDArray[np.int64] | None = None
-        if table.schedule == "auto" and self.microbatches > 1 and consecutive:
+        if self.rule.free and self.microbatches > 1 and consecutive:
             self.elsewhere = self._least_elsewhere(part, j)
             self._freely = self._fitting_freely(most_stages)
         self._pinned = {role: self._permitted(role) for role in roles}
@@ -148,14 +136,13 @@ class ClusterCosts:
 
         A cluster that does not host the last stage is followed by one that does.
         """
-        inner, across, _ = self.delta
         fitting = {}
         for role in self.roles:
-            base = 1 if role & LAST else 1 + across
+            base = 1 if role & LAST else 1 + self.rule.across
             rows = np.empty((self.count, self.most_stages), dtype=np.int64)
             known: dict[int, NDArray[np.int64]] = {}
             for r in range(self.most_stages):
-                warmup = self.in_flight(base + inner * r)
+                warmup = self.in_flight(base + self.rule.inside * r)
                 if warmup not in known:
                     known[warmup] = self.units_at(warmup)
                 rows[:, r] = known[warmup]
@@ -168,11 +155,10 @@ class ClusterCosts:
         Column i is for a stage that i + 1 stages follow, at least one of them on
         another cluster; shape (K, most_stages).
         """
-        inner, across, _ = self.delta
         rows = np.empty((self.count, most_stages), dtype=np.int64)
         known: dict[int, NDArray[np.int64]] = {}
         for i in range(most_stages):
-            warmup = self.in_flight(1 + across + inner * i)
+            warmup = self.in_flight(1 + self.rule.across + self.rule.inside * i)
             if warmup not in known:
                 known[warmup] = self.units_at(warmup)
             rows[:, i] = known[warmup]
@@ -197,10 +183,8 @@ class ClusterCosts:
 
     def in_flight(self, warmup: int) -> int:
         """Micro-batches a stage holds at least, as far as memory is computed."""
-        if self.gpipe:
-            return self.microbatches
-        warmup = min(self.microbatches, warmup)
-        if not self.chain.is_uniform:
+        warmup = self.rule.in_flight(warmup, self.microbatches)
+        if not (self.chain.is_uniform or self.rule.all_first):
             # A smaller count is valid too, and far fewer need computing.
             warmup = 1 << (warmup.bit_length() - 1)
         return warmup
@@ -241,14 +225,14 @@ class ClusterCosts:
             self.run,
             self._memory[role],
             self._ends,
-            np.array([period, self.delta[2]], dtype=np.float64),
+            np.array([period, self.rule.most_inside], dtype=np.float64),
             np.array(
                 [
                     role & FIRST,
                     role & LAST,
                     steady,
                     # Windows of lambda over several stages.
-                    steady and not self.gpipe and self.consecutive,
+                    steady and not self.rule.all_first and self.consecutive,
                 ],
                 dtype=np.bool_,
             ),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.bounds.box_sums import (
     GAP,
     INSIDE,
@@ -125,7 +126,7 @@ class LineUp:
         self._period = box.high if not single else 1e18
         self._windows = bool(options.steps[WINDOWS])
         steps = options.steps[[STEP, GAP]]
-        if table.schedule == "auto":
+        if rule_of(table.schedule).free:
             # Warm-up counts follow from the plan; these are as good as any to begin.
             steps = np.array([1, 2])
         self._steps = steps.astype(np.int64)
@@ -160,7 +161,7 @@ class LineUp:
                 counts = np.array(end)
                 present = [*body, *np.flatnonzero(counts)]
                 warmups = np.minimum(places + 1, self.outline.more + 1)
-                if table.schedule == "gpipe":
+                if rule_of(table.schedule).all_first:
                     warmups[:] = self.outline.more + 1
                 room = (
                     table.usable_bytes[j]

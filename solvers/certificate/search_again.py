@@ -15,6 +15,7 @@ from hetopt.formulations.program import (
 )
 from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.simulated.search import Interrupted, Search
 
@@ -50,7 +51,7 @@ def second_engine(
     able = [
         pair
         for pair in _ENGINES
-        if (schedule != "auto" or SOLVERS[pair[0]].frees_warmups)
+        if (not rule_of(schedule).free or SOLVERS[pair[0]].frees_warmups)
         and (not principles.relaxed or SOLVERS[pair[0]].relaxes)
     ]
     name, path = next((pair for pair in able if pair[0] != solver), able[0])

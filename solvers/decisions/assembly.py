@@ -14,6 +14,7 @@ from hetopt.pricing import pipeline_times
 from hetopt.problem.training import RESHARDING
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import period_by_recursion
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.decisions.free_warmups import free_warmups, most_in_flight
 
@@ -43,7 +44,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
     warmups = decision.warmups
     if warmups is None:
         times = pipeline_times(bare, table)
-        if table.schedule == "auto":
+        if rule_of(table.schedule).free:
             most = room_in_flight(stages, table, decision.microbatches)
             # A plan that does not fit is written down as well.
             warmups = free_warmups(times, most) or (1,) * len(stages)

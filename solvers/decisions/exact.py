@@ -34,7 +34,7 @@ def exact_value(decision: Decision, data: ProgramData) -> int | None:
     counts = _counts(decision, data)
     most = _most_in_flight(hosts, counts, data)
     times = _times(decision, data, hosts, counts)
-    if decision.warmups is None and data.schedule == "auto":
+    if decision.warmups is None and data.rule.free:
         warmups = free_warmups(times, most)
         if warmups is None:
             return None
@@ -160,7 +160,7 @@ def _warmups(
     round_trip: list[int],
     transfer: list[int],
 ) -> tuple[int, ...]:
-    if decision.warmups is not None or data.schedule == "auto":
+    if decision.warmups is not None or data.rule.free:
         return decision.warmups or (1,) * len(hosts)
     return warmup_counts(
         data.schedule,

@@ -145,7 +145,7 @@ class Search:
         self._end = None if time_limit_s is None else time.monotonic() + time_limit_s
         self._offer = Offer(data, excluded, ordered=ordered)
         self._more = data.part.microbatches - 1
-        self._gpipe = data.schedule == "gpipe"
+        self._gpipe = data.rule.all_first
         self._steady = self._more > 0 and not self._gpipe
         if not self._offer.possible:
             return
@@ -376,7 +376,7 @@ class Search:
         if self._gpipe:
             fill += self._more * int(best[DELAY] + best[FLAG])
         decision = self._decision(pool.label)
-        if self.data.schedule == "auto":
+        if self.data.rule.free:
             # Those of its least lambda, which may be less than the node's.
             decision = with_warmups(decision, self.data, steady=True)
         return Plan(

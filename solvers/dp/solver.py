@@ -65,7 +65,7 @@ class DpEngine:
                 search.run()
             except Interrupted:
                 bound = search.bound
-                if program.schedule == "auto":
+                if program.rule.free:
                     # Nothing is known of gpipe's program yet.
                     bound = data.objective_min
                 best = search.best or best
@@ -130,14 +130,15 @@ class DpEngine:
 
 def _programs(data: ProgramData) -> list[ProgramData]:
     """Return what is searched one after the other."""
-    if data.schedule != "auto" or data.part.microbatches == 1:
+    also = data.rule.also
+    if also is None or data.part.microbatches == 1:
         return [data]
-    return [data, replace(data, schedule="gpipe")]
+    return [data, replace(data, schedule=also)]
 
 
 def _whole(decision: Decision, data: ProgramData) -> Decision:
     """Return a decision with the warm-up counts that are to be reported."""
-    return with_warmups(decision, data) if data.schedule == "auto" else decision
+    return with_warmups(decision, data) if data.rule.free else decision
 
 
 solve = racing("dp", "hetopt.solvers.dp.solver:DpEngine", quick=True)

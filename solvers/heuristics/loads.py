@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
-    from hetopt.problem.training import ScheduleName
 
     #: Cluster and strategy index of a stage.
     Host = tuple[int, int]
@@ -37,18 +37,14 @@ class Loads:
         self._chain = chain
         self._weights = self._typical()
         self._usable = table.usable_bytes
-        # Free warm-up counts are chosen afterwards; 1f1b's leave no stage waiting
-        # within a cluster.
-        self._schedule: ScheduleName = (
-            "1f1b" if table.schedule == "auto" else table.schedule
-        )
+        self._rule = rule = rule_of(table.schedule)
         self.unit_ns = lru_cache(maxsize=None)(self._unit_ns)
         self.least_ns = lru_cache(maxsize=None)(self._least_ns)
         self.ends_ns = lru_cache(maxsize=None)(self._ends_ns)
         self.room = lru_cache(maxsize=None)(self._room)
         self.transfer_ns = lru_cache(maxsize=None)(self._transfer_ns)
         #: Whether stages of one cluster wait for every transfer between them.
-        self.waits = table.schedule in ("1f1b", "virtual-1f1b")
+        self.waits = rule.most_inside == 1
 
     def _unit_ns(self, host: Host) -> float:
         """Return the mean time of a body unit, forward and backward."""
@@ -131,15 +127,19 @@ class Loads:
         period_ns
             What some stage takes at least.
         """
+        if self._rule.free:
+            # They are chosen afterwards; with these no stage waits within a cluster.
+            return tuple(range(len(hosts), 0, -1))
         pairs = list(pairwise(hosts))
-        adapts = self._schedule == "h-1f1b"
         return warmup_counts(
-            self._schedule,
+            self._rule.name,
             microbatches=self.part.microbatches,
             crosses=[before[0] != after[0] for before, after in pairs],
             round_trip_ns=[int(period_ns)] * len(hosts),
             transfer_ns=[
-                self.transfer_ns(before, after, slowest=True) if adapts else 0
+                self.transfer_ns(before, after, slowest=True)
+                if self._rule.thresholds
+                else 0
                 for before, after in pairs
             ],
         )

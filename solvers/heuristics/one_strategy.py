@@ -36,6 +36,7 @@ from hetopt.formulations.program import (
 from hetopt.formulations.space import restrict
 from hetopt.interruption import requested
 from hetopt.problem.principles import PRUNED
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.identical import leaders
 from hetopt.solvers.dp.solver import DpEngine
 from hetopt.solvers.heuristics.shared import solve_by
@@ -287,10 +288,9 @@ class _Alike:
         As if every unit were of the smallest kind, without ends and temporaries, and
         warm-up counts the least that the schedule may ask for.
         """
-        q, schedule = self._part.microbatches, self._finds.table.schedule
-        step = {"eager-1f1b": 2, "auto": 0}.get(schedule, 1)
-        inflight = np.minimum(q, 1 + step * np.arange(stages))
-        if schedule == "gpipe":
+        q, rule = self._part.microbatches, rule_of(self._finds.table.schedule)
+        inflight = np.minimum(q, 1 + rule.inside * np.arange(stages))
+        if rule.all_first:
             inflight[:] = q
         kinds = list(self._chain.kinds)
         most = np.zeros(stages, dtype=np.int64)

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: Positions in ``Space.facts``.
-P, L, TIED, GPIPE, ADAPTIVE, INSIDE, ACROSS, LEADS, TRAILS, FILLED, FREE = range(11)
-#: delta of a boundary inside a cluster and across; h-1f1b's are at least these.
-_DELTAS = {"eager-1f1b": (2, 2), "virtual-1f1b": (1, 2)}
+P, L, TIED, GPIPE, INSIDE, ACROSS, LEADS, TRAILS, FILLED, FREE = range(10)
 
 
 class Space(NamedTuple):
@@ -66,9 +64,11 @@ class Space(NamedTuple):
         Whether a cluster has to host something; length J.
     given
         Body units of each stage from the first one, -1 where free; length p.
+    thresholds
+        As in ``ScheduleRule``: each may add one to delta.
     facts
-        p, L, whether embeddings are tied and p > 1, whether gpipe, whether h-1f1b,
-        delta inside clusters, delta across, units at the front, units at the end,
+        p, L, whether embeddings are tied and p > 1, whether gpipe, the least delta
+        inside clusters and across, units at the front, units at the end,
         whether layers are no decision of the tree but filled in at its leaves,
         whether strategies are free: devices of a cluster that hosts stages may idle,
         and recomputation is each cluster's own.
@@ -91,6 +91,7 @@ class Space(NamedTuple):
     units_ok: Ints
     required: Ints
     given: Ints
+    thresholds: Ints
     facts: Ints
 
 
@@ -178,21 +179,20 @@ class Ground:
         pins = pinned(replace(data, stages=stages), range(len(data.names)))
         given = pins.pop("given")[::-1].copy()
         required = 1 - np.minimum(pins["stages_ok"][:, 0], pins["units_ok"][:, 0])
-        inside, across = _DELTAS.get(data.schedule, (1, 1))
         return Space(
             **arrays,
             **pins,
             required=required,
             given=given,
+            thresholds=np.array(data.rule.thresholds, dtype=np.int64),
             facts=np.array(
                 [
                     stages,
                     data.chain.length,
                     data.part.tied_ns is not None and stages > 1,
-                    data.schedule == "gpipe",
-                    data.schedule == "h-1f1b",
-                    inside,
-                    across,
+                    data.rule.all_first,
+                    data.rule.inside,
+                    data.rule.across,
                     sum(data.chain.lead),
                     sum(data.chain.trail),
                     self._guided

@@ -20,7 +20,6 @@ from hetopt.solvers.arrays.program import (
 )
 from hetopt.solvers.mcts.data import (
     ACROSS,
-    ADAPTIVE,
     GPIPE,
     INSIDE,
     TIED,
@@ -105,7 +104,7 @@ def price(space: Space, state: State) -> int:
     if facts[GPIPE]:
         pace = max(slow_forward, link) + max(slow_backward, link)
         return int(fixed + PERIOD_SCALE * (q - 1) * pace)
-    if facts[ADAPTIVE] and not _adapt(space, state, longest):
+    if len(space.thresholds) and not _adapt(space, state, longest):
         return TOO_LARGE
     return int(fixed + (q - 1) * _period(state, stages, max(longest, link)))
 
@@ -130,7 +129,7 @@ def _end(state: State, turn: int) -> int:
 
 @step
 def _adapt(space: Space, state: State, longest: int) -> bool:
-    """Set delta as h-1f1b does (HAPT, Eq. 2); whether the warm-ups fit."""
+    """Add to delta what times ask for (HAPT, Eq. 2); whether the warm-ups fit."""
     at, times, stages = state.at, state.times, space.facts[P]
     for stage in range(stages - 1):
         longest = max(longest, times[_KAPPA, stage])
@@ -141,13 +140,9 @@ def _adapt(space: Space, state: State, longest: int) -> bool:
         o = state.chosen[turn]
         for _ in range(state.hosted[turn]):
             if stage < stages - 1:
-                kappa, delta = times[_KAPPA, stage], 3
-                if 100 * kappa <= longest:
-                    delta = 1
-                elif 2 * kappa <= longest:
-                    delta = 2
-                times[_DELTA, stage] = delta
-                flight += delta
+                for threshold in space.thresholds:
+                    times[_DELTA, stage] += threshold * times[_KAPPA, stage] > longest
+                flight += times[_DELTA, stage]
             left = right - state.units[stage]
             inflight = min(flight, space.counts[at[Q]])
             if not stage_fits(space, o, stage, left, right, inflight):

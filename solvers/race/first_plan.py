@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.device_time import share_out
 from hetopt.solvers.race.ledger import Ledger
@@ -126,6 +127,7 @@ class _Alike:
         hosts: dict[int, int],
     ) -> None:
         self._pricer = pricer
+        self._rule = rule_of(pricer.table.schedule)
         self._part = part
         self._strategy = strategy
         chain = pricer.chain
@@ -157,11 +159,10 @@ class _Alike:
 
     def _most_at(self, j: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the most body units on a cluster by place, without the ends."""
-        q, schedule = self._part.microbatches, self._pricer.table.schedule
-        step = {"eager-1f1b": 2, "auto": 0}.get(schedule, 1)
-        inflight = np.full(len(places), q)
-        if schedule != "gpipe":
-            inflight = np.minimum(q, 1 + step * places)
+        q, rule = self._part.microbatches, self._rule
+        inflight = np.minimum(q, 1 + rule.inside * places)
+        if rule.all_first:
+            inflight[:] = q
         own, k = self._hosts[j]
         state = int(own.state_bytes[k][self._kinds].min())
         each = state + inflight * int(own.activation_bytes[k][self._kinds].min())
@@ -201,13 +202,12 @@ class _Alike:
 
     def _most_units(self, hosts: Sequence[int]) -> list[int]:
         """Return the most body units of each stage, with as few warm-ups as may be."""
-        schedule, q = self._pricer.table.schedule, self._part.microbatches
+        rule, q = self._rule, self._part.microbatches
         most, warmups = [], 1
         for place, j in enumerate(reversed(hosts)):
-            if place and schedule != "auto":
-                across = schedule == "virtual-1f1b" and j != hosts[-place]
-                warmups += 2 if across or schedule == "eager-1f1b" else 1
-            inflight = q if schedule == "gpipe" else min(q, warmups)
+            if place:
+                warmups += rule.inside if j == hosts[-place] else rule.across
+            inflight = rule.in_flight(warmups, q)
             ends = np.zeros(len(self._ends[0]), dtype=np.int64)
             ends += self._ends[1] if place == 0 else 0
             ends += self._ends[0] if place == len(hosts) - 1 else 0

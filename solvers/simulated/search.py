@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.space import MAX_DELTA, restrict
+from hetopt.formulations.space import restrict
+from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.program import (
     CLUSTER,
     KAPPA,
@@ -219,7 +220,7 @@ class Search:
 
     def _ranges(self) -> Iterator[Range]:
         """Ranges of lambda_0 in which every warm-up count is known."""
-        if self.data.schedule != "h-1f1b" or self.data.stages == 1:
+        if not self.data.rule.thresholds or self.data.stages == 1:
             yield Range(0, INFINITE)
             return
         offer = Offer(self.data, ())
@@ -317,7 +318,7 @@ class Search:
         )
 
     def _walk(self, view: View, levels: Levels) -> None:
-        free = self.data.schedule == "auto"
+        free = self.data.rule.free
         if free and self.data.part.microbatches > MOST_ANSWERED:
             raise Interrupted
         walk = new_walk(
@@ -345,7 +346,7 @@ class Search:
         runs = [row for row in rows if row[RUN_PLACE] == 0]
         options = [view.offer.options[int(row[OPTION])] for row in runs]
         warmups = None
-        if self.data.schedule == "auto":
+        if self.data.rule.free:
             p = self.data.stages
             warmups = tuple(walk.warm.counts[p, 0, p:0:-1].tolist())
         return Decision(

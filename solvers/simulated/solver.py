@@ -35,6 +35,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import PRUNED
 from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.simulator import simulate
 from hetopt.solvers import registry
 from hetopt.solvers.decisions.assembly import plan_of, room_in_flight
@@ -222,7 +223,7 @@ class SimulatedLedger(Ledger):
     def start(self, plan: Plan) -> Found:
         """Simulate a plan, under ``auto`` with the best warm-up counts."""
         found = self.value_of(decision_of(plan, self.table))
-        if self.table.schedule != "auto":
+        if not rule_of(self.table.schedule).free:
             return found
         pipeline = plan.pipeline
         warmups = best_warmups(

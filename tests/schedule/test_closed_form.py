@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from hetopt.schedule.closed_form import closed_form_ns, path_bound_ns
+from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate
 from tests.schedule.pipelines import pipeline, pipelines, random_pipeline
 
@@ -28,6 +28,51 @@ def path_cuts(times: PipelineTimes) -> list[int]:
             + (q - 1) * times.backward_ns[i]
         )
     return cuts
+
+
+def path_bound_ns(times: PipelineTimes) -> int:
+    """Return the longest of the path cuts: a lower bound on the simulated time.
+
+    For every stage i, two paths in the event graph (MODEL.md section 4, end):
+
+    - the first micro-batch travels to i, which then runs all q forwards and
+      backwards; the last gradient travels back:
+      sum over j < i of (tau_j + 2 kappa_j) + q * tau_i;
+    - the first micro-batch travels to the last stage and back to i, which then
+      runs the forwards past its warm-up and all other backwards:
+      sum over all j of (tau_j + 2 kappa_j) + (q - min(W_i, q)) * phi_i
+      + (q - 1) * beta_i.
+
+    MODEL.md's cuts end with the last backward of the first stage. Here the way
+    back may also end at any stage k <= i with its g_k, whichever is longest, which
+    is never a weaker bound.
+    """
+    microbatches = times.microbatches
+    transfer = (*times.transfer_ns, 0)
+    # Way there: first forward reaches stage i. Turn: from the end of stage i's
+    # first forward to the start of its first backward, through the last stage.
+    there = 0
+    turn = sum(times.round_trip_ns) + 2 * sum(transfer)
+    # Way back: from the end of stage i's last backward to the end of everything.
+    back = times.sync_ns[0]
+    longest = 0
+    for stage, inflight in enumerate(times.inflight):
+        forward, backward = times.forward_ns[stage], times.backward_ns[stage]
+        turn -= forward + backward
+        local = microbatches * (forward + backward)
+        around = (
+            forward
+            + turn
+            + (microbatches - inflight) * forward
+            + microbatches * backward
+        )
+        longest = max(longest, there + max(local, around) + back)
+        if stage + 1 < times.stages:
+            hop = transfer[stage]
+            turn -= 2 * hop
+            there += forward + hop
+            back = max(times.sync_ns[stage + 1], back + backward + hop)
+    return longest
 
 
 def test_hand_computed() -> None:

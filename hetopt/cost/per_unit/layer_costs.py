@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph, Matrix
 from hetopt.cost.table import LONGEST_NS, CostTable, UnitTable
 from hetopt.errors import InputError
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Ints
@@ -41,7 +42,7 @@ def unit_costs(table: CostTable) -> UnitTable:
     if clusters != 1:
         msg = f"{clusters} clusters, but UniAP plans for one"
         raise InputError(msg, field="clusters")
-    if table.schedule != "gpipe":
+    if not rule_of(table.schedule).all_first:
         msg = f"is {table.schedule}, but UniAP plans gpipe (--schedule gpipe)"
         raise InputError(msg, field="training.schedule")
     if table.per_unit is None:

@@ -17,6 +17,7 @@ from hetopt.cost.boundaries.slices import boundary_bytes, table_slices
 from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.table import ClusterTable, TableSlice, UnitTable
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,8 @@ SHARDINGS = (0, 3)
 
 def has_unit_table(problem: Problem) -> bool:
     """Whether some solver plans a strategy per unit for this problem."""
-    return len(problem.clusters) == 1 and problem.training.schedule == "gpipe"
+    rule = rule_of(problem.training.schedule)
+    return len(problem.clusters) == 1 and rule.all_first
 
 
 def unit_table(

@@ -12,6 +12,8 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.schedules import rule_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -101,10 +103,10 @@ def _change(what: str, before: str, after: str, cluster: str | None = None) -> C
 
 
 def _schedule(plan: Plan) -> str:
-    if plan.schedule != "auto":
+    if not rule_of(plan.schedule).free:
         return plan.schedule
     warmups = ", ".join(str(stage.warmup) for stage in plan.pipeline.stages)
-    return f"auto, warm-ups {warmups}"
+    return f"{plan.schedule}, warm-ups {warmups}"
 
 
 def _split(stages: Sequence[Stage], order: Sequence[str]) -> str:

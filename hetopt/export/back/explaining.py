@@ -38,6 +38,7 @@ from hetopt.export.back.differences import (
 )
 from hetopt.export.back.importing import decision_of, roomy_table
 from hetopt.pricing import price
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.assembly import plan_of
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class _Mixer:
             return None
         scheduled = of(SCHEDULE)
         warmups = None
-        if scheduled.schedule == "auto":
+        if rule_of(scheduled.schedule).free:
             warmups = tuple(stage.warmup for stage in scheduled.pipeline.stages)
             if len(warmups) != len(rows):
                 return None

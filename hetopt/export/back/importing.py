@@ -24,6 +24,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.result import PricedPlan, Result, Settlement
+from hetopt.schedule.schedules import FREE, rule_of
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.outcome import devices_used, mfu
@@ -300,20 +301,21 @@ def _scheduled(
     if found is None:
         # The schedule needs times, which plan_of knows.
         return _under(problem, pipeline.schedule), None
-    if problem.training.schedule == "auto":
+    if rule_of(problem.training.schedule).free:
         return problem, found
     for schedule in (problem.training.schedule, pipeline.schedule):
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
             return _under(problem, schedule), None
-    return _under(problem, "auto"), found
+    return _under(problem, FREE.name), found
 
 
 def _prescribed(
     schedule: ScheduleName, microbatches: int, clusters: Sequence[str]
 ) -> tuple[int, ...] | None:
     """Return warm-ups of a schedule; None if they depend on times."""
-    if schedule in ("auto", "h-1f1b"):
+    rule = rule_of(schedule)
+    if rule.free or rule.thresholds:
         return None
     return warmup_counts(
         schedule,

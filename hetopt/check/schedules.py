@@ -1,0 +1,57 @@
+"""What schedules ask of warm-ups (MODEL.md section 4): the checker's own table.
+
+It shares nothing with ``hetopt.schedule``, so that an error in one of them shows.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Steps(NamedTuple):
+    """How many more warm-ups a stage has than the one after it.
+
+    Attributes
+    ----------
+    inside, across
+        At least, where both are on one cluster, and where they are on two.
+    most
+        At most on one cluster, unless ``free``; more than ``inside`` only where times
+        decide.
+    all_first
+        Whether all forwards come before the first backward.
+    free
+        Whether the plan decides; then what it is at most depends on kappa
+        (``check.free_room``).
+    """
+
+    inside: int
+    across: int
+    most: int
+    all_first: bool = False
+    free: bool = False
+
+    def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
+        """Return it for one boundary; not if ``all_first`` or ``free``.
+
+        Parameters
+        ----------
+        transfer, slowest
+            kappa, and lambda_0: the longest tau or kappa of the pipeline.
+        """
+        if self.most == self.inside:
+            return self.across if crosses else self.inside
+        if 100 * transfer <= slowest:
+            return self.inside
+        # HAPT Eq. 1, 2 and 10: ceil(1 + 2 kappa / lambda_0)
+        return self.inside - (-2 * transfer // slowest)
+
+
+STEPS = {
+    "1f1b": Steps(inside=1, across=1, most=1),
+    "eager-1f1b": Steps(inside=2, across=2, most=2),
+    "virtual-1f1b": Steps(inside=1, across=2, most=1),
+    "h-1f1b": Steps(inside=1, across=1, most=3),
+    "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
+    "auto": Steps(inside=0, across=0, most=0, free=True),
+}

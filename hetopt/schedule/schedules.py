@@ -1,0 +1,128 @@
+"""One record per schedule: what it asks of warm-up counts (MODEL.md section 4).
+
+A new schedule is one more record here and its name in
+``hetopt.problem.training.ScheduleName``; the checker has a table of its own,
+``hetopt.check.schedules``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.training import ScheduleName
+
+#: With so many warm-ups at a boundary no window over it is ever in the way.
+_ANY = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleRule:
+    """How many warm-ups every boundary adds, and what that means for a stage.
+
+    A boundary adds ``delta = W_i - W_(i + 1)``; the last stage has W = 1.
+
+    Attributes
+    ----------
+    inside, across
+        The least delta of a boundary within a cluster, and of one between two, which
+        is no less.
+    thresholds
+        Where delta follows from times: it is one more for every t of these with
+        ``t * kappa > lambda_0 = max(max tau, max kappa)``; the largest t first.
+        ``inside`` and ``across`` are then the same.
+    all_first
+        Whether every stage runs all q forwards before its first backward: W = q, and
+        the paces of forwards and backwards add up instead of a steady state.
+    free
+        Whether the plan chooses the counts; deltas are then at least 0.
+    also
+        The schedule with ``all_first`` whose plans are among those of a free one.
+    """
+
+    name: ScheduleName
+    inside: int
+    across: int
+    thresholds: tuple[int, ...] = ()
+    all_first: bool = False
+    free: bool = False
+    also: ScheduleName | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether delta depends on nothing but whether clusters change."""
+        return not (self.thresholds or self.all_first or self.free)
+
+    @property
+    def may_be_all_first(self) -> bool:
+        """Whether some plan has a stage that holds all q micro-batches at once."""
+        return self.all_first or self.also is not None
+
+    @property
+    def most_inside(self) -> int:
+        """The largest delta within a cluster."""
+        return _ANY if self.free else self.inside + len(self.thresholds)
+
+    @property
+    def most_across(self) -> int:
+        """The largest delta between two clusters."""
+        return _ANY if self.free else self.across + len(self.thresholds)
+
+    def delta(self, kappa: int, longest: int, *, crosses: bool) -> int:
+        """Return what a boundary adds; not where counts are free or all q come first.
+
+        Parameters
+        ----------
+        kappa, longest
+            Of the boundary, and lambda_0, in one unit; whole numbers keep it exact.
+        crosses
+            Whether it joins two clusters.
+        """
+        delta = self.across if crosses else self.inside
+        return delta + len([t for t in self.thresholds if t * kappa > longest])
+
+    def least_warmups(self, boundaries: int, crossings: int = 0) -> int:
+        """Return the least W of a stage with so many boundaries after it."""
+        return 1 + self.inside * boundaries + (self.across - self.inside) * crossings
+
+    def most_warmups(self, boundaries: int, crossings: int) -> int:
+        """Return the largest W of a stage with so many boundaries after it."""
+        more = self.most_across - self.most_inside
+        return 1 + self.most_inside * boundaries + more * crossings
+
+    def in_flight(self, warmups: int, microbatches: int) -> int:
+        """Return how many micro-batches a stage of W = ``warmups`` holds at most."""
+        return microbatches if self.all_first else min(warmups, microbatches)
+
+
+_ALL = (
+    ScheduleRule(name="1f1b", inside=1, across=1),
+    ScheduleRule(name="eager-1f1b", inside=2, across=2),
+    ScheduleRule(name="virtual-1f1b", inside=1, across=2),
+    # HAPT, Eq. 1, 2 and 10: 1 where kappa <= lambda_0 / 100, HAPT's epsilon, and else
+    # ceil(1 + 2 kappa / lambda_0). HAPT assumes kappa <= max tau; as lambda_0 is at
+    # least max kappa here (MODEL.md's deviation), that is 2 or 3.
+    ScheduleRule(name="h-1f1b", inside=1, across=1, thresholds=(100, 2)),
+    ScheduleRule(name="gpipe", inside=0, across=0, all_first=True),
+    ScheduleRule(name="auto", inside=0, across=0, free=True, also="gpipe"),
+)
+#: Every schedule by name, as in ``hetopt.problem.training.SCHEDULE_CHOICES``.
+RULES: Mapping[str, ScheduleRule] = MappingProxyType({each.name: each for each in _ALL})
+#: The schedule of plans whose warm-ups no other one prescribes.
+FREE = next(each for each in _ALL if each.free)
+#: No schedule that prescribes warm-ups adds more at a boundary.
+MAX_DELTA = max(
+    max(each.most_inside, each.most_across) for each in _ALL if not each.free
+)
+
+
+def rule_of(schedule: str) -> ScheduleRule:
+    """Return the record of a schedule; ValueError if there is none."""
+    if schedule not in RULES:
+        msg = f"unknown schedule {schedule!r}"
+        raise ValueError(msg)
+    return RULES[schedule]
