@@ -15,8 +15,8 @@ import time
 from collections import deque
 
 from hetopt.cli.inputs import load_problem, load_table
-from hetopt.solvers.mcts.best_plans import Harvest
-from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.best_plans import BestPlans
+from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.solver import EXPLORATION
 from hetopt.solvers.mcts.subtree import Subtree
 from hetopt.solvers.mcts.worker import MOST_NODES, SLICE
@@ -33,9 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     options = parser.parse_args(arguments)
     problem = load_problem(options.problem)
-    ground = Ground.of(problem, load_table(problem, None))
-    trees = deque(_planted(ground, options.seed))
-    best = Harvest(1, lambda found: None)
+    search_data = SearchData.of(problem, load_table(problem, None))
+    trees = deque(_trees(search_data, options.seed))
+    best = BestPlans(1, lambda found: None)
     trees[0].iterate(1, best.take, best.cutoff)
     iterations = 0
     wall_s, began_s = time.monotonic(), time.process_time()
@@ -54,16 +54,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if rate >= BAR else 1
 
 
-def _planted(ground: Ground, seed: int) -> list[Subtree]:
+def _trees(search_data: SearchData, seed: int) -> list[Subtree]:
     return [
         Subtree(
-            ground,
+            search_data,
             stages,
             seed=[seed],
             exploration=EXPLORATION,
-            most_nodes=MOST_NODES // len(ground.stages),
+            most_nodes=MOST_NODES // len(search_data.stages),
         )
-        for stages in ground.stages
+        for stages in search_data.stages
     ]
 
 

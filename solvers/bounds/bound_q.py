@@ -1,4 +1,4 @@
-"""Scouting one q: boxes of the outline, best bound first, and plans within them."""
+"""Bounds on one q: boxes of lambda and g, the least bound first, and plans in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from hetopt.solvers.bounds.box_sums import combined
 from hetopt.solvers.bounds.cluster_costs import FIRST, LAST
-from hetopt.solvers.bounds.ordering import LineUp
+from hetopt.solvers.bounds.ordering import Ordering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.training import Pins
-    from hetopt.solvers.bounds.boxes import Box, Outline
+    from hetopt.solvers.bounds.boxes import Box, BoxBounds
 
 #: Bounds of the first visit, and of later ones.
 _GLANCE, _LOOK = 8, 48
@@ -37,8 +37,8 @@ _SLACK = (1.0, 1.006, 1.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ScoutTask:
-    """Go on with the outline of one q.
+class BoundTask:
+    """Bound one q more closely: go on with its boxes.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class ScoutTask:
 
     microbatches: int
     visit: int = 0
-    known: Scouted | None = None
+    known: QBounds | None = None
     goal: float = inf
     order: tuple[int, ...] | None = None
 
@@ -63,7 +63,7 @@ class ScoutTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Scouted:
+class QBounds:
     """What is known of one q.
 
     Attributes
@@ -72,13 +72,13 @@ class Scouted:
         What may hold a plan within the cutoff; of these alone, not cut any more.
     leaves
         Likewise, too small to be cut.
-    lined_up
+    plan_searches
         How often plans were looked for.
     """
 
     boxes: tuple[Box, ...]
     leaves: tuple[Box, ...] = ()
-    lined_up: int = 0
+    plan_searches: int = 0
 
     @property
     def bound(self) -> float:
@@ -98,13 +98,13 @@ class Scouted:
 
 
 def explore(
-    outline: Outline,
-    known: Scouted | None,
+    box_bounds: BoxBounds,
+    known: QBounds | None,
     *,
     cutoff: float,
     goal: float,
     evaluations: int,
-) -> Scouted:
+) -> QBounds:
     """Cut boxes, the least bound first.
 
     Parameters
@@ -115,8 +115,8 @@ def explore(
         A bound that is good enough.
     """
     if known is None:
-        root = outline.bounded(outline.root(), cutoff)
-        known = Scouted(boxes=() if root is None else (root,))
+        root = box_bounds.bounded(box_bounds.root(), cutoff)
+        known = QBounds(boxes=() if root is None else (root,))
     heap = [(box.bound, n, box) for n, box in enumerate(known.boxes)]
     heapq.heapify(heap)
     leaves = [box for box in known.leaves if box.bound <= cutoff]
@@ -128,26 +128,26 @@ def explore(
         heapq.heappop(heap)
         if bound > cutoff:
             continue
-        halves = outline.halves(box, _WIDTH * min(cutoff, 2 * bound))
+        halves = box_bounds.halves(box, _WIDTH * min(cutoff, 2 * bound))
         if halves is None:
             leaves.append(box)
             continue
         for half in halves:
             evaluations -= 1
-            kept = outline.bounded(half, cutoff)
+            kept = box_bounds.bounded(half, cutoff)
             if kept is None:
                 continue
             if cutoff < inf and len(kept.alive) > _MANY:
-                able = outline.by_option(kept) <= cutoff
+                able = box_bounds.by_option(kept) <= cutoff
                 kept = replace(kept, alive=kept.alive[able])
             number += 1
             heapq.heappush(heap, (kept.bound, number, kept))
     boxes = tuple(box for bound, _, box in heap if bound <= cutoff)
-    return Scouted(boxes=boxes, leaves=tuple(leaves), lined_up=known.lined_up)
+    return QBounds(boxes=boxes, leaves=tuple(leaves), plan_searches=known.plan_searches)
 
 
-def is_narrow(outline: Outline, found: Scouted, *, first: bool) -> bool:
-    """Whether the best box is worth lining clusters up in.
+def is_narrow(box_bounds: BoxBounds, found: QBounds, *, first: bool) -> bool:
+    """Whether the best box is worth looking for plans in.
 
     In a wide one the least fill says little about lambda and g.
 
@@ -157,12 +157,12 @@ def is_narrow(outline: Outline, found: Scouted, *, first: bool) -> bool:
         Whether there is no plan yet.
     """
     best, share = found.best, _FIRST if first else _NARROW
-    return best is not None and outline.width(best) <= share * best.bound
+    return best is not None and box_bounds.width(best) <= share * best.bound
 
 
 def plans(
-    outline: Outline,
-    found: Scouted,
+    box_bounds: BoxBounds,
+    found: QBounds,
     *,
     table: CostTable,
     pins: Pins,
@@ -186,28 +186,28 @@ def plans(
         order = [table.cluster_names.index(name) for name in pins.order][::-1]
     for slack in _SLACK:
         box = replace(best, high=best.high * slack, most_sync=best.most_sync * slack)
-        line_up = LineUp(
-            outline,
+        order_clusters = Ordering(
+            box_bounds,
             box,
             table=table,
             pins=pins,
             groups=groups,
             seed=f"{seed} {slack}",
         )
-        starts = [_order(outline, box)] if pins.order is None else []
+        starts = [_order(box_bounds, box)] if pins.order is None else []
         if order is not None:
             starts.append(list(order))
         for start in starts:
-            decision = line_up.improved(_TRIES // len(starts), start)
+            decision = order_clusters.improved(_TRIES // len(starts), start)
             if decision is not None:
                 yield decision
 
 
-def _order(outline: Outline, box: Box) -> list[int]:
-    """Return the clusters of the outline's optimum, from the end of the pipeline."""
-    costs = outline.costs(box.alive, box.high, box.most_sync)
-    chosen = np.empty((len(outline.may_rest), 2), dtype=np.int64)
-    combined(costs, outline.may_rest, chosen)
+def _order(box_bounds: BoxBounds, box: Box) -> list[int]:
+    """Return the clusters of a box's relaxed optimum, from the end of the pipeline."""
+    costs = box_bounds.costs(box.alive, box.high, box.most_sync)
+    chosen = np.empty((len(box_bounds.may_rest), 2), dtype=np.int64)
+    combined(costs, box_bounds.may_rest, chosen)
     used = [(role, j) for j, (role, _) in enumerate(chosen.tolist()) if role >= 0]
     place = {LAST: 0, LAST | FIRST: 0, 0: 1, FIRST: 2}
     return [j for _, j in sorted((place[role], j) for role, j in used)]

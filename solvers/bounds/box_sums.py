@@ -1,4 +1,4 @@
-"""The loops of the outline: clusters by themselves, and clusters added up.
+"""The loops of the bounds on boxes: single clusters, and clusters added up.
 
 Costs are in ns; what cannot be is infinite. A *place* is the least number of warm-ups
 that a stage has besides one: 0 for the last stage of the pipeline. Roles are bits:

@@ -1,7 +1,7 @@
 """Lower bounds on everything of one q, for many clusters.
 
 The relaxation (``relaxation``) adds clusters up over stages and units, which takes
-long for many of them. The outline adds them up over units alone: a bound on every p
+long for many of them. The box_bounds adds them up over units alone: a bound on every p
 at once, and a few milliseconds each. What it has instead is gradient synchronisation:
 where lambda is at most h and g at most s, no stage holds more units than either
 permits, and plans with lambda >= l and g >= r cost at least
@@ -66,7 +66,7 @@ class Box:
     alive: Ints
 
 
-class Outline:
+class BoxBounds:
     """Lower bounds at one q, whatever p.
 
     Attributes
@@ -289,8 +289,8 @@ class Outline:
         ]
 
 
-def largest_outline_bytes(table: CostTable) -> int:
-    """Return about how many bytes an outline takes at most: two rows of units each."""
+def largest_box_bounds_bytes(table: CostTable) -> int:
+    """Return about how many bytes bounds on boxes take: two rows of units each."""
     strategies = max(
         (
             sum(len(cluster.strategies) for cluster in part.clusters)

@@ -1,4 +1,4 @@
-"""Plans for one q: clusters lined up in orders that local search improves.
+"""Plans for one q: clusters in orders that local search improves.
 
 For a given order, lambda and g, ``bounds.ordering_loop`` shares out units and stages
 within milliseconds. What it finds is priced exactly; windows of lambda over several
@@ -34,8 +34,8 @@ from hetopt.solvers.bounds.ordering_loop import (
     PLACE,
     STAGES,
     UNITS,
-    Lines,
-    line_up,
+    OrderingData,
+    order_clusters,
 )
 from hetopt.solvers.decisions.identical import dealt
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.problem.training import Pins
-    from hetopt.solvers.bounds.boxes import Box, Outline
+    from hetopt.solvers.bounds.boxes import Box, BoxBounds
 
     Ints = NDArray[np.int64]
 
@@ -63,8 +63,8 @@ class _Line:
     path: Ints
 
 
-class LineUp:
-    """Lines clusters up within one box.
+class Ordering:
+    """OrderingData clusters up within one box.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class LineUp:
 
     def __init__(
         self,
-        outline: Outline,
+        box_bounds: BoxBounds,
         box: Box,
         *,
         table: CostTable,
@@ -83,20 +83,20 @@ class LineUp:
         groups: Sequence[int],
         seed: str,
     ) -> None:
-        self.outline = outline
+        self.box_bounds = box_bounds
         self._draw = random.Random(seed)
         self._pinned = pins.order
         self._groups = groups
         names = table.cluster_names
         self._clusters = len(names)
-        options, part, chain = outline.options, outline.part, outline.chain
-        own = _promising(outline, box)
-        self._names = [outline.names[o] for o in own]
+        options, part, chain = box_bounds.options, box_bounds.part, box_bounds.chain
+        own = _promising(box_bounds, box)
+        self._names = [box_bounds.names[o] for o in own]
         hosts = options.cluster[own]
         self._first = np.searchsorted(hosts, np.arange(self._clusters + 1))
         self._run = options.run[own]
         self._most = options.most[own].copy()
-        single = not outline.more
+        single = not box_bounds.more
         self._most[options.edge[INSIDE_PACE, own] > box.high] = 1
         self._inner, self._lead, self._trail = (
             np.ascontiguousarray(row)
@@ -130,7 +130,7 @@ class LineUp:
             # Warm-up counts follow from the plan; these are as good as any to begin.
             steps = np.array([1, 2])
         self._steps = steps.astype(np.int64)
-        self._lines = Lines(
+        self._data = OrderingData(
             first=self._first,
             run=self._run,
             by_option=np.stack([self._inner, self._lead, self._trail], axis=1),
@@ -140,19 +140,19 @@ class LineUp:
             closing=self._closing,
             kappa=self._kappa,
             quick=self._quick,
-            must=~outline.may_rest,
+            must=~box_bounds.may_rest,
             steps=np.array([*self._steps, self._windows], dtype=np.int64),
         )
 
     def _ends(self, table: CostTable, own: Ints, most_sync: float) -> tuple[Ints, Ints]:
         """Most body units of the last stage, and of the first one by place."""
-        options, chain = self.outline.options, self.outline.chain
+        options, chain = self.box_bounds.options, self.box_bounds.chain
         places = np.arange(options.fits.shape[1])
         body = list(chain.kinds)
         closing: list[Ints] = []
         opening: list[Ints] = []
         for row, (o, (j, k)) in enumerate(zip(own, self._names, strict=True)):
-            cluster = self.outline.part.clusters[j]
+            cluster = self.box_bounds.part.clusters[j]
             state, active = cluster.state_bytes[k], cluster.activation_bytes[k]
             for end, row_, found in (
                 (chain.trail, TRAIL_SYNC, closing),
@@ -160,9 +160,9 @@ class LineUp:
             ):
                 counts = np.array(end)
                 present = [*body, *np.flatnonzero(counts)]
-                warmups = np.minimum(places + 1, self.outline.more + 1)
+                warmups = np.minimum(places + 1, self.box_bounds.more + 1)
                 if rule_of(table.schedule).all_first:
-                    warmups[:] = self.outline.more + 1
+                    warmups[:] = self.box_bounds.more + 1
                 room = (
                     table.usable_bytes[j]
                     - cluster.fixed_bytes[k]
@@ -229,9 +229,9 @@ class LineUp:
         return changed
 
     def _line(self, order: list[int]) -> _Line:
-        fill, path = line_up(
+        fill, path = order_clusters(
             np.array(order, dtype=np.int64),
-            self._lines,
+            self._data,
             self._period,
             _WIDTH,
         )
@@ -240,7 +240,7 @@ class LineUp:
     # ------------------------------------------------------------------ plans
 
     def _decision(self, path: Ints) -> Decision:
-        outline = self.outline
+        box_bounds = self.box_bounds
         units: list[int] = []
         other, delay = -1, 0.0
         for row in path[::-1]:
@@ -248,13 +248,15 @@ class LineUp:
             units += shares
             other = int(row[OPTION])
         units.reverse()
-        units[0] += int(outline.options.steps[LEADS])
-        units[-1] += int(outline.options.steps[TRAILS])
+        units[0] += int(box_bounds.options.steps[LEADS])
+        units[-1] += int(box_bounds.options.steps[TRAILS])
         hosts = [self._names[row[OPTION]] for row in path]
         return Decision(
-            microbatches=outline.part.microbatches,
+            microbatches=box_bounds.part.microbatches,
             order=tuple(j for j, _ in hosts),
-            strategies=tuple(outline.part.clusters[j].strategies[k] for j, k in hosts),
+            strategies=tuple(
+                box_bounds.part.clusters[j].strategies[k] for j, k in hosts
+            ),
             hosted=tuple(int(row[STAGES]) for row in path),
             units=tuple(units),
         )
@@ -289,12 +291,12 @@ class LineUp:
         return shares, delay
 
 
-def _promising(outline: Outline, box: Box) -> Ints:
+def _promising(box_bounds: BoxBounds, box: Box) -> Ints:
     """Return the options with the least bounds of each cluster, in order."""
-    bounds = outline.by_option(box)
-    hosts = outline.options.cluster[box.alive]
+    bounds = box_bounds.by_option(box)
+    hosts = box_bounds.options.cluster[box.alive]
     chosen: list[int] = []
-    for j in range(len(outline.may_rest)):
+    for j in range(len(box_bounds.may_rest)):
         own = np.flatnonzero((hosts == j) & (bounds < inf))
         best = own[np.argsort(bounds[own], kind="stable")[:_STRATEGIES]]
         chosen += sorted(int(o) for o in box.alive[best])

@@ -1,4 +1,4 @@
-"""The loop of the line-up: clusters in a given order, units and stages shared out.
+"""The loop of ``ordering``: clusters in a given order, units and stages shared out.
 
 Costs are in ns. Clusters are taken from the end of the pipeline; for every number of
 units placed only a few of the best states are kept, so this finds plans, not bounds.
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 #: Columns of a state: its option, units and stages of its run, units in all, the
 #: place of its first stage, and the state before it.
 OPTION, UNITS, STAGES, PLACED, PLACE, BEFORE = range(6)
-#: Columns of ``Lines.by_option``: kappa inside, cost of the units at either end.
+#: Columns of ``OrderingData.by_option``: kappa inside, cost of the units at either end.
 INNER, LEAD, TRAIL = range(3)
 
 
-class Lines(NamedTuple):
-    """What clusters are lined up from; O options, J clusters, L units.
+class OrderingData(NamedTuple):
+    """What clusters in order are made into plans from; O options, J clusters, L units.
 
     Attributes
     ----------
@@ -82,7 +82,9 @@ class _States(NamedTuple):
     new: Costs
 
 
-def line_up(order: Ints, lines: Lines, period: float, width: int) -> tuple[float, Ints]:
+def order_clusters(
+    order: Ints, data: OrderingData, period: float, width: int
+) -> tuple[float, Ints]:
     """Return the least fill found, and the states that lead to it, first one first.
 
     A stage takes as many units as it can, so that the last one of a run's stages to
@@ -95,8 +97,8 @@ def line_up(order: Ints, lines: Lines, period: float, width: int) -> tuple[float
     width
         States kept for every number of units.
     """
-    size = lines.run.shape[1]
-    options = int((lines.first[order + 1] - lines.first[order]).sum())
+    size = data.run.shape[1]
+    options = int((data.first[order + 1] - data.first[order]).sum())
     states = _States(
         state=np.zeros((1 + options * size, 6), dtype=np.int64),
         worth=np.full((1 + options * size, 2), np.inf),
@@ -104,7 +106,7 @@ def line_up(order: Ints, lines: Lines, period: float, width: int) -> tuple[float
         fresh=np.full((size, 6), -1, dtype=np.int64),
         new=np.full((size, 2), np.inf),
     )
-    last = _line_up(order, lines, period, states)
+    last = _order_clusters(order, data, period, states)
     path, s = [], last
     while s > 0:
         path.append(states.state[s])
@@ -113,10 +115,10 @@ def line_up(order: Ints, lines: Lines, period: float, width: int) -> tuple[float
     return best, np.array(path, dtype=np.int64).reshape(-1, 6)
 
 
-def line_up_once() -> None:
+def order_once() -> None:
     """Line one cluster up that holds one unit, which compiles all there is to."""
     one = np.ones(1, dtype=np.int64)
-    lines = Lines(
+    data = OrderingData(
         first=np.arange(2, dtype=np.int64),
         run=np.arange(2, dtype=np.float64).reshape(1, 2),
         by_option=np.zeros((1, 3)),
@@ -129,11 +131,13 @@ def line_up_once() -> None:
         must=np.ones(1, dtype=bool),
         steps=np.zeros(3, dtype=np.int64),
     )
-    line_up(np.zeros(1, dtype=np.int64), lines, 1.0, 1)
+    order_clusters(np.zeros(1, dtype=np.int64), data, 1.0, 1)
 
 
 @kernel
-def _line_up(order: Ints, lines: Lines, period: float, states: _States) -> int:
+def _order_clusters(
+    order: Ints, data: OrderingData, period: float, states: _States
+) -> int:
     """Set all states; return the best one that holds all units, -1 without one."""
     state, worth, kept = states.state, states.worth, states.kept
     size, width = kept.shape
@@ -144,16 +148,16 @@ def _line_up(order: Ints, lines: Lines, period: float, states: _States) -> int:
     for index in range(len(order)):
         j = order[index]
         begun = count
-        for o in range(lines.first[j], lines.first[j + 1]):
-            count = _place(lines, period, states, o, count)
+        for o in range(data.first[j], data.first[j + 1]):
+            count = _place(data, period, states, o, count)
         # A cluster that must host leaves no state without it.
-        if lines.must[j]:
+        if data.must[j]:
             for u in range(size):
                 for slot in range(width):
                     kept[u, slot] = -1
         missing = False
         for i in range(index + 1, len(order)):
-            if lines.must[order[i]]:
+            if data.must[order[i]]:
                 missing = True
         for s in range(begun, count):
             if state[s, PLACED] < size - 1:
@@ -164,7 +168,9 @@ def _line_up(order: Ints, lines: Lines, period: float, states: _States) -> int:
 
 
 @step
-def _place(lines: Lines, period: float, states: _States, o: int, count: int) -> int:
+def _place(
+    data: OrderingData, period: float, states: _States, o: int, count: int
+) -> int:
     """Add the best states that end with an option; return how many there are then."""
     kept, fresh, new = states.kept, states.fresh, states.new
     size, width = kept.shape
@@ -176,8 +182,8 @@ def _place(lines: Lines, period: float, states: _States, o: int, count: int) -> 
             if s < 0:
                 break
             other = states.state[s, OPTION]
-            if other < 0 or lines.quick[o, other]:
-                _extend(lines, period, states, o, s)
+            if other < 0 or data.quick[o, other]:
+                _extend(data, period, states, o, s)
     for u in range(1, size):
         if new[u, 0] < np.inf:
             for column in range(6):
@@ -189,34 +195,34 @@ def _place(lines: Lines, period: float, states: _States, o: int, count: int) -> 
 
 
 @step
-def _extend(lines: Lines, period: float, states: _States, o: int, s: int) -> None:
+def _extend(data: OrderingData, period: float, states: _States, o: int, s: int) -> None:
     """Put runs of an option in front of a state, into ``fresh`` where they are best."""
-    run, own, fresh, new = lines.run[o], lines.by_option[o], states.fresh, states.new
-    within, across, windows = lines.steps[0], lines.steps[1], lines.steps[2]
+    run, own, fresh, new = data.run[o], data.by_option[o], states.fresh, states.new
+    within, across, windows = data.steps[0], data.steps[1], data.steps[2]
     other, u = states.state[s, OPTION], states.state[s, PLACED]
     cost, place, carry, share = states.worth[s, 0], 0, 0.0, 0
     if other >= 0:
-        cost += 2 * lines.kappa[o, other]
+        cost += 2 * data.kappa[o, other]
         place = states.state[s, PLACE] + across
         if windows:
-            carry = states.worth[s, 1] + 2 * lines.kappa[o, other] - across * period
+            carry = states.worth[s, 1] + 2 * data.kappa[o, other] - across * period
             carry = max(0.0, carry)
     else:
         cost += own[TRAIL]
     total, left = 0, len(run) - 1 - u
-    for m in range(1, min(lines.most[o], left) + 1):
-        at = min(place + within * (m - 1), lines.fits.shape[1] - 1)
-        load, share = carry, lines.fits[o, at]
+    for m in range(1, min(data.most[o], left) + 1):
+        at = min(place + within * (m - 1), data.fits.shape[1] - 1)
+        load, share = carry, data.fits[o, at]
         if other < 0 and m == 1:
             load += own[TRAIL]
-            share = min(share, lines.closing[o])
+            share = min(share, data.closing[o])
         share = min(share, most_within(run, period - load))
         if share < 1:
             return
         for n in range(1, min(share, left - total) + 1):
             units = total + n
             if units == left and (
-                n > lines.opening[o, at] or run[n] + load + own[LEAD] > period
+                n > data.opening[o, at] or run[n] + load + own[LEAD] > period
             ):
                 continue
             fill = cost + run[units]

@@ -103,7 +103,7 @@ def _search(finds: Finds, params: RaceParams, seed: int, *, equal: bool) -> None
     waiting = _bounds(finds, equal=equal)
     if equal:
         for program in _programs(finds, waiting):
-            for decision in _sketches(program):
+            for decision in _candidates(program):
                 finds.offer(decision)
     for program in _programs(finds, waiting):
         _settle(finds, engine, program, params.top)
@@ -142,7 +142,7 @@ def _strategies(part: TableSlice) -> list[Strategy]:
     return sorted({strategy for own in part.clusters for strategy in own.strategies})
 
 
-def _sketches(data: ProgramData) -> Iterator[Decision]:
+def _candidates(data: ProgramData) -> Iterator[Decision]:
     """Yield a few plans of given units: a good cutoff makes short work of the rest.
 
     The quickest clusters host as many stages as they can, the one with most memory

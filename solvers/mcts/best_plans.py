@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
 
 
-class Harvest:
+class BestPlans:
     """Tells of plans that are better than those before, by shape.
 
     Parameters

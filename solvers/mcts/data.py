@@ -95,7 +95,7 @@ class Space(NamedTuple):
     facts: Ints
 
 
-class Ground:
+class SearchData:
     """The spaces of every p over some slices of the table.
 
     Parameters
@@ -157,7 +157,7 @@ class Ground:
         self.stages = tuple(p for p in stages if offers and self._is_able(p))
 
     @classmethod
-    def of(cls, problem: Problem, table: CostTable) -> Ground:
+    def of(cls, problem: Problem, table: CostTable) -> SearchData:
         """Return the spaces of a whole problem, with every strategy of the table."""
         permits = problem.pins.microbatches.permits
         parts = [part for part in table.slices if permits(part.microbatches)]

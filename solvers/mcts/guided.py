@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.bounds.by_count import Survey
-    from hetopt.solvers.mcts.task_loop import SeekCourse
+    from hetopt.solvers.mcts.task_loop import SearchLoop
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.race.ledger import Program
 
@@ -85,7 +85,7 @@ def solve(
             payload=payload,
             exploration=EXPLORATION if own.exploration is None else own.exploration,
         ),
-        run=lambda course: _Waves(course, iterations).run(),
+        run=lambda loop: _Waves(loop, iterations).run(),
         began=began,
         time_limit_s=time_limit_s,
         cutoff=cutoff,
@@ -95,16 +95,16 @@ def solve(
 class _Waves:
     """Visits, wave by wave, and how many iterations are left."""
 
-    def __init__(self, course: SeekCourse, iterations: int | None) -> None:
-        self._course, self._left = course, iterations
+    def __init__(self, loop: SearchLoop, iterations: int | None) -> None:
+        self._loop, self._left = loop, iterations
         self._visits: Counter[tuple[int, int]] = Counter()
         self._known: set[int] = set()
-        clusters = len(course.ledger.table.cluster_names)
+        clusters = len(loop.ledger.table.cluster_names)
         self._relaxes = clusters <= _MOST_CLUSTERS
 
     def run(self) -> None:
         """Visit (p, q) until nothing better can be anywhere."""
-        ledger = self._course.ledger
+        ledger = self._loop.ledger
         while self._left != 0 and ledger.open():
             programs = self._next()
             fresh = {program.microbatches for program in programs} - self._known
@@ -114,14 +114,14 @@ class _Waves:
                 surveys = (
                     SurveyTask(microbatches=q, cutoff=None) for q in sorted(fresh)
                 )
-                self._course.perform(surveys, self._surveyed)
+                self._loop.perform(surveys, self._surveyed)
             else:
                 tasks = self._wave(programs)
-                self._course.perform(iter(tasks), self._visited)
+                self._loop.perform(iter(tasks), self._visited)
             ledger.refute()
 
     def _surveyed(self, task: SurveyTask, found: Survey) -> None:
-        take_survey(self._course.ledger, task, found)
+        take_survey(self._loop.ledger, task, found)
 
     def _next(self) -> list[Program]:
         """Return what to visit: where the bound is least, or few visits were."""
@@ -131,7 +131,7 @@ class _Waves:
             weight = 1 + _PATIENCE * visits
             return (program.bound * weight, program.stages, program.microbatches)
 
-        return sorted(self._course.ledger.open(), key=rank)[:_WAVE]
+        return sorted(self._loop.ledger.open(), key=rank)[:_WAVE]
 
     def _wave(self, programs: Sequence[Program]) -> list[VisitTask]:
         """Return a visit of each, as far as there are iterations."""
@@ -150,7 +150,7 @@ class _Waves:
                     stages=program.stages,
                     visit=visit,
                     iterations=iterations,
-                    cutoff=self._course.ledger.cutoff,
+                    cutoff=self._loop.ledger.cutoff,
                     bound=program.bound,
                     # To begin with any plan will do, and narrowing takes long.
                     narrow=visit > 0 and self._relaxes,
@@ -160,5 +160,5 @@ class _Waves:
         return tasks
 
     def _visited(self, task: VisitTask, bound: int) -> None:
-        program = self._course.ledger.programs[task.stages, task.microbatches]
+        program = self._loop.ledger.programs[task.stages, task.microbatches]
         program.bound = max(program.bound, bound)

@@ -11,8 +11,8 @@ import numpy as np
 from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.formulations.space import restrict
 from hetopt.solvers.bounds.by_count import focus
-from hetopt.solvers.mcts.best_plans import Harvest
-from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.best_plans import BestPlans
+from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.subtree import Subtree
 from hetopt.solvers.race.messages import NO_CUTOFF, Payload, SurveyTask
 from hetopt.solvers.race.worker import Worker
@@ -99,26 +99,26 @@ class GuidedWorker:
                 return task.cutoff + 1
             part, least = narrowed
             bound = max(bound, least)
-        ground = Ground(
+        search_data = SearchData(
             worker.table,
             [part],
             worker.problem.pins,
             [task.stages],
             guided=True,
         )
-        if not ground.stages:
+        if not search_data.stages:
             # Nowhere to put so many stages, with what is left.
             return bound if task.cutoff == NO_CUTOFF else max(bound, task.cutoff + 1)
         tree = Subtree(
-            ground,
+            search_data,
             task.stages,
             seed=[self._seed, task.microbatches, task.visit],
             exploration=self._exploration,
             most_nodes=_MOST_NODES,
             reference=max(bound, 1),
         )
-        harvest = Harvest(self._top, self._say, task.cutoff)
-        tree.iterate(task.iterations, harvest.take, task.cutoff)
+        best_plans = BestPlans(self._top, self._say, task.cutoff)
+        tree.iterate(task.iterations, best_plans.take, task.cutoff)
         return bound
 
     def _narrowed(

@@ -14,9 +14,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.task_loop import seek
-from hetopt.solvers.mcts.worker import GroveSpec, GrowTask, ensure_compiled, make
+from hetopt.solvers.mcts.worker import GrowTask, TreesSpec, ensure_compiled, make
 from hetopt.solvers.params import MctsParams
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.registry import ensure_can, ensure_plans
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
-    from hetopt.solvers.mcts.task_loop import SeekCourse
+    from hetopt.solvers.mcts.task_loop import SearchLoop
     from hetopt.solvers.params import RaceParams
 
 #: HetAuto section 7.2.
@@ -71,13 +71,13 @@ def solve(
     iterations = own.iterations
     if iterations is None and time_limit_s is None:
         iterations = ITERATIONS
-    ground = Ground.of(problem, table)
-    spec = GroveSpec(
-        ground=ground,
+    search_data = SearchData.of(problem, table)
+    spec = TreesSpec(
+        search_data=search_data,
         seed=seed,
         top=params.top,
         exploration=EXPLORATION if own.exploration is None else own.exploration,
-        iterations=shares(iterations, ground.stages),
+        iterations=shares(iterations, search_data.stages),
     )
     return seek(
         problem,
@@ -86,7 +86,7 @@ def solve(
         solver="mcts",
         make=make,
         payload=spec,
-        run=lambda course: _grow(course, ground.stages),
+        run=lambda loop: _grow(loop, search_data.stages),
         began=began,
         time_limit_s=time_limit_s,
         cutoff=cutoff,
@@ -101,10 +101,10 @@ def shares(iterations: int | None, stages: Sequence[int]) -> dict[int, int | Non
     return {p: each + (i < more) for i, p in enumerate(stages)}
 
 
-def _grow(course: SeekCourse, stages: Sequence[int]) -> None:
+def _grow(loop: SearchLoop, stages: Sequence[int]) -> None:
     """Share the sub-trees out among the workers, and wait for them."""
-    here = isinstance(course.pool, InlinePool)
-    workers = course.pool.idle
+    here = isinstance(loop.pool, InlinePool)
+    workers = loop.pool.idle
     groups = [tuple(stages[w::workers]) for w in range(min(workers, len(stages)))]
     waiting = [
         GrowTask(stages=group, limit_s=_TURN_S if here else None) for group in groups
@@ -118,4 +118,4 @@ def _grow(course: SeekCourse, stages: Sequence[int]) -> None:
         if not done:
             waiting.append(task)
 
-    course.perform(tasks(), take)
+    loop.perform(tasks(), take)

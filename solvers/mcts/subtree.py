@@ -23,7 +23,7 @@ from hetopt.solvers.mcts.tree import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.solvers.mcts.data import Ground
+    from hetopt.solvers.mcts.data import SearchData
     from hetopt.solvers.mcts.state import State
 
 #: Nodes of a tree at first.
@@ -47,7 +47,7 @@ class Subtree:
 
     def __init__(
         self,
-        ground: Ground,
+        search_data: SearchData,
         stages: int,
         *,
         seed: Sequence[int],
@@ -55,8 +55,8 @@ class Subtree:
         most_nodes: int,
         reference: int = 0,
     ) -> None:
-        space = ground.at(stages)
-        self.ground, self.space = ground, space
+        space = search_data.at(stages)
+        self.search_data, self.space = search_data, space
         words = np.random.SeedSequence([*seed, stages]).generate_state(1, np.uint64)
         self.state: State = new_state(space, int(words[0]))
         self._most = len(self.state.moves)
@@ -104,11 +104,11 @@ class Subtree:
         """Return what the last iteration decided."""
         state, space = self.state, self.space
         count, i = int(state.at[COUNT]), int(state.at[Q])
-        options = [self.ground.options[o] for o in state.chosen[:count]]
-        part = self.ground.parts[i]
+        options = [self.search_data.options[o] for o in state.chosen[:count]]
+        part = self.search_data.parts[i]
         units = state.units.copy()
-        units[0] += sum(self.ground.chain.lead)
-        units[-1] += sum(self.ground.chain.trail)
+        units[0] += sum(self.search_data.chain.lead)
+        units[-1] += sum(self.search_data.chain.trail)
         return Decision(
             microbatches=int(space.counts[i]),
             order=tuple(j for j, _ in options),

@@ -1,4 +1,4 @@
-"""What both tree searches share: a course over a pool, cheap bounds, the result."""
+"""What both tree searches share: tasks for a pool, cheap bounds, the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below
 from hetopt.interruption import released
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.bounds.bound_q import ScoutTask
+from hetopt.solvers.bounds.bound_q import BoundTask
 from hetopt.solvers.decisions.identical import canonical, leaders
 from hetopt.solvers.pools.deadline import Stopped, run_until
 from hetopt.solvers.race.device_time import share_out
@@ -24,8 +24,8 @@ from hetopt.solvers.race.first_plan import ensure_plan
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Payload, SurveyTask, cutoff_of
 from hetopt.solvers.race.outcome import result_of
-from hetopt.solvers.race.q_order import Scouting
-from hetopt.solvers.race.task_loop import Course, open_pool
+from hetopt.solvers.race.q_order import QOrder
+from hetopt.solvers.race.task_loop import TaskLoop, open_pool
 from hetopt.solvers.race.worker import Worker
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _SHARE = 0.05
 
 
-class SeekCourse(Course):
+class SearchLoop(TaskLoop):
     """Takes the tasks of a tree search."""
 
     def __init__(self, pins: Pins, ledger: Ledger, *rest: Any, **more: Any) -> None:
@@ -68,7 +68,7 @@ def seek(
     solver: str,
     make: Callable[..., Callable[[Any], Any]],
     payload: Any,
-    run: Callable[[SeekCourse], None],
+    run: Callable[[SearchLoop], None],
     began: float,
     time_limit_s: float | None,
     cutoff: float | None,
@@ -80,7 +80,7 @@ def seek(
     make, payload
         What the workers run, as ``Pool`` has it.
     run
-        Gives the course its tasks.
+        Gives the loop its tasks.
     began
         When the clock began to run.
     cutoff
@@ -96,7 +96,7 @@ def seek(
     ended = False
     if ledger.open():
         pool = open_pool(params.executor, params.jobs, make, payload)
-        course = SeekCourse(
+        loop = SearchLoop(
             problem.pins,
             ledger,
             pool,
@@ -107,8 +107,8 @@ def seek(
         )
         try:
             with suppress(Stopped, KeyboardInterrupt):
-                run_until(course.left(), lambda: _bound(course, problem))
-                run(course)
+                run_until(loop.left(), lambda: _bound(loop, problem))
+                run(loop)
                 ended = True
         finally:
             pool.close()
@@ -130,9 +130,9 @@ def seek(
     return result
 
 
-def _bound(course: SeekCourse, problem: Problem) -> None:
+def _bound(loop: SearchLoop, problem: Problem) -> None:
     """Bound every (p, q): by the device time, then by what takes a little longer."""
-    ledger = course.ledger
+    ledger = loop.ledger
     share_out(ledger)
     worker = Worker(
         Payload(
@@ -145,16 +145,16 @@ def _bound(course: SeekCourse, problem: Problem) -> None:
         SimpleNamespace(value=NO_CUTOFF),
         lambda found: None,
     )
-    scouts = Scouting(ledger) if Chain.of(ledger.table).is_uniform else None
-    most_s = inf if course.limit_s is None else _SHARE * course.limit_s
+    order = QOrder(ledger) if Chain.of(ledger.table).is_uniform else None
+    most_s = inf if loop.limit_s is None else _SHARE * loop.limit_s
     for q in sorted({program.microbatches for program in ledger.open()}):
-        if time.monotonic() - course.began > most_s:
+        if time.monotonic() - loop.began > most_s:
             return
-        if scouts is not None:
-            glance = ScoutTask(microbatches=q)
+        if order is not None:
+            glance = BoundTask(microbatches=q)
             with released():
                 found = worker.run(glance)
-            scouts.take(glance, found)
+            order.take(glance, found)
             continue
         task = SurveyTask(microbatches=q, cutoff=None)
         with released():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.compiled import are_kept
 from hetopt.interruption import released
-from hetopt.solvers.mcts.best_plans import Harvest
-from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.best_plans import BestPlans
+from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.subtree import Subtree
 from hetopt.solvers.pools.deadline import Stopped, run_until
 
@@ -28,7 +28,7 @@ MOST_NODES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroveSpec:
+class TreesSpec:
     """What every worker is given once.
 
     Attributes
@@ -41,7 +41,7 @@ class GroveSpec:
         Of each p; None for any number.
     """
 
-    ground: Ground
+    search_data: SearchData
     seed: int
     top: int
     exploration: float
@@ -63,10 +63,10 @@ class GrowTask:
 
 
 def make(
-    payload: GroveSpec, shared: Any, say: Callable[[Any], None]
+    payload: TreesSpec, shared: Any, say: Callable[[Any], None]
 ) -> Callable[[GrowTask], bool]:
     """Return the function that runs tasks in this process."""
-    return Grove(payload, shared, say).run
+    return TreeWorker(payload, shared, say).run
 
 
 def ensure_compiled(problem: Problem, table: CostTable, limit_s: float | None) -> None:
@@ -83,24 +83,28 @@ def ensure_compiled(problem: Problem, table: CostTable, limit_s: float | None) -
 
 
 def _iterate_once(problem: Problem, table: CostTable) -> None:
-    ground = Ground.of(problem, table)
-    if not ground.stages:
+    search_data = SearchData.of(problem, table)
+    if not search_data.stages:
         return
     with released():
         tree = Subtree(
-            ground, ground.stages[0], seed=[0], exploration=0.0, most_nodes=SLICE
+            search_data,
+            search_data.stages[0],
+            seed=[0],
+            exploration=0.0,
+            most_nodes=SLICE,
         )
         tree.iterate(1, lambda value, decision: value, -1)
 
 
-class Grove:
+class TreeWorker:
     """Trees that take turns."""
 
     def __init__(
-        self, spec: GroveSpec, shared: Any, say: Callable[[Any], None]
+        self, spec: TreesSpec, shared: Any, say: Callable[[Any], None]
     ) -> None:
         self._spec, self._shared, self._say = spec, shared, say
-        self._waiting: deque[_Plant] = deque()
+        self._waiting: deque[_GrowingTree] = deque()
         self._known: set[int] = set()
 
     def run(self, task: GrowTask) -> bool:
@@ -111,34 +115,34 @@ class Grove:
             # A task comes again for another turn, or from a worker that was lost.
             if p not in self._known:
                 self._known.add(p)
-                waiting.append(self._plant(p))
+                waiting.append(self._tree(p))
         while waiting:
-            plant = waiting.popleft()
-            plant.grow(int(self._shared.value))
-            if plant.left != 0:
-                waiting.append(plant)
+            tree = waiting.popleft()
+            tree.grow(int(self._shared.value))
+            if tree.left != 0:
+                waiting.append(tree)
             if ends is not None and time.monotonic() >= ends:
                 break
         return not waiting
 
-    def _plant(self, stages: int) -> _Plant:
+    def _tree(self, stages: int) -> _GrowingTree:
         spec = self._spec
         tree = Subtree(
-            spec.ground,
+            spec.search_data,
             stages,
             seed=[spec.seed],
             exploration=spec.exploration,
-            most_nodes=MOST_NODES // len(spec.ground.stages),
+            most_nodes=MOST_NODES // len(spec.search_data.stages),
         )
-        harvest = Harvest(spec.top, self._say)
-        return _Plant(tree, spec.iterations[stages], harvest)
+        best_plans = BestPlans(spec.top, self._say)
+        return _GrowingTree(tree, spec.iterations[stages], best_plans)
 
 
-class _Plant:
+class _GrowingTree:
     """One tree, and the iterations it has left."""
 
-    def __init__(self, tree: Subtree, left: int | None, harvest: Harvest) -> None:
-        self.tree, self.left, self._harvest = tree, left, harvest
+    def __init__(self, tree: Subtree, left: int | None, best_plans: BestPlans) -> None:
+        self.tree, self.left, self._best_plans = tree, left, best_plans
 
     def grow(self, cutoff: int) -> None:
         """Iterate a little.
@@ -152,5 +156,5 @@ class _Plant:
         count = SLICE if self.left is None else min(SLICE, self.left)
         if self.left is not None:
             self.left -= count
-        harvest = self._harvest
-        self.tree.iterate(count, harvest.take, min(harvest.cutoff, cutoff))
+        best_plans = self._best_plans
+        self.tree.iterate(count, best_plans.take, min(best_plans.cutoff, cutoff))

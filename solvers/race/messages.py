@@ -51,15 +51,16 @@ class Payload:
     principles: Principles = PRUNED
 
 
-Kernels = Literal["outline", "line-up", "clusters", "sums"]
+#: What a worker compiles by calling it.
+Kernels = Literal["boxes", "ordering", "clusters", "sums"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileTask:
     """Compile some of what bounds one q, for all workers.
 
-    Scouts call what outlines and line-ups do, and surveys as line-ups do; surveys alone
-    what bounds single clusters and what adds them up.
+    ``boxes`` and ``ordering`` are the two halves of what bounds on a whole q and
+    surveys call, ``clusters`` and ``sums`` those of what surveys call alone.
     """
 
     microbatches: int
@@ -75,7 +76,7 @@ class SurveyTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SketchTask:
+class RelaxedPlanTask:
     """Turn the relaxed optimum of one (p, q) at lambda <= ``period`` into plans."""
 
     microbatches: int

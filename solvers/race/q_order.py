@@ -1,4 +1,4 @@
-"""The order in which scouts visit the q: least bound first."""
+"""The order in which the q are bounded: least bound first."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.program import scaled_below, ticks_above
-from hetopt.solvers.bounds.bound_q import ScoutTask
+from hetopt.solvers.bounds.bound_q import BoundTask
 from hetopt.solvers.race.messages import NO_CUTOFF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.solvers.bounds.bound_q import Scouted
+    from hetopt.solvers.bounds.bound_q import QBounds
     from hetopt.solvers.race.ledger import Ledger
 
 #: Visits of one q, and how often at least to look for plans before it is given up.
-_VISITS, _LINED_UP = 24, 4
-#: A scout stays with a q until its bound exceeds the next best one by this much.
+_VISITS, _PLAN_SEARCHES = 24, 4
+#: Bounding stays with a q until its bound exceeds the next best one by this much.
 _AHEAD = 1.01
 
 
-class Scouting:
+class QOrder:
     """Bounds every q as a whole, and finds first plans."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._counts = sorted({program.microbatches for program in ledger.open()})
-        self._known: dict[int, Scouted] = {}
+        self._known: dict[int, QBounds] = {}
         self._visits: Counter[int] = Counter()
         self._busy: set[int] = set()
 
-    def tasks(self) -> Iterator[ScoutTask | None]:
+    def tasks(self) -> Iterator[BoundTask | None]:
         """Yield visits; None where there is nothing to do for the time being."""
         while True:
             limit = _nanoseconds(self.ledger.cutoff)
@@ -48,7 +48,7 @@ class Scouting:
             others = min((other for other, _ in waiting[1:]), default=inf)
             ranked = self.ledger.ranked()
             self._busy.add(q)
-            yield ScoutTask(
+            yield BoundTask(
                 microbatches=q,
                 visit=self._visits[q],
                 known=self._known.get(q),
@@ -57,7 +57,7 @@ class Scouting:
             )
             self._visits[q] += 1
 
-    def take(self, task: ScoutTask, found: Scouted) -> None:
+    def take(self, task: BoundTask, found: QBounds) -> None:
         """Take in what a visit found."""
         q, cutoff = task.microbatches, self.ledger.cutoff
         limit = _nanoseconds(cutoff)
@@ -83,7 +83,7 @@ class Scouting:
         if known.bound > limit:
             return False
         if visits >= _VISITS or known.is_done:
-            return known.lined_up < _LINED_UP and visits < 2 * _VISITS
+            return known.plan_searches < _PLAN_SEARCHES and visits < 2 * _VISITS
         return True
 
 

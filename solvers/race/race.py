@@ -1,7 +1,8 @@
-"""The race over (p, q): bound all, sketch a few plans, settle the rest, prove.
+"""The race over (p, q): bound all, find a few plans, settle the rest, prove.
 
-1. Scouts bound every q as a whole, and line clusters up to first plans: a first
-   cutoff. Where they cannot, a plan of one strategy is the cutoff, every q is
+1. Every q is bounded as a whole, by boxes of lambda and g, and clusters in several
+   orders are made into first plans: a first cutoff. Where that does not work, a plan
+   of one strategy is the cutoff, every q is
    surveyed, with a bound for each of its p, and
 2. the relaxed optima with the least bounds are turned into plans.
 3. Every q that may hold something better is surveyed again, closely.
@@ -35,16 +36,16 @@ from hetopt.solvers.race.messages import (
     CompileTask,
     Found,
     Payload,
+    RelaxedPlanTask,
     SettleTask,
-    SketchTask,
     SurveyTask,
     TieTask,
     Verdict,
     cutoff_of,
 )
 from hetopt.solvers.race.outcome import result_of
-from hetopt.solvers.race.q_order import Scouting
-from hetopt.solvers.race.task_loop import Course, open_pool, worker_count
+from hetopt.solvers.race.q_order import QOrder
+from hetopt.solvers.race.task_loop import TaskLoop, open_pool, worker_count
 from hetopt.solvers.race.worker import make
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ if TYPE_CHECKING:
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.race.messages import Kernels
 
-#: Modules whose kernels scouts and surveyors call.
-_SCOUTS = "hetopt.solvers.bounds.ordering_loop"
-_SURVEYORS = "hetopt.solvers.bounds.sums"
+#: Modules whose kernels bounds on a whole q, and surveys, call.
+_BOUND_Q = "hetopt.solvers.bounds.ordering_loop"
+_SURVEY = "hetopt.solvers.bounds.sums"
 #: Relaxed optima that are turned into plans, and how many of one q.
-_SKETCHES, _SKETCHES_PER_Q = 8, 3
+_RELAXED_PLANS, _RELAXED_PLANS_PER_Q = 8, 3
 
 
 def race(
@@ -123,7 +124,7 @@ def race(
                 principles=principles,
             )
             pool = open_pool(executor, jobs, make, payload, growing=quick)
-            course = _Course(
+            loop = _Race(
                 ledger,
                 pool,
                 began=began,
@@ -131,17 +132,17 @@ def race(
                 on_progress=on_progress,
                 journal=memory,
             )
-            # Scouts know neither units of several kinds nor the wider spaces. For a
+            # Boxes know neither units of several kinds nor the wider spaces. For a
             # few clusters they are not worth compiling at once.
-            scouting = (
+            whole_q = (
                 not principles.relaxed
                 and Chain.of(table).is_uniform
-                and (are_kept(_SCOUTS) or len(table.cluster_names) > FEW_CLUSTERS)
+                and (are_kept(_BOUND_Q) or len(table.cluster_names) > FEW_CLUSTERS)
             )
             # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
             try:
                 with suppress(Stopped):
-                    course.run(problem, scouting=scouting)
+                    loop.run(problem, whole_q=whole_q)
             except KeyboardInterrupt:
                 interrupted = True
             finally:
@@ -178,14 +179,14 @@ def _open(
         journal.close()
 
 
-class _Course(Course):
+class _Race(TaskLoop):
     """One run of the race: its phases, and the tasks they are made of."""
 
-    def run(self, problem: Problem, *, scouting: bool) -> None:
-        self._compile(scouting=scouting)
-        if scouting:
-            scouts = Scouting(self.ledger)
-            self.perform(scouts.tasks(), scouts.take)
+    def run(self, problem: Problem, *, whole_q: bool) -> None:
+        self._compile(whole_q=whole_q)
+        if whole_q:
+            order = QOrder(self.ledger)
+            self.perform(order.tasks(), order.take)
         else:
             found = first_plan(problem, self.ledger.table)
             if found is not None:
@@ -195,8 +196,8 @@ class _Course(Course):
             self._survey(cutoff)
         else:
             self._survey(None)
-        if not scouting or cutoff == NO_CUTOFF:
-            self._sketch()
+        if not whole_q or cutoff == NO_CUTOFF:
+            self._plan_relaxed()
             if self.ledger.cutoff < cutoff:
                 self._survey(self.ledger.cutoff)
         self._settle()
@@ -204,16 +205,16 @@ class _Course(Course):
 
     # ---------------------------------------------------------------- phases
 
-    def _compile(self, *, scouting: bool) -> None:
+    def _compile(self, *, whole_q: bool) -> None:
         """On the very first run, share out what every worker would compile alone."""
-        module = _SCOUTS if scouting else _SURVEYORS
+        module = _BOUND_Q if whole_q else _SURVEY
         if not isinstance(self.pool, Pool) or are_kept(module):
             return
         q = min((program.microbatches for program in self.ledger.open()), default=None)
         if q is not None:
             halves: tuple[Kernels, ...] = ("clusters", "sums")
-            if scouting:
-                halves = ("outline", "line-up")
+            if whole_q:
+                halves = ("boxes", "ordering")
             tasks = [CompileTask(microbatches=q, kernels=half) for half in halves]
             self.perform(iter(tasks), lambda task, found: None)
 
@@ -239,21 +240,21 @@ class _Course(Course):
         tasks = [SurveyTask(microbatches=q, cutoff=cutoff) for q in counts]
         self.perform(iter(tasks), take)
 
-    def _sketch(self) -> None:
+    def _plan_relaxed(self) -> None:
         """Turn the most promising relaxed optima into plans."""
         per_q: Counter[int] = Counter()
         tasks = []
         for program in sorted(self.ledger.open(), key=lambda program: program.rank):
-            if per_q[program.microbatches] < _SKETCHES_PER_Q:
+            if per_q[program.microbatches] < _RELAXED_PLANS_PER_Q:
                 per_q[program.microbatches] += 1
                 tasks.append(
-                    SketchTask(
+                    RelaxedPlanTask(
                         microbatches=program.microbatches,
                         stages=program.stages,
                         period=program.period,
                     )
                 )
-        self.perform(iter(tasks[:_SKETCHES]), lambda task, found: None)
+        self.perform(iter(tasks[:_RELAXED_PLANS]), lambda task, found: None)
         self.ledger.refute()
 
     def _settle(self) -> None:

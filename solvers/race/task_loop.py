@@ -44,7 +44,7 @@ _TURN_S = 0.1
 _PER_CORE = 4
 
 
-class Course:
+class TaskLoop:
     """Something that takes many tasks, and what is known on the way."""
 
     def __init__(
@@ -101,7 +101,7 @@ class Course:
                         msg = f"{task} failed:\n{event.trace}"
                         raise SolverError(msg)
                     case Died():
-                        self._mourn(task, again)
+                        self._after_death(task, again)
                 del running[event.task]
             if time.monotonic() >= self._told + _TURN_S:
                 self.tell()
@@ -131,7 +131,7 @@ class Course:
                 self.find(content)
             raise
 
-    def _mourn(self, task: Any, again: list[Any]) -> None:
+    def _after_death(self, task: Any, again: list[Any]) -> None:
         """Run the task of a dead worker again, a few times; never take it for no."""
         self.deaths[task] += 1
         if self.deaths[task] < _MOST_DEATHS:

@@ -26,11 +26,11 @@ from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.result import OPTIMALITY_GAP
-from hetopt.solvers.bounds.bound_q import Scouted, ScoutTask, explore, is_narrow, plans
-from hetopt.solvers.bounds.boxes import Outline, largest_outline_bytes
+from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore, is_narrow, plans
+from hetopt.solvers.bounds.boxes import BoxBounds, largest_box_bounds_bytes
 from hetopt.solvers.bounds.by_count import Survey, focus, sharpen, survey
 from hetopt.solvers.bounds.cluster_costs import FIRST, LAST
-from hetopt.solvers.bounds.ordering_loop import line_up_once
+from hetopt.solvers.bounds.ordering_loop import order_once
 from hetopt.solvers.bounds.relaxation import Choice, Relaxation
 from hetopt.solvers.bounds.sums import add_once
 from hetopt.solvers.decisions.assembly import plan_of, value_of
@@ -42,8 +42,8 @@ from hetopt.solvers.race.messages import (
     CompileTask,
     Found,
     Payload,
+    RelaxedPlanTask,
     SettleTask,
-    SketchTask,
     SurveyTask,
     TieTask,
     Verdict,
@@ -94,8 +94,8 @@ class Worker:
             self._engine.most_bytes = memory_bytes
         self.part = lru_cache(maxsize=None)(self._part)
         self.relaxation = lru_cache(maxsize=4)(self._relaxation)
-        outlines = memory_bytes // (2 * largest_outline_bytes(self.table))
-        self.outline = lru_cache(maxsize=max(2, outlines))(self._outline)
+        kept = memory_bytes // (2 * largest_box_bounds_bytes(self.table))
+        self.box_bounds = lru_cache(maxsize=max(2, kept))(self._box_bounds)
         self.leaders = lru_cache(maxsize=None)(self._leaders)
 
     def run(self, task: Any) -> Any:
@@ -103,12 +103,12 @@ class Worker:
         match task:
             case CompileTask():
                 return self._compile(task)
-            case ScoutTask():
-                return self._scout(task)
+            case BoundTask():
+                return self._bound(task)
             case SurveyTask():
                 return self._survey(task)
-            case SketchTask():
-                return self._sketch(task)
+            case RelaxedPlanTask():
+                return self._plan_relaxed(task)
             case SettleTask():
                 return self._settle(task)
             case TieTask():
@@ -129,8 +129,8 @@ class Worker:
             return part
         return undominated(self.table, part, self.chain, self.principles)
 
-    def _outline(self, microbatches: int) -> Outline:
-        return Outline(
+    def _box_bounds(self, microbatches: int) -> BoxBounds:
+        return BoxBounds(
             table=self.table,
             part=self.table.at(microbatches),
             chain=self.chain,
@@ -209,13 +209,13 @@ class Worker:
         """Call some kernels once; the other workers load them then."""
         q = task.microbatches
         match task.kernels:
-            case "outline":
-                outline = self.outline(q)
-                root = outline.root()
-                outline.bounded(root, np.inf)
-                outline.by_option(root)
-            case "line-up":
-                line_up_once()
+            case "boxes":
+                box_bounds = self.box_bounds(q)
+                root = box_bounds.root()
+                box_bounds.bounded(root, np.inf)
+                box_bounds.by_option(root)
+            case "ordering":
+                order_once()
                 relaxation = self.relaxation(q)
                 bound = survey(relaxation, q, cutoff=None).bound
                 if np.isfinite(bound).any():
@@ -227,20 +227,20 @@ class Worker:
             case "sums":
                 add_once()
 
-    def _scout(self, task: ScoutTask) -> Scouted:
-        outline = self.outline(task.microbatches)
+    def _bound(self, task: BoundTask) -> QBounds:
+        box_bounds = self.box_bounds(task.microbatches)
         found = explore(
-            outline,
+            box_bounds,
             task.known,
             cutoff=self._limit_ns(),
             goal=task.goal,
             evaluations=task.evaluations,
         )
         first = task.order is None
-        if not task.visit or not is_narrow(outline, found, first=first):
+        if not task.visit or not is_narrow(box_bounds, found, first=first):
             return found
         for decision in plans(
-            outline,
+            box_bounds,
             found,
             table=self.table,
             pins=self.problem.pins,
@@ -250,7 +250,7 @@ class Worker:
         ):
             if self._is_plan(decision):
                 self._report(decision)
-        return replace(found, lined_up=found.lined_up + 1)
+        return replace(found, plan_searches=found.plan_searches + 1)
 
     def _limit_ns(self) -> float:
         """Return the cutoff in ns, one tick more; infinite if there is none."""
@@ -281,7 +281,7 @@ class Worker:
         relaxation = self.relaxation(task.microbatches)
         return survey(relaxation, task.microbatches, cutoff=cutoff)
 
-    def _sketch(self, task: SketchTask) -> None:
+    def _plan_relaxed(self, task: RelaxedPlanTask) -> None:
         relaxation, period = self.relaxation(task.microbatches), task.period
         if self.principles.relaxed:
             # Plans that keep all principles will do, and are quickly found.
@@ -360,7 +360,7 @@ class Worker:
                 )
             choices = subsets(narrowed)
             if choices > getattr(self._engine, "most_subsets", choices):
-                # It would run out of memory; plans and bounds are the scouts'.
+                # It would run out of memory; plans and bounds come from its boxes.
                 bound = narrowed.objective_min if best is None else best
                 return Verdict(closed=False, searched=bool(reported), bound=bound)
             answer = self._engine.settle(

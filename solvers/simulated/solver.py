@@ -43,7 +43,7 @@ from hetopt.solvers.pools.deadline import Stopped, run_until
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict, cutoff_of
 from hetopt.solvers.race.outcome import result_of
-from hetopt.solvers.race.task_loop import Course, open_pool
+from hetopt.solvers.race.task_loop import TaskLoop, open_pool
 from hetopt.solvers.registry import load
 from hetopt.solvers.simulated.bounds import INFINITE
 from hetopt.solvers.simulated.warmups import best_warmups
@@ -140,7 +140,7 @@ def solve_simulated(
         first = ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
     payload = Payload(problem=problem, table=table, top=params.top)
     pool = open_pool(params.executor, params.jobs, make, payload)
-    course = _Course(
+    loop = _Race(
         ledger,
         pool,
         began=began,
@@ -151,7 +151,7 @@ def solve_simulated(
     try:
         with suppress(Stopped, KeyboardInterrupt):
             if not interrupted:
-                course.run(first, most)
+                loop.run(first, most)
     finally:
         pool.close()
     ledger.limit = most
@@ -259,7 +259,7 @@ class SimulatedLedger(Ledger):
         self._known: dict[Decision, Fraction] = {}
 
 
-class _Course(Course):
+class _Race(TaskLoop):
     """The race for the least simulated time."""
 
     ledger: SimulatedLedger

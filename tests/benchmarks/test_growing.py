@@ -1,4 +1,4 @@
-"""Generated problems are what their sizes say, and scouts cope with many clusters."""
+"""Generated problems are what their sizes say, and bounds cope with many clusters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
-from hetopt.solvers.race.q_order import Scouting
+from hetopt.solvers.race.q_order import QOrder
 from hetopt.solvers.race.worker import Worker
 
 SIZES = (Size(2, 64, 24), Size(8, 4096, 96), Size(16, 16384, 126))
@@ -41,7 +41,7 @@ def test_many_clusters_are_of_at_least_six_kinds_and_some_are_alike() -> None:
 
 
 @pytest.mark.slow
-def test_scouts_alone_get_close_where_clusters_are_many() -> None:
+def test_bounds_on_q_alone_get_close_where_clusters_are_many() -> None:
     made = problem(Size(16, 16384, 126), 2)
     table = build_table(made)
     ledger = Ledger(made, table, top=1, limit=NO_CUTOFF)
@@ -55,11 +55,11 @@ def test_scouts_alone_get_close_where_clusters_are_many() -> None:
     worker = Worker(
         Payload(problem=made, table=table, engine=engine, seed=0, top=1), shared, say
     )
-    scouts = Scouting(ledger)
-    for task in scouts.tasks():
+    order = QOrder(ledger)
+    for task in order.tasks():
         if task is None:
             break
-        scouts.take(task, worker.run(task))
+        order.take(task, worker.run(task))
     best = ledger.ranked()[0].value * TICK_S / PERIOD_SCALE
     bound = ledger.bound_s()
     assert bound is not None

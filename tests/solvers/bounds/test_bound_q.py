@@ -1,4 +1,4 @@
-"""What scouts say of a whole q is true of what brute force finds."""
+"""Bounds on a whole q are true of what brute force finds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.bounds.bound_q import Scouted, ScoutTask, explore
-from hetopt.solvers.bounds.boxes import Outline
+from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore
+from hetopt.solvers.bounds.boxes import BoxBounds
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.race.worker import Worker
 from tests.oracle import brute_force
@@ -19,11 +19,11 @@ from tests.oracle.instances import Instance, make_instance
 SEEDS = range(900, 960)
 
 
-def _outlines(instance: Instance) -> list[Outline]:
+def _all_box_bounds(instance: Instance) -> list[BoxBounds]:
     problem, table = instance.problem, instance.table
     chain = Chain.of(table)
     return [
-        Outline(
+        BoxBounds(
             table=table,
             part=part,
             chain=chain,
@@ -38,36 +38,36 @@ def _outlines(instance: Instance) -> list[Outline]:
 def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
     instance = make_instance(seed)
     programs = brute_force.solve(instance.problem, instance.table).programs
-    for outline in _outlines(instance):
-        q = outline.part.microbatches
+    for box_bounds in _all_box_bounds(instance):
+        q = box_bounds.part.microbatches
         plans = [found for (_, other), found in programs.items() if other == q]
         if not plans:
             continue
         best = min(plans, key=lambda found: found.closed_form_ns)
         value = float(best.closed_form_ns)
-        rough = explore(outline, None, cutoff=inf, goal=inf, evaluations=30)
+        rough = explore(box_bounds, None, cutoff=inf, goal=inf, evaluations=30)
         assert rough.bound <= value
         # As the race does, a tick more: bounds are sums of floats.
         cutoff = value + 1
-        close = explore(outline, rough, cutoff=cutoff, goal=inf, evaluations=300)
+        close = explore(box_bounds, rough, cutoff=cutoff, goal=inf, evaluations=300)
         assert close.bound <= value
         _, _, order, strategies, _ = best.shape
-        known = outline.part.clusters
+        known = box_bounds.part.clusters
         used = set(zip(order, strategies, strict=True))
         assert all(k < len(known[j].strategies) for j, k in used)
         assert any(
-            used <= {outline.names[o] for o in box.alive}
+            used <= {box_bounds.names[o] for o in box.alive}
             for box in (*close.boxes, *close.leaves)
         )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_rise_with_every_box_that_is_cut(seed: int) -> None:
-    for outline in _outlines(make_instance(seed)):
-        known: Scouted | None = None
+    for box_bounds in _all_box_bounds(make_instance(seed)):
+        known: QBounds | None = None
         before = 0.0
         for _ in range(6):
-            known = explore(outline, known, cutoff=inf, goal=inf, evaluations=8)
+            known = explore(box_bounds, known, cutoff=inf, goal=inf, evaluations=8)
             assert known.bound >= before
             before = known.bound
 
@@ -77,7 +77,7 @@ def test_plans_are_plans_and_no_better_than_the_best(seed: int) -> None:
     instance = make_instance(seed)
     problem, table = instance.problem, instance.table
     if not Chain.of(table).is_uniform:
-        pytest.skip("scouts are not asked")
+        pytest.skip("a whole q is not bounded there")
     programs = brute_force.solve(problem, table).programs
     found: list[Found] = []
     worker = Worker(
@@ -92,7 +92,7 @@ def test_plans_are_plans_and_no_better_than_the_best(seed: int) -> None:
         found.append,
     )
     for part in table.slices:
-        worker.run(ScoutTask(microbatches=part.microbatches, visit=1))
+        worker.run(BoundTask(microbatches=part.microbatches, visit=1))
     for plan in found:
         own = programs[plan.decision.stages, plan.decision.microbatches]
         # A period is rounded up to a whole 1 / PERIOD_SCALE tick.

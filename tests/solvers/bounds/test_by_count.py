@@ -44,7 +44,7 @@ def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(300, 320))
-def test_a_sketch_adds_up(seed: int) -> None:
+def test_a_relaxed_optimum_adds_up(seed: int) -> None:
     instance = make_instance(seed)
     problem, table = instance.problem, instance.table
     chain = Chain.of(table)

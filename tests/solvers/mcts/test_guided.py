@@ -14,7 +14,7 @@ from hetopt.errors import InputError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import Principles
 from hetopt.solvers.mcts import solver as mcts
-from hetopt.solvers.mcts.data import FILLED, Ground
+from hetopt.solvers.mcts.data import FILLED, SearchData
 from hetopt.solvers.mcts.guided import solve
 from hetopt.solvers.mcts.subtree import Subtree
 from hetopt.solvers.params import MctsParams, RaceParams
@@ -77,7 +77,7 @@ def test_filled_and_polished_plans_are_plans(seed: int) -> None:
     answer = brute_force.solve(problem, table)
     best = {found.shape: found.value_ns for found in answer.shapes}
     counts = problem.stage_counts
-    ground = Ground(table, table.slices, problem.pins, counts, guided=True)
+    search_data = SearchData(table, table.slices, problem.pins, counts, guided=True)
     free = problem.pins.units is None and not any(
         pins.units.allowed or pins.units.forbidden
         for pins in problem.pins.clusters.values()
@@ -93,9 +93,9 @@ def test_filled_and_polished_plans_are_plans(seed: int) -> None:
         assert value >= (best[shape_of(table, decision)] - rounded) * PERIOD_SCALE
         return NO_CUTOFF
 
-    for stages in ground.stages:
+    for stages in search_data.stages:
         tree = Subtree(
-            ground, stages, seed=[0], exploration=1.0, most_nodes=1000, reference=1
+            search_data, stages, seed=[0], exploration=1.0, most_nodes=1000, reference=1
         )
         assert bool(tree.space.facts[FILLED]) or not free
         tree.iterate(50, take, NO_CUTOFF)

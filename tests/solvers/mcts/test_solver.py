@@ -21,11 +21,11 @@ from hetopt.problem.catalogue import problem_files
 from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.solvers.mcts import tree as mcts_tree
-from hetopt.solvers.mcts.data import Ground
+from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.solver import EXPLORATION, shares, solve
 from hetopt.solvers.mcts.subtree import Subtree
 from hetopt.solvers.mcts.tree import NODES
-from hetopt.solvers.mcts.worker import GroveSpec, GrowTask, make
+from hetopt.solvers.mcts.worker import GrowTask, TreesSpec, make
 from hetopt.solvers.params import MctsParams, RaceParams
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
 from tests.formulations.programs import table as plain_table
@@ -64,16 +64,16 @@ def uncompiled(function: Any) -> Any:
     return function.py_func
 
 
-def planted(ground: Ground, stages: int) -> Subtree:
+def tree_of(search_data: SearchData, stages: int) -> Subtree:
     # So curious that all children are visited alike.
-    return Subtree(ground, stages, seed=[0], exploration=1e6, most_nodes=1 << 20)
+    return Subtree(search_data, stages, seed=[0], exploration=1e6, most_nodes=1 << 20)
 
 
 def grow(
     problem: Problem, table: CostTable, stages: int, iterations: int
 ) -> tuple[Subtree, list[tuple[int, Decision]]]:
     """A tree after so many iterations, and every plan it met."""
-    tree = planted(Ground.of(problem, table), stages)
+    tree = tree_of(SearchData.of(problem, table), stages)
     met: list[tuple[int, Decision]] = []
 
     def take(value: int, decision: Decision) -> int:
@@ -129,8 +129,8 @@ def test_the_tree_holds_the_plans_of_its_space_that_brute_force_tries(
         for found in brute_force.every_plan(problem, table)
         if is_held(problem, table, found.shape)
     }
-    ground = Ground.of(problem, table)
-    assert {shape[0] for shape, _ in held} <= set(ground.stages)
+    search_data = SearchData.of(problem, table)
+    assert {shape[0] for shape, _ in held} <= set(search_data.stages)
     different: dict[tuple[object, ...], int] = {}
 
     def take(value: int, decision: Decision) -> int:
@@ -140,7 +140,7 @@ def test_the_tree_holds_the_plans_of_its_space_that_brute_force_tries(
         assert different.setdefault(key, value) == value
         return NO_CUTOFF
 
-    trees = [planted(ground, stages) for stages in ground.stages]
+    trees = [tree_of(search_data, stages) for stages in search_data.stages]
     for turn in range(MANY):
         for tree in trees:
             tree.iterate(100, take, NO_CUTOFF)
@@ -222,7 +222,7 @@ def test_so_many_iterations_find_a_plan_as_good(
 ) -> None:
     problem, table = shipped(name)
     tree = Subtree(
-        Ground.of(problem, table),
+        SearchData.of(problem, table),
         stages,
         seed=[0],
         exploration=EXPLORATION,
@@ -310,7 +310,7 @@ def test_what_does_not_fit_earns_nothing() -> None:
 def test_a_tree_that_is_full_goes_on() -> None:
     problem, table = plain.problem(), plain_table()
     tree = Subtree(
-        Ground.of(problem, table), 3, seed=[0], exploration=1.0, most_nodes=1 << 10
+        SearchData.of(problem, table), 3, seed=[0], exploration=1.0, most_nodes=1 << 10
     )
     tree.iterate(20_000, lambda value, decision: value - 1, NO_CUTOFF)
     assert tree.nodes.visits[0] == 20_000
@@ -386,17 +386,17 @@ def test_other_spaces_are_refused() -> None:
 
 def test_a_lost_workers_trees_are_grown_by_another() -> None:
     problem, table = plain.problem(), plain_table()
-    ground = Ground.of(problem, table)
-    mine, lost = ground.stages[::2], ground.stages[1::2]
+    search_data = SearchData.of(problem, table)
+    mine, lost = search_data.stages[::2], search_data.stages[1::2]
     assert mine
     assert lost
     told: list[Found] = []
-    spec = GroveSpec(
-        ground=ground,
+    spec = TreesSpec(
+        search_data=search_data,
         seed=0,
         top=1,
         exploration=1.0,
-        iterations=dict.fromkeys(ground.stages, 1000),
+        iterations=dict.fromkeys(search_data.stages, 1000),
     )
     grow_all = make(spec, SimpleNamespace(value=NO_CUTOFF), told.append)
     assert grow_all(GrowTask(stages=mine, limit_s=None))
@@ -422,9 +422,9 @@ def test_twins_make_no_copies() -> None:
 
 def test_seeds_are_of_64_bits() -> None:
     problem, table = plain.problem(), plain_table()
-    ground = Ground.of(problem, table)
+    search_data = SearchData.of(problem, table)
     trees = [
-        Subtree(ground, 2, seed=[seed], exploration=1.0, most_nodes=10)
+        Subtree(search_data, 2, seed=[seed], exploration=1.0, most_nodes=10)
         for seed in (0, 1, 2**40)
     ]
     states = {int(tree.state.seed[0]) for tree in trees}

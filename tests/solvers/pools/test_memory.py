@@ -1,4 +1,4 @@
-"""Labels and outlines keep to a worker's share of the memory."""
+"""Labels and bounds on boxes keep to a worker's share of the memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_without_memory_a_gap_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.lower_bound_s < best.best.closed_form_s <= found.best.closed_form_s
 
 
-def test_an_outline_that_is_dropped_is_gone() -> None:
+def test_bounds_that_are_dropped_are_gone() -> None:
     own = problem(SIZE, 0)
     table = build_table(own)
     part = table.slices[-1]

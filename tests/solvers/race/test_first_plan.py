@@ -13,7 +13,7 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.deadline import Stopped
 from hetopt.solvers.pools.process import InlinePool
-from hetopt.solvers.race import task_loop as course
+from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.race.messages import NO_CUTOFF
 from hetopt.solvers.race.task_loop import most_workers, worker_count
@@ -101,7 +101,7 @@ def test_what_a_task_found_until_its_time_was_up_counts() -> None:
 def test_more_workers_than_pay_are_not_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(course, "_cores", lambda: 2)
+    monkeypatch.setattr(task_loop, "_cores", lambda: 2)
     assert most_workers() == 8
     assert worker_count(100_000) == 8
     assert worker_count(5) == 5

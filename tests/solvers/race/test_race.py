@@ -15,7 +15,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.race import task_loop as course
+from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.race import race
 from tests.oracle import brute_force
@@ -194,7 +194,7 @@ def test_a_pin_in_the_way_is_named() -> None:
 
 def test_every_better_plan_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # Otherwise it tells only now and then, which may be between two plans.
-    monkeypatch.setattr(course, "_TURN_S", 1000.0)
+    monkeypatch.setattr(task_loop, "_TURN_S", 1000.0)
     better: list[float] = []
     find = Ledger.find
 
