@@ -80,8 +80,8 @@ def plan(
     --------
     >>> import hetopt
     >>> result = hetopt.plan("problem.yaml")
-    >>> result.status, result.gap
-    ('optimal', 0.0)
+    >>> result.status, f"{result.gap:.0%}"
+    ('optimal', '0%')
 
     Variants of a problem are made with ``dataclasses.replace``:
 

@@ -51,6 +51,8 @@ HOMES = {
 #: Where ``auto`` is something else: a solver, a source of latencies, a policy.
 OTHER_AUTO = {
     "comparing.py",
+    "planning.py",
+    "report/showing.py",
     "cli/explain.py",
     "cli/plan.py",
     "problem/fields.py",
