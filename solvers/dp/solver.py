@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.solvers.decisions.exact import with_warmups
 from hetopt.solvers.pools.memory import share_bytes
-from hetopt.solvers.race.engine import Answer
+from hetopt.solvers.race.engine import Answer, Engine
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.dp.search import Search
 
 
-class DpEngine:
+class DpEngine(Engine):
     """Settles programs by label setting; nothing in it is left to chance."""
 
     #: States multiply with the subsets of clusters: of more they fill the memory.
