@@ -46,7 +46,7 @@ class DpEngine(Engine):
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
-        from hetopt.solvers.dp.search import Interrupted
+        from hetopt.solvers.dp.found import Interrupted
 
         end = None if time_limit_s is None else time.monotonic() + time_limit_s
         best: Decision | None = None
@@ -84,7 +84,7 @@ class DpEngine(Engine):
 
         Where they fill the memory the plan that was found stays.
         """
-        from hetopt.solvers.dp.search import Interrupted
+        from hetopt.solvers.dp.found import Interrupted
 
         best: tuple[tuple[object, ...], Decision] | None = None
         for program in _programs(data):
