@@ -16,6 +16,7 @@ from hetopt.problem.training import Domain
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.decisions.assembly import value_of
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.race.engine import Engine
 from hetopt.solvers.race.messages import Payload, SettleTask
 from hetopt.solvers.race.worker import Worker
 
@@ -66,7 +67,7 @@ class Asked(Exception):
         self.data = data
 
 
-class Asker:
+class Asker(Engine):
     """An Engine that hands every program back to whoever started the worker."""
 
     def __init__(self, seed: int) -> None:
@@ -114,17 +115,17 @@ class Bench:
     def whole(self, stages: int, microbatches: int) -> Case:
         """Return a program that leaves everything to the engine."""
         worker, table = self._worker, self.table
-        part = worker.part(microbatches)
+        part = worker.programs.part(microbatches)
         data = ProgramData(
             part=part,
-            chain=worker.chain,
+            chain=worker.programs.chain,
             schedule=table.schedule,
             pins=self.problem.pins,
             names=table.cluster_names,
             devices=table.cluster_devices,
             usable_bytes=table.usable_bytes,
             stages=stages,
-            cutoff=objective_ceiling(part, worker.chain, stages),
+            cutoff=objective_ceiling(part, worker.programs.chain, stages),
         )
         return self._case(stages, microbatches, "whole", data)
 

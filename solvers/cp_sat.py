@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
 from hetopt.solvers.decisions.identical import all_copies
-from hetopt.solvers.race.engine import Answer
+from hetopt.solvers.race.engine import Answer, Engine
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MOST_COMBINED = 2**40
 _HINT_S = 5.0
 
 
-class CpSatEngine:
+class CpSatEngine(Engine):
     """Settles programs with CP-SAT on one core."""
 
     def __init__(self, seed: int) -> None:

@@ -17,7 +17,8 @@ from hetopt.errors import CheckError, InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hetopt.check.certificate import CertificateCheck, Doubt, Finding
+    from hetopt.check.certificate import CertificateCheck
+    from hetopt.check.findings import Doubt, Finding
     from hetopt.problem.document import Document
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.pools.beside import Beside
@@ -241,7 +242,7 @@ class _Verifier:
 
 
 def _finding(doubt: Doubt, message: str) -> Finding:
-    from hetopt.check.certificate import Finding
+    from hetopt.check.findings import Finding
 
     return Finding(field=doubt.field, message=message)
 

@@ -22,7 +22,7 @@ from hetopt.solvers.simulated.search import Interrupted, Search
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.check.certificate import Doubt
+    from hetopt.check.findings import Doubt
     from hetopt.cost.table import CostTable
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem

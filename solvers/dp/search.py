@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +50,7 @@ from hetopt.solvers.dp.bounds import (
 )
 from hetopt.solvers.dp.budget import PHASE, WORK
 from hetopt.solvers.dp.buffers import most_new
+from hetopt.solvers.dp.found import Interrupted, Labelled, Node
 from hetopt.solvers.dp.label_pool import (
     DELAY,
     FILL,
@@ -75,37 +76,6 @@ if TYPE_CHECKING:
 _WIDTH = 1 / 128
 #: Steps of the label setting between two looks at the clock.
 _STEPS = 300_000
-
-
-class Interrupted(Exception):
-    """Out of time or memory, or told to stop."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A range of lambda in ticks, and under h-1f1b one of lambda_0 in ns."""
-
-    low: int
-    high: int
-    floor: int
-    ceiling: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The best plan of a label setting.
-
-    Attributes
-    ----------
-    fill
-        Fill and g in ns; under gpipe with what the pace adds.
-    value
-        The decision's exact objective, or None if it is not feasible.
-    """
-
-    decision: Decision
-    fill: int
-    value: int | None
 
 
 class Search:
@@ -273,7 +243,7 @@ class Search:
             fill = max(fill, int(limits.rest[0, stages, length]))
         return self._spent(fill, node.low)
 
-    def _go_on(self, node: Node, plan: Plan, limit: int) -> list[Node]:
+    def _go_on(self, node: Node, plan: Labelled, limit: int) -> list[Node]:
         """Take in the plan of a node; return what is left of the node."""
         if plan.value is not None and plan.value <= limit:
             self.best, self.value = plan.decision, plan.value
@@ -342,7 +312,7 @@ class Search:
             self._look_around(limits, most)
         return limits
 
-    def _set_labels(self, limits: Limits, budget: int) -> Plan | None:
+    def _set_labels(self, limits: Limits, budget: int) -> Labelled | None:
         """Return the best plan within the budget, None if there is none."""
         costs = self._offer.costs
         room, more = self._room, most_new(costs, limits)
@@ -379,7 +349,7 @@ class Search:
         if self.data.rule.free:
             # Those of its least lambda, which may be less than the node's.
             decision = with_warmups(decision, self.data, steady=True)
-        return Plan(
+        return Labelled(
             decision=decision, fill=fill, value=exact_value(decision, self.data)
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.solvers.decisions.exact import with_warmups
 from hetopt.solvers.pools.memory import share_bytes
-from hetopt.solvers.race.engine import Answer
+from hetopt.solvers.race.engine import Answer, Engine
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.dp.search import Search
 
 
-class DpEngine:
+class DpEngine(Engine):
     """Settles programs by label setting; nothing in it is left to chance."""
 
     #: States multiply with the subsets of clusters: of more they fill the memory.
@@ -46,7 +46,7 @@ class DpEngine:
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
-        from hetopt.solvers.dp.search import Interrupted
+        from hetopt.solvers.dp.found import Interrupted
 
         end = None if time_limit_s is None else time.monotonic() + time_limit_s
         best: Decision | None = None
@@ -84,7 +84,7 @@ class DpEngine:
 
         Where they fill the memory the plan that was found stays.
         """
-        from hetopt.solvers.dp.search import Interrupted
+        from hetopt.solvers.dp.found import Interrupted
 
         best: tuple[tuple[object, ...], Decision] | None = None
         for program in _programs(data):

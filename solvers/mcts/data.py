@@ -17,7 +17,8 @@ import numpy as np
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
 from hetopt.problem.training import RECOMPUTE
-from hetopt.solvers.arrays.program import CLUSTER, ROOM, STAGE_DEVICES, Offer, pinned
+from hetopt.solvers.arrays.pins import pinned
+from hetopt.solvers.arrays.program import CLUSTER, ROOM, STAGE_DEVICES, Offer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,11 +74,8 @@ class GuidedWorker:
     def __init__(
         self, spec: GuidedSpec, shared: Any, say: Callable[[Any], None]
     ) -> None:
-        self._worker = Worker(spec.payload, shared, say)
-        # All of them: visits go from one q to another.
-        self._worker.relaxation = lru_cache(maxsize=None)(
-            self._worker.relaxation.__wrapped__
-        )
+        # Visits go from one q to another.
+        self._worker = Worker(spec.payload, shared, say, keep_all=True)
         self._exploration = spec.exploration
         self._seed, self._top, self._say = spec.payload.seed, spec.payload.top, say
 
@@ -92,7 +88,7 @@ class GuidedWorker:
 
     def _visit(self, task: VisitTask) -> int:
         worker, bound = self._worker, task.bound
-        part = worker.part(task.microbatches)
+        part = worker.programs.part(task.microbatches)
         if task.narrow and task.cutoff != NO_CUTOFF:
             narrowed = self._narrowed(task, part)
             if narrowed is None:
@@ -131,7 +127,7 @@ class GuidedWorker:
         # One tick more: the relaxation's sums are of floats.
         limit = ticks_above(task.cutoff)
         found = focus(
-            self._worker.relaxation(task.microbatches),
+            self._worker.programs.relaxation(task.microbatches),
             task.microbatches,
             task.stages,
             cutoff=limit,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.solvers.decisions.identical import all_copies
 from hetopt.solvers.mip.guard import Attempt, settle_exactly
+from hetopt.solvers.race.engine import Engine
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.race.engine import Answer
 
 
-class MilpEngine:
+class MilpEngine(Engine):
     """Settles programs with HiGHS on one core."""
 
     def __init__(self, seed: int) -> None:

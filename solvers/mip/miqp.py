@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hetopt.solvers.decisions.identical import all_copies
 from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, ScipBackend
 from hetopt.solvers.mip.guard import Attempt, settle_exactly
-from hetopt.solvers.race.engine import Answer
+from hetopt.solvers.race.engine import Answer, Engine
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.race.solve import Solve
 
 
-class MiqpEngine(ABC):
+class MiqpEngine(Engine, ABC):
     """Settles programs with a solver of the MIQP, on one core."""
 
     backend: ClassVar[type[Backend]]

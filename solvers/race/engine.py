@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -33,7 +34,19 @@ class Answer:
 
 
 class Engine(Protocol):
-    """Solves programs; made once per worker."""
+    """Solves programs; made once per worker, from a seed.
+
+    Attributes
+    ----------
+    most_bytes
+        Memory that it may take, as the worker says before the first program; it may
+        leave a program open that needs more.
+    most_subsets
+        Of programs with more sets of clusters than this it is asked nothing.
+    """
+
+    most_bytes: int = sys.maxsize
+    most_subsets: int = sys.maxsize
 
     def settle(
         self,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from tests.check.good import WIDE, findings, stage
-
-if TYPE_CHECKING:
-    pass
 
 
 def only(*values: Any) -> Domain:

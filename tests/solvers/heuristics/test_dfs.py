@@ -18,7 +18,8 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ClusterPins, Domain
 from hetopt.result import Result
-from hetopt.solvers.heuristics.dfs import h2_cost_ns, solve
+from hetopt.solvers.heuristics.dfs import solve
+from hetopt.solvers.heuristics.dfs_tree import h2_cost_ns
 from hetopt.solvers.heuristics.layer_sharding import Share, shard
 from hetopt.solvers.params import DfsParams
 from hetopt.solvers.registry import SOLVERS

@@ -1,0 +1,40 @@
+"""Ranges of lambda that label setting searches, and what it finds in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.formulations.decision import Decision
+
+
+class Interrupted(Exception):
+    """Out of time or memory, or told to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A range of lambda in ticks, and under h-1f1b one of lambda_0 in ns."""
+
+    low: int
+    high: int
+    floor: int
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """The best plan of a label setting.
+
+    Attributes
+    ----------
+    fill
+        Fill and g in ns; under gpipe with what the pace adds.
+    value
+        The decision's exact objective, or None if it is not feasible.
+    """
+
+    decision: Decision
+    fill: int
+    value: int | None

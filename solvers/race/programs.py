@@ -1,0 +1,155 @@
+"""What a worker works out of a problem, q by q, and keeps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import (
+    PERIOD_SCALE,
+    ProgramData,
+    scaled_above,
+    scaled_below,
+    ticks_above,
+    within,
+)
+from hetopt.formulations.space import restrict, undominated
+from hetopt.pricing import pipeline_times
+from hetopt.solvers.bounds.boxes import BoxBounds, largest_box_bounds_bytes
+from hetopt.solvers.bounds.by_count import focus, survey
+from hetopt.solvers.bounds.relaxation import Relaxation
+from hetopt.solvers.decisions.assembly import plan_of, value_of
+from hetopt.solvers.decisions.identical import canonical, leaders
+from hetopt.solvers.race.messages import NO_CUTOFF
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import TableSlice
+    from hetopt.formulations.decision import Decision
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.training import Pins
+    from hetopt.solvers.race.messages import Payload
+
+#: Relaxations that are kept where tasks mostly stay with a q.
+_RELAXATIONS = 4
+
+
+class Programs:
+    """Slices, bounds and programs of one problem.
+
+    Parameters
+    ----------
+    most_bytes
+        That what is kept may take.
+    keep_all
+        Whether tasks go from one q to another, so that all relaxations are kept.
+    """
+
+    def __init__(self, payload: Payload, most_bytes: int, *, keep_all: bool) -> None:
+        self.problem = payload.problem
+        self.table = payload.table
+        self.top = payload.top
+        self.principles = payload.principles
+        self.chain = Chain.of(payload.table)
+        kept = most_bytes // (2 * largest_box_bounds_bytes(self.table))
+        self.part = lru_cache(maxsize=None)(self._part)
+        relaxations = None if keep_all else _RELAXATIONS
+        self.relaxation = lru_cache(maxsize=relaxations)(self._relaxation)
+        self.box_bounds = lru_cache(maxsize=max(2, kept))(self._box_bounds)
+        self.leaders = lru_cache(maxsize=None)(self._leaders)
+
+    def _part(self, microbatches: int) -> TableSlice:
+        part = self.table.at(microbatches)
+        if self.top > 1:
+            # The next best plans may well use what a better strategy replaces.
+            return part
+        return undominated(self.table, part, self.chain, self.principles)
+
+    def _box_bounds(self, microbatches: int) -> BoxBounds:
+        return BoxBounds(
+            table=self.table,
+            part=self.table.at(microbatches),
+            chain=self.chain,
+            pins=self.problem.pins,
+            most_stages=self._most_stages(),
+        )
+
+    def _most_stages(self) -> int:
+        counts = self.problem.stage_counts
+        return max(p for p in counts if p <= self.chain.length)
+
+    def _relaxation(self, microbatches: int) -> Relaxation:
+        return self.relaxed(microbatches, self.principles)
+
+    def relaxed(self, microbatches: int, principles: Principles) -> Relaxation:
+        """Return the relaxation of one q under these principles."""
+        return Relaxation(
+            table=self.table,
+            part=self.part(microbatches),
+            chain=self.chain,
+            pins=self.problem.pins,
+            most_stages=self._most_stages(),
+            principles=principles,
+        )
+
+    def data(
+        self, part: TableSlice, pins: Pins, stages: int, cutoff: int
+    ) -> ProgramData:
+        """Return the program of one (p, q) within a cutoff."""
+        return ProgramData(
+            part=part,
+            chain=self.chain,
+            schedule=self.table.schedule,
+            pins=pins,
+            names=self.table.cluster_names,
+            devices=self.table.cluster_devices,
+            usable_bytes=self.table.usable_bytes,
+            stages=stages,
+            cutoff=cutoff,
+            principles=self.principles,
+            leaders=self.leaders(part.microbatches),
+        )
+
+    def focused(
+        self, microbatches: int, stages: int, cutoff: int
+    ) -> ProgramData | None:
+        """Return the program within the cutoff, or None when a bound refutes it."""
+        relaxation = self.relaxation(microbatches)
+        # One tick more: the relaxation's sums are of floats.
+        limit = ticks_above(cutoff)
+        narrowed = focus(relaxation, microbatches, stages, cutoff=limit)
+        if narrowed.bound > limit:
+            return None
+        part = within(restrict(self.part(microbatches), narrowed.keep), cutoff)
+        longest = int(min(narrowed.period_max * PERIOD_SCALE, cutoff))
+        return replace(
+            self.data(part, self.problem.pins, stages, cutoff),
+            objective_min=scaled_below(narrowed.bound),
+            period_min=scaled_below(narrowed.period_min),
+            period_max=scaled_above(longest),
+        )
+
+    def least(self, microbatches: int, stages: int) -> int:
+        """Return a bound on one program, NO_CUTOFF if it has no plan."""
+        found = survey(self.relaxation(microbatches), microbatches, cutoff=None)
+        bound = found.bound[stages]
+        return int(bound * PERIOD_SCALE) if np.isfinite(bound) else NO_CUTOFF
+
+    def canonical(self, decision: Decision) -> Decision:
+        """Return the copy of a plan that the tie rule prefers."""
+        return canonical(decision, self.leaders(decision.microbatches))
+
+    def _leaders(self, microbatches: int) -> tuple[int, ...]:
+        return leaders(
+            self.table,
+            self.table.at(microbatches),
+            self.problem.pins,
+            self.principles,
+        )
+
+    def value(self, decision: Decision) -> int:
+        """Return a decision's exact objective."""
+        return value_of(pipeline_times(plan_of(decision, self.table, ""), self.table))
