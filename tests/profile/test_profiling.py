@@ -55,10 +55,8 @@ def test_a_grid_without_shapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no shape is left" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no signals")
-def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
-    path = tmp_path / "p.csv"
-    command = [sys.executable, "-m", "hetopt", *SMALL, "--out", str(path)]
+def _interrupted(command: list[str], path: Path) -> str:
+    """Interrupt a command that has measured something; return what it says."""
     with subprocess.Popen(
         command,
         env=environment(),
@@ -75,6 +73,18 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
         out, err = process.communicate(timeout=60)
     assert process.returncode == 0
     assert err == ""
+    return out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no signals")
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    command = [sys.executable, "-m", "hetopt", *SMALL, "--out", str(path)]
+    for _ in range(5):
+        out = _interrupted(command, path)
+        if "to go" in out:
+            break
+        path.unlink()  # it was done before the signal came
     assert "to go: the same command goes on" in out
     before = read_profile(str(path)).rows
     assert len(before) >= 3
