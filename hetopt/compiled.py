@@ -53,6 +53,11 @@ _INSIDE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 #: Without arrays to make there are no references to count.
 _BARE = {"_nrt": False}
 
+#: From so many passes of a loop on, compiling it pays within one run.
+PAYS_FROM = 300_000
+#: Whole numbers below it can be added in 64 bits.
+FITS = 2**62
+
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 

@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.schedules import STEPS
-from hetopt.compiled import as_written, kernel
+from hetopt.compiled import FITS, PAYS_FROM, as_written, kernel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from hetopt.problem.training import ScheduleName
-
-#: From so many micro-batches of all stages together, compiling pays at once.
-_COMPILED_FROM = 300_000
-#: Times below it can be added in 64 bits.
-_FITS = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +99,7 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
         [*times.occupancy, 0],
     ]
     sequential = q * (sum(times.both) + 2 * sum(times.transfer))
-    if p * q >= _COMPILED_FROM and sequential < _FITS:
+    if p * q >= PAYS_FROM and sequential < FITS:
         clocks = np.zeros((6, p), np.int64)
         inboxes = np.zeros((2, p, q), np.int64)
         blocked = not _run(np.array(warm), np.array(durations), inboxes, clocks)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.check.findings import Doubt, Finding
     from hetopt.problem.document import Document
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.pools.beside import Beside
+    from hetopt.solvers.pools.work_sharing import WorkSharing
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.check.tasks import make
     from hetopt.problem.document import load_document
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.pools.beside import Beside
+    from hetopt.solvers.pools.work_sharing import WorkSharing
     from hetopt.solvers.race.task_loop import worker_count
 
     planned = load_planned(options.problem, options.plan)
@@ -84,10 +84,10 @@ def run(options: argparse.Namespace) -> int:
     helpers = worker_count(None) - 1
     with (
         ProgressBar(sys.stderr) as bar,
-        closing(Beside(helpers, make, check.verified())) as beside,
+        closing(WorkSharing(helpers, make, check.verified())) as work,
     ):
-        check.perform = beside.perform
-        searched = _Verifier(check, options, document, bar, beside).run()
+        check.perform = work.perform
+        searched = _Verifier(check, options, document, bar, work).run()
     programs = len(check.claims)
     emit(
         f"{options.certificate}: verified: digests, plan, value, and the bounds of "
@@ -105,7 +105,7 @@ class _Verifier:
         options: argparse.Namespace,
         document: Document,
         bar: ProgressBar,
-        beside: Beside,
+        work: WorkSharing,
     ) -> None:
         self.check = check
         self.problem = check.problem
@@ -113,7 +113,7 @@ class _Verifier:
         self.end = check.end
         self.options = options
         self.document = document
-        self.beside = beside
+        self.work = work
         self.bar = bar
         check.on_progress = self._show
 
@@ -169,7 +169,7 @@ class _Verifier:
         # Where more is in doubt, it is more likely to be false.
         tasks.sort(key=lambda task: -len(task.bounds))
         left = []
-        for done, (task, found) in enumerate(self.beside.perform(tasks)):
+        for done, (task, found) in enumerate(self.work.perform(tasks)):
             self._show(done + 1, "searched again", len(tasks))
             group = by_count[task.microbatches]
             if found is None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, overload
 
 import numpy as np
 
-from hetopt.compiled import as_written
+from hetopt.compiled import FITS, PAYS_FROM, as_written
 from hetopt.schedule.events import BACKWARD, FORWARD, run, walk_back
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.times import EventKind
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
 
 _KINDS: tuple[EventKind, ...] = get_args(EventKind)
-
-#: From so many micro-batches of all stages together, compiling pays at once.
-_COMPILED_FROM = 300_000
-#: Times below it can be added in 64 bits.
-_FITS = 2**62
 
 
 class CriticalEvent(NamedTuple):
@@ -227,8 +222,8 @@ def _is_large(times: PipelineTimes) -> bool:
     at_most = times.microbatches * (
         sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     )
-    many = times.stages * times.microbatches >= _COMPILED_FROM
-    return many and at_most < _FITS
+    many = times.stages * times.microbatches >= PAYS_FROM
+    return many and at_most < FITS
 
 
 def _fixed(times: PipelineTimes) -> list[list[int]]:

@@ -32,7 +32,7 @@ _MANY = 48
 #: Plans are looked for where lambda and g cost at most this share of the bound more or
 #: less; the second while there is no plan.
 _NARROW, _FIRST = 0.04, 0.25
-#: How much longer than a box says lambda and g may get where clusters line up.
+#: How much longer than a box says lambda and g may get in the plans looked for.
 _SLACK = (1.0, 1.006, 1.02)
 
 

@@ -64,7 +64,7 @@ class _Line:
 
 
 class Ordering:
-    """OrderingData clusters up within one box.
+    """Plans within one box, by the order of clusters.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def test_critical_path_is_a_path_of_the_graph(times: PipelineTimes) -> None:
 def test_compiled_events_are_those_of_plain_python(times: PipelineTimes) -> None:
     plain, path = simulate(times), simulate(times).critical_path()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulator, "_COMPILED_FROM", 0)
+        patch.setattr(simulator, "PAYS_FROM", 0)
         fast = simulate(times)
         assert fast.makespan_ns == plain.makespan_ns
         assert (fast.starts_ns == plain.starts_ns).all()

@@ -21,7 +21,7 @@ ALONE_S = 1.5
 _TURN_S = 1.0
 
 
-class Beside:
+class WorkSharing:
     """Does tasks from the front of a list while helpers do those from its end.
 
     Parameters

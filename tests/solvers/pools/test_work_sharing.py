@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.errors import SolverError
-from hetopt.solvers.pools.beside import Beside
+from hetopt.solvers.pools.work_sharing import WorkSharing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +35,8 @@ def make(
 
 
 def test_helpers_do_some_of_the_tasks() -> None:
-    with closing(Beside(1, make, os.getpid(), alone_s=0.0)) as beside:
-        done = dict(beside.perform(range(40)))
+    with closing(WorkSharing(1, make, os.getpid(), alone_s=0.0)) as work:
+        done = dict(work.perform(range(40)))
         assert {task: value for task, (value, _) in done.items()} == {
             task: task**2 for task in range(40)
         }
@@ -44,20 +44,20 @@ def test_helpers_do_some_of_the_tasks() -> None:
 
 
 def test_nobody_helps_with_what_is_quick() -> None:
-    with closing(Beside(1, make, os.getpid())) as beside:
-        done = list(beside.perform(range(4)))
+    with closing(WorkSharing(1, make, os.getpid())) as work:
+        done = list(work.perform(range(4)))
     assert {process for _, (_, process) in done} == {os.getpid()}
 
 
 def test_the_task_of_a_dead_helper_is_done_here() -> None:
-    with closing(Beside(1, make, os.getpid(), alone_s=0.0)) as beside:
-        done = dict(beside.perform([1, *range(13, 0, -1), 13]))
+    with closing(WorkSharing(1, make, os.getpid(), alone_s=0.0)) as work:
+        done = dict(work.perform([1, *range(13, 0, -1), 13]))
     assert done[13] == (169, os.getpid())
 
 
 def test_what_a_helper_raises_is_an_error() -> None:
     with (
-        closing(Beside(1, make, os.getpid(), alone_s=0.0)) as beside,
+        closing(WorkSharing(1, make, os.getpid(), alone_s=0.0)) as work,
         pytest.raises(SolverError, match="17 failed:"),
     ):
-        list(beside.perform([1, *range(30), 17]))
+        list(work.perform([1, *range(30), 17]))
