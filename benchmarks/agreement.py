@@ -15,12 +15,14 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hetopt.check.certificate import CertificateCheck
+from hetopt.check.verify.certificate import CertificateCheck
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import SOLVERS, load
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 def solved(solver: str, instance: Instance) -> Result:
     """Return a solver's result on an instance."""
     return load(solver)(
-        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=None, seed=0
+        Request(
+            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+        )
     )
 
 
@@ -46,7 +50,7 @@ def is_verified(result: Result, instance: Instance) -> bool:
     if list(check.findings()):
         return False
     _, engine = second_engine(result.solver, 0, table.schedule)
-    searched = resolve(problem, table, check.doubts, engine, end=None)
+    searched = resolve(problem, table, check.doubts, engine, deadline=Deadline())
     return all(wrong is None for _, wrong in searched)
 
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from benchmarks.growing import Size
 from benchmarks.growing import problem as generate
 from hetopt.cli.inputs import load_problem
-from hetopt.comparing import machine
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan
@@ -32,8 +31,9 @@ from hetopt.export.planning.search import solve_for
 from hetopt.export.registry import SHIPPED as LAUNCHERS
 from hetopt.export.registry import launcher, limits_of, readers
 from hetopt.files import write_text
+from hetopt.machine import machine
 from hetopt.solvers.dp.solver import solve
-from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.export.flagscale.checker import broken_rules
 
 if TYPE_CHECKING:
@@ -81,9 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _rows(problem: Problem, wrong: list[str]) -> Iterator[str]:
     """Yield a row per launcher, and tell what is wrong."""
-    result = solve(
-        problem, build_table(problem), RaceParams(), time_limit_s=None, seed=0
-    )
+    result = solve(Request(problem=problem, table=build_table(problem)))
     assert result.best is not None
     for name in LAUNCHERS:
         lost = [
@@ -107,14 +105,10 @@ def _planned_for(name: str, problem: Problem, wrong: list[str]) -> list[str]:
     except InputError as error:
         return [f"refused: {error}", "", "", ""]
     result = solve_for(
-        asked,
-        build_table(asked),
-        RaceParams(),
+        Request(problem=asked, table=build_table(asked)),
         launcher=name,
         asked=problem,
         solve=solve,
-        time_limit_s=None,
-        seed=0,
     )
     best, launch = result.best, result.launch
     if best is None:

@@ -36,6 +36,7 @@ COUNTS = {
 }
 
 
+# Long for the words beside the figures.
 def speedup(campaign: Campaign) -> Table:
     """H2, Fig. 11: HeteroSpeedupRatio."""
     alone = {

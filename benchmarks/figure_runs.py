@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from hetopt.comparing import machine
+from hetopt.machine import machine
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.cluster import ClusterLink, ClusterLinks, Link
 from hetopt.problem.reading import read_problem

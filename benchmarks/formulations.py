@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.programs import PROGRAMS, RACED, SEED, Case, cases
 from hetopt.cost.table import TICK_S
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError, SolverError
 from hetopt.files import ensure_writable, write_text
 from hetopt.formulations.cp_sat.program import PipelineProgram
@@ -226,7 +227,7 @@ def measure(case: Case, name: str, *, time_limit_s: float) -> Row:
             excluded=(),
             found=lambda decision: None,
             stop=lambda: False,
-            time_limit_s=time_limit_s + built.model_s,
+            deadline=Deadline.after(time_limit_s + built.model_s),
         )
     except SolverError as error:
         print(f"{name} on {case.problem} ({row.p}, {row.q}): {error}", file=sys.stderr)
@@ -252,7 +253,7 @@ def _root_s(built: Built, time_limit_s: float) -> float | None:
         return None
     built.linear.integer = [False] * built.columns
     run = HighsRun(built.linear, seed=SEED)
-    verdict = run.solve(time_limit_s=time_limit_s)
+    verdict = run.solve(deadline=Deadline.after(time_limit_s))
     if verdict == "stopped":
         return None
     return inf if verdict == "infeasible" else run.objective * built.unit_ns * TICK_S

@@ -81,7 +81,7 @@ def document(size: Size, seed: int) -> dict[str, Any]:
         "training": {
             "global_batch": 1 << (batch - 1).bit_length(),
             "seq_len": _SEQ_LEN,
-            "precision": "bf16",
+            "precision": "fp16",
             "zero": 1,
             "recompute": "auto",
             "schedule": "virtual-1f1b",

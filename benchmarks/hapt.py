@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
 from hetopt.pricing import price
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
@@ -28,6 +29,7 @@ from hetopt.problem.reading import read_problem
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +121,12 @@ def deaf(case: Case) -> CostTable:
 def planned(case: Case, table: CostTable) -> Result:
     """Plan a case on a table of its own."""
     return solve(
-        case.problem, table, RaceParams(jobs=0), time_limit_s=TIME_LIMIT_S, seed=0
+        Request(
+            problem=case.problem,
+            table=table,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(TIME_LIMIT_S),
+        )
     )
 
 

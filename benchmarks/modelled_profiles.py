@@ -85,7 +85,8 @@ def modelled_profile(accelerator: Accelerator) -> Profile:
         "source": (
             "hetopt.cost.sources.roofline: time = max(F / (peak e(F)), bytes / "
             "bandwidth) per operation, e(F) = e_max F / (F + peak ramp); "
-            f"peak {accelerator.peak_flops / 1e12:g} TFLOP/s, memory bandwidth "
+            f"peak {accelerator.peak_flops_of('bf16') / 1e12:g} TFLOP/s, "
+            "memory bandwidth "
             f"{accelerator.memory_bandwidth_bytes_per_s / 1e9:g} GB/s, e_max "
             f"{efficiency.multiplication:g} (attention {efficiency.attention:g}), ramp "
             f"{efficiency.ramp_s * 1e6:g} us, sustained {efficiency.sustained:g}"

@@ -7,6 +7,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.formulations.program import ProgramData, objective_ceiling
 from hetopt.pricing import pipeline_times
@@ -19,6 +20,7 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.engine import Engine
 from hetopt.solvers.race.messages import Payload, SettleTask
 from hetopt.solvers.race.worker import Worker
+from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -96,11 +98,13 @@ class Bench:
         self.problem: Problem = problem
         self.table: CostTable = build_table(problem)
         self.result: Result = solve(
-            problem,
-            self.table,
-            RaceParams(jobs=0),
-            time_limit_s=RACE_LIMIT_S,
-            seed=SEED,
+            Request(
+                problem=problem,
+                table=self.table,
+                params=RaceParams(jobs=0),
+                deadline=Deadline.after(RACE_LIMIT_S),
+                seed=SEED,
+            )
         )
         self._shared = SimpleNamespace(value=self._optimum())
         payload = Payload(
@@ -116,14 +120,11 @@ class Bench:
         """Return a program that leaves everything to the engine."""
         worker, table = self._worker, self.table
         part = worker.programs.part(microbatches)
-        data = ProgramData(
-            part=part,
-            chain=worker.programs.chain,
-            schedule=table.schedule,
-            pins=self.problem.pins,
-            names=table.cluster_names,
-            devices=table.cluster_devices,
-            usable_bytes=table.usable_bytes,
+        data = ProgramData.of(
+            table,
+            part,
+            worker.programs.chain,
+            self.problem.pins,
             stages=stages,
             cutoff=objective_ceiling(part, worker.programs.chain, stages),
         )

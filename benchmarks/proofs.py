@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.speed import run
-from hetopt.comparing import machine
 from hetopt.files import write_text
+from hetopt.machine import machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from hetopt.comparing import machine
 from hetopt.files import make_folder, write_text
+from hetopt.machine import machine
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.report.comparison import first_within

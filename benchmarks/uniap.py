@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from hetopt.cost.build import build_table
 from hetopt.cost.per_unit.layer_costs import rows_of
 from hetopt.cost.table import TICK_S
+from hetopt.deadline import Deadline
 from hetopt.files import ensure_writable, write_text
 from hetopt.formulations.uniap.choice import UniapChoice
 from hetopt.formulations.uniap.choice import price as price_of_choice
@@ -113,7 +114,7 @@ def _seconds(value_ns: int | None) -> float | None:
 def measure(name: str, program: UniapProgram, *, time_limit_s: float) -> Row:
     """Solve one program by itself."""
     choice = start(program)
-    result = solve_programs([program], time_limit_s=time_limit_s, seed=SEED)
+    result = solve_programs([program], deadline=Deadline.after(time_limit_s), seed=SEED)
     (settled,) = result.settlements
     return Row(
         problem=name,

@@ -20,6 +20,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.uniap.choice import price
 from hetopt.solvers.mip.backends import HighsBackend, ScipBackend
@@ -53,7 +54,7 @@ def by_products(backend: type[Backend]) -> Callable[[UniapProgram], int | None]:
             seed=0,
             found=lambda: None,
             stop=lambda: False,
-            time_limit_s=None,
+            deadline=Deadline(),
         )
         if outcome.verdict == "infeasible":
             return None

@@ -24,8 +24,8 @@ from random import Random
 from typing import NamedTuple
 
 from benchmarks.forging import KINDS, forged
-from hetopt.comparing import machine
 from hetopt.files import write_text
+from hetopt.machine import machine
 
 PROBLEMS = (
     "hetauto-exp1",

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import hetopt
-from hetopt import Problem, RaceParams, Result, build_table
+from hetopt import Problem, Result, build_table
+from hetopt.deadline import Deadline
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted
@@ -12,6 +13,7 @@ from hetopt.export.registry import launcher, limits_of
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 
 
 def main() -> None:
@@ -20,14 +22,12 @@ def main() -> None:
     export(problem, hetopt.plan(problem), "torchrun")
     limited = fitted(limits_of("megatron"), problem, None)
     within = solve_for(
-        limited,
-        build_table(limited),
-        RaceParams(),
+        Request(
+            problem=limited, table=build_table(limited), deadline=Deadline.after(60)
+        ),
         launcher="megatron",
         asked=problem,
         solve=load("auto"),
-        time_limit_s=60,
-        seed=0,
     )
     export(limited, within, "megatron")
 

@@ -8,9 +8,9 @@ from hetopt.solvers.heuristics.shared import solve_by
 from hetopt.solvers.registry import Solver
 
 
-def search(finds, params, seed):
+def search(finds):
     """Offer a few thousand plans."""
-    draw, chain = Random(seed), finds.chain
+    draw, chain = Random(finds.request.seed), finds.chain
     for _ in range(3000):
         finds.check_time()
         part = draw.choice(finds.table.slices)
@@ -41,9 +41,9 @@ def search(finds, params, seed):
         )
 
 
-def solve(problem, table, params, **options):
+def solve(request):
     """Return the best of a few thousand plans."""
-    return solve_by(search, problem, table, params, solver="draw", **options)
+    return solve_by(search, request, solver="draw")
 
 
 SOLVER = Solver(name="draw", home=solve, frees_warmups=True)
@@ -54,14 +54,22 @@ SOLVER = Solver(name="draw", home=solve, frees_warmups=True)
 def main():
     """Register the solver, and put it beside the proven optimum."""
     from hetopt import RaceParams, build_table, read_problem
+    from hetopt.deadline import Deadline
     from hetopt.problem.catalogue import problem_files
     from hetopt.solvers.registry import load, register_solver
+    from hetopt.solvers.request import Request
 
     register_solver(SOLVER)
     problem = read_problem(str(problem_files()["hetauto-exp1"]))
     table = build_table(problem)
     for name in ("draw", "cp-sat"):
-        result = load(name)(problem, table, RaceParams(jobs=0), time_limit_s=60, seed=0)
+        request = Request(
+            problem=problem,
+            table=table,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(60),
+        )
+        result = load(name)(request)
         print(f"{name}: {result.status}, {result.best.closed_form_s:.3f} s")
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.table import LONGEST_NS
+from hetopt.formulations.permitted import Permitted
 from hetopt.problem.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import TableSlice
+    from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
     from hetopt.problem.principles import Principles
     from hetopt.problem.training import Pins, ScheduleName
@@ -69,6 +70,35 @@ class ProgramData:
     period_max: int | None = None
     principles: Principles = PRUNED
     leaders: tuple[int, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        table: CostTable,
+        part: TableSlice,
+        chain: Chain,
+        pins: Pins,
+        *,
+        stages: int,
+        cutoff: int,
+    ) -> ProgramData:
+        """Return the program of one p within a cutoff, over a slice of a table."""
+        return cls(
+            part=part,
+            chain=chain,
+            schedule=table.schedule,
+            pins=pins,
+            names=table.cluster_names,
+            devices=table.cluster_devices,
+            usable_bytes=table.usable_bytes,
+            stages=stages,
+            cutoff=cutoff,
+        )
+
+    @property
+    def permitted(self) -> Permitted:
+        """What the pins permit."""
+        return Permitted.of(self.pins, self.names)
 
     @property
     def rule(self) -> ScheduleRule:

@@ -14,6 +14,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hetopt.version import __version__
+
 if TYPE_CHECKING:
     from hetopt.cost.build import build_table
     from hetopt.cost.table import CostTable
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     from hetopt.problem.reading import read_problem
     from hetopt.result import Result
     from hetopt.solvers.params import RaceParams
-
-__version__ = "0.1.0"
 
 __all__ = [
     "CheckError",

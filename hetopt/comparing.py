@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt import __version__
+from hetopt.machine import machine
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.report.comparison import Comparison, Contest, reference, without
@@ -51,32 +48,12 @@ def compare(
         Runs of a comparison that was cut off, which are not made again; takes every
         run as soon as it is made.
     """
-    warm_up_s: dict[str, float] = {}
-    warm: set[str] = set()
-
-    def run(problem: Problem, entry: Entry) -> Run:
-        # A wider space has code of its own.
-        name = f"{entry.solver}{without(entry.asked.relaxed)}"
-        known = None if kept is None else kept.find(problem, entry)
-        if known is not None:
-            warm_up_s.setdefault(name, known.warm_up_s)
-            return known.run
-        if name not in warm:
-            told(f"{name}: first run, not counted")
-            warm_up_s[name] = warm_up(entry, problem.training.schedule)
-            warm.add(name)
-        seed = "" if entry.seed is None else f", seed {entry.seed}"
-        told(f"{problem.name}: {name}{seed}")
-        made = run_apart(problem, entry)
-        if kept is not None:
-            kept.add(problem, made, warm_up_s[name])
-        return made
-
+    runner = _Runner(told, kept)
     contests = []
     for problem in problems:
-        runs = [run(problem, entry) for entry in entries]
+        runs = [runner.run(problem, entry) for entry in entries]
         extra = [
-            run(
+            runner.run(
                 problem,
                 Entry(
                     solver=_REFERENCE,
@@ -103,9 +80,44 @@ def compare(
         machine=machine(),
         time_limit_s=time_limit_s,
         jobs=jobs,
-        warm_up_s=warm_up_s,
+        warm_up_s=runner.warm_up_s,
         contests=tuple(contests),
     )
+
+
+class _Runner:
+    """Makes runs, each solver's after one that is not counted.
+
+    Attributes
+    ----------
+    warm_up_s
+        Seconds of each solver's first run.
+    """
+
+    def __init__(self, told: Callable[[str], None], kept: KeptRuns | None) -> None:
+        self.warm_up_s: dict[str, float] = {}
+        self._warm: set[str] = set()
+        self._told = told
+        self._kept = kept
+
+    def run(self, problem: Problem, entry: Entry) -> Run:
+        """Return a run that was kept, or make it."""
+        # A wider space has code of its own.
+        name = f"{entry.solver}{without(entry.asked.relaxed)}"
+        known = None if self._kept is None else self._kept.find(problem, entry)
+        if known is not None:
+            self.warm_up_s.setdefault(name, known.warm_up_s)
+            return known.run
+        if name not in self._warm:
+            self._told(f"{name}: first run, not counted")
+            self.warm_up_s[name] = warm_up(entry, problem.training.schedule)
+            self._warm.add(name)
+        seed = "" if entry.seed is None else f", seed {entry.seed}"
+        self._told(f"{problem.name}: {name}{seed}")
+        made = run_apart(problem, entry)
+        if self._kept is not None:
+            self._kept.add(problem, made, self.warm_up_s[name])
+        return made
 
 
 def entries_of(
@@ -139,34 +151,6 @@ def entries_of(
         else:
             entries.append(one)
     return entries
-
-
-def machine() -> str:
-    """Return what this runs on, in words."""
-    load = ""
-    if hasattr(os, "getloadavg"):
-        load = f", load average {os.getloadavg()[0]:.1f} at the end"
-    return (
-        f"{processor()}{load}, Python {platform.python_version()}, hetopt {__version__}"
-    )
-
-
-def processor() -> str:
-    """Return the cores there are, of which kind, and the system."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    return f"{cores} cores ({_name()}, {platform.system()})"
-
-
-def _name() -> str:
-    """Return the processor's name; where the system has none, its architecture."""
-    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
-        for line in lines:
-            name, _, value = line.partition(":")
-            if name.strip() == "model name":
-                return f"{value.strip()}, {platform.machine()}"
-    return platform.machine()
 
 
 def _unsettled(runs: Sequence[Run]) -> list[Principles]:

@@ -29,7 +29,7 @@ import numpy
 from numba.core import config
 from platformdirs import user_cache_path
 
-import hetopt
+from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +166,7 @@ def _remove_unused(kept: Path) -> None:
 def _digest(module: str) -> str:
     """Return a digest of everything that a module's kernels may contain."""
     digest = hashlib.sha256()
-    versions = hetopt.__version__, numba.__version__, numpy.__version__, sys.version
+    versions = __version__, numba.__version__, numpy.__version__, sys.version
     # numba keeps code by where its source is: another copy of hetopt compiles its own.
     digest.update(repr((*versions, __file__)).encode())
     for name in sorted({*_imported(module), __name__}):

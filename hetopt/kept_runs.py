@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from hetopt import __version__
 from hetopt.check import check_plan
-from hetopt.check.reading import read_plan
+from hetopt.check.plan.reading import read_plan
 from hetopt.cost.build import build_table
 from hetopt.errors import HetoptError, InputError
 from hetopt.line_file import LineFile
+from hetopt.machine import processor
 from hetopt.problem.digest import problem_digest
 from hetopt.report.comparison import without
 from hetopt.result import Status
 from hetopt.solvers.side_by_side import Improvement, Run
+from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,7 +133,7 @@ class KeptRuns:
             }
         )
 
-    def farewell(self) -> str:
+    def summary(self) -> str:
         """Say what is kept of a comparison that is cut off."""
         if self._file.failure is not None:
             return f"stopped: interrupted; {self._file.failure}"
@@ -169,8 +170,6 @@ def _foreign(path: str, number: int) -> InputError:
 
 def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
     """Return what a run depends on, as plain JSON data."""
-    from hetopt.comparing import processor
-
     return {
         "problem_digest": problem_digest(problem),
         "solver": entry.solver,

@@ -7,12 +7,14 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import ensure_can, ensure_plans, load, solver
+from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.problem.principles import Relaxable
     from hetopt.result import Result
+    from hetopt.solvers.request import Solve
 
 
-# One keyword for each option of the command.
+# One keyword, and its line below, for each option of the command.
 def plan(
     problem: Problem | str | os.PathLike[str],
     *,
@@ -102,15 +105,14 @@ def plan(
     ensure_searchable(solver, objective, principles, field="solver")
     ensure_plans(solver, problem.training.schedule)
     costs = _table_of(problem, table)
-    result = search(
-        problem,
-        costs,
-        RaceParams(jobs=jobs, top=top, principles=principles),
-        solver=solver,
-        objective=objective,
-        time_limit_s=time_limit_s,
+    request = Request(
+        problem=problem,
+        table=costs,
+        params=RaceParams(jobs=jobs, top=top, principles=principles),
+        deadline=Deadline.after(time_limit_s),
         seed=seed,
     )
+    result = search(request, solver=solver, objective=objective)
     ensure_holds(problem, costs, result)
     return result
 
@@ -136,15 +138,11 @@ def ensure_searchable(
 
 
 def search(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
+    request: Request,
     *,
     solver: str,
     objective: str,
-    time_limit_s: float | None,
-    seed: int,
-    wrapped: Callable[[Callable[..., Result]], Callable[..., Result]] | None = None,
+    wrapped: Callable[[Solve], Solve] | None = None,
 ) -> Result:
     """Run a solver; what it says is not checked yet.
 
@@ -153,14 +151,14 @@ def search(
     wrapped
         What has to be done around the solver's ``solve``.
     """
-    solve = load(solver)
+    solve: Solve = load(solver)
     if objective == "simulated":
         from hetopt.solvers.simulated.solver import solve_simulated
 
         solve = partial(solve_simulated, solver=solver)
     if wrapped is not None:
         solve = wrapped(solve)
-    return solve(problem, table, params, time_limit_s=time_limit_s, seed=seed)
+    return solve(request)
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:

@@ -144,7 +144,7 @@ class Plan(Shown):
     >>> print(plan)  # doctest: +ELLIPSIS
     stage  cluster  units  d,c,t  recompute  devices  warm-ups
     ──────────────────────────────────────────────────────────
-        0  fast       0-5  1,1,2  none             2         1
+        0  fast       0-5  2,1,1  none             2         1
     plan     p = 1 stage, q = 1 micro-batch, schedule virtual-1f1b, 2 devices used
     problem  ...
     >>> hetopt.Plan.from_json(plan.to_json()) == plan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.request import Request
 
 #: Problems up to this size take CP-SAT seconds, less than compiling dp does.
 _FEW_PROGRAMS, _FEW_UNITS = 1000, 100
@@ -30,54 +30,36 @@ _FALLBACK = 0.15
 _STARTING_S, _COMPILING_S = 1, 20
 
 
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a plan of least closed form; see ``hetopt.solvers.race.solve.Solve``.
+def solve(request: Request) -> Result:
+    """Find a plan of least closed form; see ``hetopt.solvers.request.Solve``.
 
     Under a time limit that is too short for the proof, a heuristic has the end of it,
     unless the user stopped the proof: its plan is reported if it is better, with the
     bound that the proof came to.
     """
-    name, reason = choose(problem, table, params.principles)
-    if time_limit_s is None or not _may_fall_back(table, params, time_limit_s):
-        result = load(name)(
-            problem, table, params, time_limit_s=time_limit_s, seed=seed, cutoff=cutoff
-        )
-        return _explained(result, name, reason)
-    began = time.monotonic()
-    result = load(name)(
-        problem,
-        table,
-        params,
-        time_limit_s=time_limit_s * (1 - _FALLBACK),
-        seed=seed,
-        cutoff=cutoff,
-    )
-    left_s = time_limit_s - (time.monotonic() - began)
+    table, params, deadline = request.table, request.params, request.deadline
+    name, reason = choose(request.problem, table, params.principles)
+    limit_s = deadline.limit_s
+    if limit_s is None or not _may_fall_back(table, params, limit_s):
+        return _explained(load(name)(request), name, reason)
+    proof = deadline.within(limit_s * (1 - _FALLBACK))
+    result = load(name)(replace(request, deadline=proof))
     proven = "unsettled" not in result.settled
-    if proven or result.interrupted or left_s <= 0:
+    if proven or result.interrupted or deadline.is_over():
         return _explained(result, name, reason)
+    cutoff_s = request.cutoff_s
     if result.best is not None and params.top == 1:
         # Nothing worse is of interest, and tree search prunes by it.
-        known = result.best.closed_form_s
-        cutoff = known if cutoff is None else min(cutoff, known)
+        known_s = result.best.closed_form_s
+        cutoff_s = known_s if cutoff_s is None else min(cutoff_s, known_s)
     other = heuristic(table)
-    found = load(other)(
-        problem, table, params, time_limit_s=left_s, seed=seed, cutoff=cutoff
-    )
+    found = load(other)(replace(request, deadline=deadline.within(), cutoff_s=cutoff_s))
     merged = _with_plans_of(found, result, table, params.top)
     if merged.best == result.best:
         reason += f"; the proof stayed open, and {other} found nothing better"
     else:
         reason += f"; the proof stayed open, and the plan is of {other}"
-    merged = replace(merged, search_time_s=time.monotonic() - began)
+    merged = replace(merged, search_time_s=deadline.elapsed_s())
     return _explained(merged, name, reason)
 
 

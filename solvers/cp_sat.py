@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from ortools.sat.python import cp_model
 
+    from hetopt.deadline import Deadline
     from hetopt.formulations.cp_sat.program import PipelineProgram
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
@@ -41,7 +42,7 @@ class CpSatEngine(Engine):
         excluded: Sequence[Decision],
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
@@ -52,7 +53,7 @@ class CpSatEngine(Engine):
             program.exclude(decision)
         if start is not None:
             self._hint(program, start)
-        solver = self._solver(time_limit_s)
+        solver = self._solver(deadline.left_s())
         watch = _Watch(solver, stop)
         with watch:
             listener, raised = _listener(program, found)
@@ -72,7 +73,7 @@ class CpSatEngine(Engine):
                 excluded=excluded,
                 found=found,
                 stop=stop,
-                time_limit_s=time_limit_s,
+                deadline=deadline,
                 start=start,
             )
         if name not in ("FEASIBLE", "UNKNOWN"):
@@ -130,7 +131,7 @@ class CpSatEngine(Engine):
         else:
             program.model.clear_hints()  # type: ignore[no-untyped-call]
 
-    def _solver(self, time_limit_s: float | None) -> cp_model.CpSolver:
+    def _solver(self, limit_s: float | None) -> cp_model.CpSolver:
         from ortools.sat.python import cp_model
 
         solver = cp_model.CpSolver()
@@ -143,8 +144,8 @@ class CpSatEngine(Engine):
         parameters.linearization_level = 2
         parameters.relative_gap_limit = 0.0
         parameters.absolute_gap_limit = 0.0
-        if time_limit_s is not None:
-            parameters.max_time_in_seconds = max(time_limit_s, 0.01)
+        if limit_s is not None:
+            parameters.max_time_in_seconds = max(limit_s, 0.01)
         return solver
 
 

@@ -45,11 +45,17 @@ class RaceParams:
     ``hetopt.plan`` makes them; whoever calls the ``solve`` of a solver does it alone.
 
     >>> import hetopt
+    >>> from hetopt.deadline import Deadline
     >>> from hetopt.solvers.cp_sat import solve
+    >>> from hetopt.solvers.request import Request
     >>> problem = hetopt.read_problem("problem.yaml")
-    >>> params = hetopt.RaceParams(jobs=1)
-    >>> table = hetopt.build_table(problem)
-    >>> solve(problem, table, params, time_limit_s=60, seed=0).status
+    >>> request = Request(
+    ...     problem=problem,
+    ...     table=hetopt.build_table(problem),
+    ...     params=hetopt.RaceParams(jobs=1),
+    ...     deadline=Deadline.after(60),
+    ... )
+    >>> solve(request).status
     'optimal'
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.problem.training import ScheduleName
-    from hetopt.result import Result
+    from hetopt.solvers.request import Solve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +29,7 @@ class Solver:
     name
         What users call it by.
     home
-        Its ``solve`` function (``hetopt.solvers.race.solve.Solve``), or where it is,
+        Its ``solve`` function (``hetopt.solvers.request.Solve``), or where it is,
         ``module:function``: a solver's libraries load with its module.
     races
         Whether it settles every (p, q): such a solver writes certificates and
@@ -49,7 +48,7 @@ class Solver:
     """
 
     name: str
-    home: str | Callable[..., Result]
+    home: str | Solve
     races: bool = False
     proves: bool = False
     relaxes: bool = False
@@ -57,12 +56,12 @@ class Solver:
     samples: bool = False
     space: Principles = PRUNED
 
-    def load(self) -> Callable[..., Result]:
+    def load(self) -> Solve:
         """Return the ``solve`` function."""
         if not isinstance(self.home, str):
             return self.home
         module, _, function = self.home.partition(":")
-        solve: Callable[..., Result] = getattr(import_module(module), function)
+        solve: Solve = getattr(import_module(module), function)
         return solve
 
 
@@ -157,7 +156,7 @@ def solver(name: str, field: str = "--solver") -> Solver:
     raise InputError(msg, field=field)
 
 
-def load(name: str) -> Callable[..., Result]:
+def load(name: str) -> Solve:
     """Return the ``solve`` function of a solver; InputError if there is none."""
     return solver(name).load()
 

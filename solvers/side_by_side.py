@@ -13,11 +13,11 @@ other starts with the process and ends when its checked answer is here.
 from __future__ import annotations
 
 import multiprocessing
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt import interruption
+from hetopt.deadline import Deadline
 from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.solvers.pools import children
@@ -149,7 +149,7 @@ class Run:
 
 def run_apart(problem: Problem, entry: Entry) -> Run:
     """Run a solver in a new process and wait for it; its failure is an answer too."""
-    began = time.perf_counter()
+    clock = Deadline()
     ours, theirs = _SPAWN.Pipe(duplex=False)
     # Not a daemon: solvers start workers of their own.
     args = (theirs, problem, entry, solver(entry.solver))
@@ -171,7 +171,7 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
         process.terminate()
         raise
     finally:
-        process_time_s = time.perf_counter() - began
+        process_time_s = clock.elapsed_s()
         # It has nothing more to say; its workers end when it does.
         process.join(_END_S)
         process.terminate()
@@ -227,19 +227,22 @@ def _failed(why: str, *, broken: bool = True) -> dict[str, Any]:
 def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     from hetopt.check import check_result
     from hetopt.cost.build import build_table
+    from hetopt.solvers.request import Request
 
     ensure_can(entry.solver, entry.asked)
     ensure_plans(entry.solver, problem.training.schedule)
     table = build_table(problem)
     solve = load(entry.solver)
-    recorder = _Recorder(entry.enough_s)
+    recorder = _Recorder(Deadline.after(entry.time_limit_s), entry.enough_s)
     result = solve(
-        problem,
-        table,
-        _params(entry, recorder),
-        time_limit_s=entry.time_limit_s,
-        seed=entry.seed or 0,
-        cutoff=entry.cutoff_s,
+        Request(
+            problem=problem,
+            table=table,
+            params=_params(entry, recorder),
+            deadline=recorder.deadline,
+            seed=entry.seed or 0,
+            cutoff_s=entry.cutoff_s,
+        )
     )
     recorder.end(result)
     if result.objective != "closed":
@@ -282,13 +285,13 @@ def _params(entry: Entry, recorder: _Recorder) -> RaceParams:
 
 
 class _Recorder:
-    """Notes when a search knew what; its clock runs from now on."""
+    """Notes when a search knew what."""
 
-    def __init__(self, enough_s: float | None = None) -> None:
+    def __init__(self, deadline: Deadline, enough_s: float | None = None) -> None:
+        self.deadline = deadline
         self._enough_s = enough_s
         self.trace: list[Improvement] = []
         self.search_time_s = 0.0
-        self._began = time.perf_counter()
 
     def take(self, progress: Progress) -> None:
         """Note a better plan; raises KeyboardInterrupt if it is good enough."""
@@ -300,7 +303,7 @@ class _Recorder:
 
     def end(self, result: Result) -> None:
         """Stop the clock; the plan that is reported is known at the latest now."""
-        self.search_time_s = time.perf_counter() - self._began
+        self.search_time_s = self.deadline.elapsed_s()
         if result.best is None:
             return
         value = result.best.closed_form_s
@@ -317,5 +320,5 @@ class _Recorder:
     def _add(self, value: float) -> None:
         if self.trace and value >= self.trace[-1].closed_form_s:
             return
-        elapsed_s = time.perf_counter() - self._began
+        elapsed_s = self.deadline.elapsed_s()
         self.trace.append(Improvement(elapsed_s=elapsed_s, closed_form_s=value))

@@ -102,7 +102,7 @@ def test_version_and_only_what_kernels_depend_on_counts(copied: Path) -> None:
     summary.write_text(summary.read_text() + "\nOTHER = 1\n")
     assert _run(copied) == (value, folder, 1)
     version = f'"{hetopt.__version__}"'
-    _edit(package / "__init__.py", f"__version__ = {version}", '__version__ = "9.9"')
+    _edit(package / "version.py", f"__version__ = {version}", '__version__ = "9.9"')
     again, other, hits = _run(copied)
     assert (again, hits) == (value, 0)
     assert other != folder

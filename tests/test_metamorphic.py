@@ -19,18 +19,21 @@ import pytest
 
 from hetopt.check import check_plan, check_result
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
 from hetopt.problem.cluster import (
     Accelerator,
     Cluster,
     ClusterLink,
     ClusterLinks,
     Link,
+    PeakFlops,
 )
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import ClusterPins, Domain, Pins, Training
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.oracle import instances
 
 if TYPE_CHECKING:
@@ -45,7 +48,7 @@ GB = 10**9
 
 FAST = Accelerator(
     name="fast",
-    peak_flops=2e14,
+    peak_flops=PeakFlops.dense_16_bit(2e14),
     memory_bytes=8 * GB,
     memory_bandwidth_bytes_per_s=2e12,
     intra_node=Link(latency_s=2e-6, bandwidth_bytes_per_s=3e11),
@@ -53,7 +56,7 @@ FAST = Accelerator(
 )
 SLOW = Accelerator(
     name="slow",
-    peak_flops=1.5e14,
+    peak_flops=PeakFlops.dense_16_bit(1.5e14),
     memory_bytes=10 * GB,
     memory_bandwidth_bytes_per_s=1e12,
     intra_node=Link(latency_s=5e-6, bandwidth_bytes_per_s=5e10),
@@ -124,7 +127,14 @@ def base(schedule: ScheduleName = "virtual-1f1b") -> Problem:
 def plan(of: Problem, *, jobs: int = 0) -> Result:
     """Solve to optimality, and check every claim of the result."""
     table = build_table(of)
-    result = solve(of, table, RaceParams(jobs=jobs), time_limit_s=120, seed=0)
+    result = solve(
+        Request(
+            problem=of,
+            table=table,
+            params=RaceParams(jobs=jobs),
+            deadline=Deadline.after(120),
+        )
+    )
     assert result.status in ("optimal", "infeasible")
     assert check_result(of, table, result.to_json()) == []
     return result
@@ -329,19 +339,21 @@ def test_every_plan_is_whole(clusters: tuple[Cluster, ...]) -> None:
 
 SCRIPT = """
 import json, sys
+from hetopt.deadline import Deadline
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 def answer(seed, jobs):
     instance = make_instance(seed)
-    result = solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=jobs, top=2),
-        time_limit_s=60,
-        seed=0,
+    request = Request(
+        problem=instance.problem,
+        table=instance.table,
+        params=RaceParams(jobs=jobs, top=2),
+        deadline=Deadline.after(60),
     )
+    result = solve(request)
     data = result.to_json()
     # what depends on who was quicker
     for key in ("search_time_s", "settled", "settlements"):

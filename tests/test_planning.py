@@ -18,6 +18,7 @@ from hetopt.problem.problem import Problem
 from hetopt.result import Result
 from hetopt.solvers import registry
 from hetopt.solvers.registry import Solver
+from hetopt.solvers.request import Request
 from tests.cli.conftest import SMALL
 
 ROOT = Path(hetopt.__file__).parent.parent
@@ -110,8 +111,8 @@ def _forgotten() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_forgotten")
 def test_a_solver_that_claims_too_much_is_found_out(problem: Problem) -> None:
-    def solve(*asked: object, **options: object) -> Result:
-        result: Result = registry.load("uniform")(*asked, **options)
+    def solve(request: Request) -> Result:
+        result = registry.load("uniform")(request)
         assert result.best is not None
         return replace(result, best=replace(result.best, closed_form_s=1e-3))
 
@@ -130,7 +131,7 @@ def test_no_plan_is_an_answer(problem: Problem) -> None:
     assert result.reason in result._repr_html_().replace("&#x27;", "'")
 
 
-@pytest.mark.parametrize("before", ["plans", "planning", "cli.plan"])
+@pytest.mark.parametrize("before", ["plans", "planning", "cli.commands.plan"])
 def test_plan_is_the_function_whatever_was_imported(before: str) -> None:
     code = f"import hetopt.{before}\nassert hetopt.plan.__module__ == 'hetopt.planning'"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cli.commands.schema import NAMES
 from hetopt.cli.entry import parser
-from hetopt.cli.schema import NAMES
-from hetopt.problem.schema import problem_json_schema
+from hetopt.problem.schema.problem import problem_json_schema
 from hetopt.report import report_schemas, schemas
 
 if TYPE_CHECKING:

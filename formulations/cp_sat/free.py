@@ -28,8 +28,8 @@ from hetopt.formulations.program import PERIOD_SCALE
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from hetopt.formulations.cp_sat.period import Times
     from hetopt.formulations.cp_sat.sets import Sets
+    from hetopt.formulations.cp_sat.terms import Times
     from hetopt.formulations.cp_sat.variables import Variables
     from hetopt.formulations.cp_sat.warmups import Cases
 

@@ -8,17 +8,12 @@ from hetopt.formulations.cp_sat.terms import dot, weighted
 from hetopt.formulations.program import PERIOD_SCALE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ortools.sat.python import cp_model
 
     from hetopt.formulations.cp_sat.sets import Costs
-    from hetopt.formulations.cp_sat.terms import Expression, Literals
+    from hetopt.formulations.cp_sat.terms import Expression, Literals, Times
     from hetopt.formulations.cp_sat.variables import Variables
     from hetopt.formulations.cp_sat.warmups import Deltas
-
-    #: One time per slot.
-    Times = Mapping[tuple[int, int], cp_model.IntVar]
 
 
 def stage_times(v: Variables, name: str, costs: Costs) -> Times:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ortools.sat.python import cp_model
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Expression = cp_model.LinearExpr | int
     #: Literals that must all hold.
     Literals = Sequence[Literal]
+    #: One time per slot.
+    Times = Mapping[tuple[int, int], cp_model.IntVar]
 
 __all__ = ["dot", "total", "weighted"]
 

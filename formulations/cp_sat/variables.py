@@ -23,9 +23,7 @@ class Variables:
     def __init__(self, model: cp_model.CpModel, sets: Sets) -> None:
         self.model = model
         self.sets = sets
-        clusters, chain = sets.clusters, sets.chain
-        longest = int(sets.part.transfer_ns.max(initial=0))
-
+        clusters = sets.clusters
         self.uses = {j: model.new_bool_var(f"uses[{j}]") for j in clusters}
         self.first = {j: model.new_bool_var(f"first[{j}]") for j in clusters}
         self.last = {j: model.new_bool_var(f"last[{j}]") for j in clusters}
@@ -47,6 +45,14 @@ class Variables:
             (j, k): model.new_int_var(0, sets.room_for(j, k), f"hosts[{j},{k}]")
             for j, k in sets.capacity
         }
+        self._share_units()
+        self._price()
+        self._cut_is: dict[tuple[int, int, int], Literal] = {}
+
+    def _share_units(self) -> None:
+        """Make what says which units each stage holds."""
+        model, sets = self.model, self.sets
+        clusters, chain = sets.clusters, sets.chain
         self.start = {
             j: model.new_int_var(0, chain.length, f"start[{j}]") for j in clusters
         }
@@ -67,6 +73,11 @@ class Variables:
             for f in chain.kinds
             for j, k in sets.capacity
         }
+
+    def _price(self) -> None:
+        """Make boundaries, and what the objective adds up."""
+        model, sets, clusters = self.model, self.sets, self.sets.clusters
+        longest = int(sets.part.transfer_ns.max(initial=0))
         self.hops = {
             (a, b): model.new_bool_var(f"hops[{a},{b}]")
             for i, j in self.follows
@@ -85,7 +96,6 @@ class Variables:
             min(sets.data.period_min, sets.period_max), sets.period_max, "period"
         )
         self.sync = model.new_int_var(0, sets.data.cutoff // PERIOD_SCALE, "sync")
-        self._cut_is: dict[tuple[int, int, int], Literal] = {}
 
     @property
     def slots(self) -> list[tuple[int, int]]:

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from ortools.sat.python import cp_model
     from ortools.sat.python.cp_model_helper import Literal
 
-    from hetopt.formulations.cp_sat.period import Times
-    from hetopt.formulations.cp_sat.terms import Expression, Literals
+    from hetopt.formulations.cp_sat.terms import Expression, Literals, Times
     from hetopt.formulations.cp_sat.variables import Variables
     from hetopt.schedule.schedules import ScheduleRule
 

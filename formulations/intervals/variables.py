@@ -80,6 +80,11 @@ class IntervalVariables:
         self.adds: dict[int, dict[int, int]] = {}
         self.least_delta: dict[int, int] = {}
         self.at_least: dict[tuple[int, int], int] = {}
+        self._price()
+
+    def _price(self) -> None:
+        """Make what the objective adds up."""
+        program, sets, p = self.program, self.sets, self.sets.stages
         self.tau = [program.column(f"tau({s})") for s in range(p)]
         self.kappa = {r: program.column(f"kappa({r})") for r in range(1, p)}
         self.sync = program.column("sync")

@@ -62,34 +62,8 @@ def adapt_warmups(m: Any, s: Places) -> None:
     deltas = range(rule.inside, rule.most_inside + 1)
     top = max([*s.stage_max, s.transfer_max])
     tick = s.time(1)
-    m.longest = pyo.Var(bounds=(0, top))
-    m.is_stage = pyo.Var(s.stages, domain=pyo.Binary)
-    m.is_link = pyo.Var(s.boundaries, domain=pyo.Binary)
+    _attain_longest(m, s, top)
     m.adds = pyo.Var(s.boundaries, deltas, domain=pyo.Binary)
-    m.eq_longest = pyo.Constraint(
-        expr=sum(m.is_stage[i] for i in s.stages)
-        + sum(m.is_link[i] for i in s.boundaries)
-        == 1
-    )
-    for name, times, is_it in (
-        ("stage", m.tau, m.is_stage),
-        ("link", m.kappa, m.is_link),
-    ):
-        m.add_component(
-            f"eq_longest_{name}_least",
-            pyo.Constraint(
-                list(times), rule=lambda m, i, times=times: m.longest >= times[i]
-            ),
-        )
-        m.add_component(
-            f"eq_longest_{name}_most",
-            pyo.Constraint(
-                list(times),
-                rule=lambda m, i, times=times, is_it=is_it: (
-                    m.longest <= times[i] + top * (1 - is_it[i])
-                ),
-            ),
-        )
     m.eq_adds = pyo.Constraint(
         s.boundaries,
         rule=lambda m, i: sum(m.adds[i, d] for d in deltas) == 1,
@@ -123,6 +97,37 @@ def adapt_warmups(m: Any, s: Places) -> None:
             >= m.longest + tick - (top + tick) * (1 - m.adds[i, rule.most_inside])
         ),
     )
+
+
+def _attain_longest(m: Any, s: Places, top: float) -> None:
+    """Let ``longest`` be the most tau or kappa: one stage or link attains it."""
+    m.longest = pyo.Var(bounds=(0, top))
+    m.is_stage = pyo.Var(s.stages, domain=pyo.Binary)
+    m.is_link = pyo.Var(s.boundaries, domain=pyo.Binary)
+    m.eq_longest = pyo.Constraint(
+        expr=sum(m.is_stage[i] for i in s.stages)
+        + sum(m.is_link[i] for i in s.boundaries)
+        == 1
+    )
+    for name, times, is_it in (
+        ("stage", m.tau, m.is_stage),
+        ("link", m.kappa, m.is_link),
+    ):
+        m.add_component(
+            f"eq_longest_{name}_least",
+            pyo.Constraint(
+                list(times), rule=lambda m, i, times=times: m.longest >= times[i]
+            ),
+        )
+        m.add_component(
+            f"eq_longest_{name}_most",
+            pyo.Constraint(
+                list(times),
+                rule=lambda m, i, times=times, is_it=is_it: (
+                    m.longest <= times[i] + top * (1 - is_it[i])
+                ),
+            ),
+        )
 
 
 def fit_memory(m: Any, s: Places) -> None:

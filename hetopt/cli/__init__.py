@@ -1,4 +1,4 @@
-"""The command line: one thin door per command.
+"""The command line: one module per command.
 
 Signals are taken over before anything else is imported: whenever one comes, hetopt
 has the last word.
@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING
 
 from hetopt import interruption
 from hetopt.cli import clock
+from hetopt.cli.exit_codes import STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-#: Exit code of a command that was stopped before it had anything to show.
-STOPPED = 3
 
 
 def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
@@ -50,4 +47,4 @@ def process() -> int:
     return main(last=True)
 
 
-__all__ = ["STOPPED", "main", "process"]
+__all__ = ["main", "process"]

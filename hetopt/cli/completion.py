@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from hetopt.cli.entry import parser
 from hetopt.errors import InputError
 from hetopt.solvers.registry import solver_names
 
@@ -17,8 +16,8 @@ _FILES = ("CERT", "FILE", "PLAN", "PROBLEM", "PROFILE")
 _FOLDERS = ("DIR",)
 
 
-def script(shell: str) -> str:
-    """Return the script for a shell.
+def script(root: argparse.ArgumentParser, shell: str) -> str:
+    """Return the script that completes a whole command line in a shell.
 
     Raises
     ------
@@ -30,7 +29,6 @@ def script(shell: str) -> str:
     except ImportError:
         msg = "needs shtab: pip install '.[completion]' in hetopt's source"
         raise InputError(msg, field="--print-completion") from None
-    root = parser()
     for action in _actions(root):
         # shtab looks for the attribute; argparse knows nothing of it.
         if action.metavar in _FILES:

@@ -8,8 +8,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from hetopt import __version__
-from hetopt.cli import STOPPED
+from hetopt.cli.exit_codes import BAD_INPUT, NO_PLAN, STOPPED
 from hetopt.cli.output import complain, discard_output, emit
 from hetopt.errors import (
     CheckError,
@@ -17,6 +16,7 @@ from hetopt.errors import (
     InfeasibleError,
     InputError,
 )
+from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -51,10 +51,6 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
 #: Shells that ``--print-completion`` knows.
 SHELLS = ("bash", "zsh", "fish")
 
-#: Exit codes beside STOPPED: what the user wrote, no plan or a failed check.
-BAD_INPUT = 2
-NO_PLAN = 1
-
 
 class _Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
@@ -69,15 +65,15 @@ class _PrintCompletion(argparse.Action):
 
     def __call__(
         self,
-        parser: argparse.ArgumentParser,
+        root: argparse.ArgumentParser,
         namespace: argparse.Namespace,
         values: Any,
         option_string: str | None = None,
     ) -> NoReturn:
         from hetopt.cli.completion import script
 
-        emit(script(values))
-        parser.exit()
+        emit(script(parser(), values))
+        root.exit()
 
 
 def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
@@ -129,7 +125,7 @@ def module_name(name: str) -> str:
     """Return the module of a command, which has ``add_arguments`` and ``run``."""
     # ``import_``, as ``import`` is no name for a module.
     own = "import_" if name == "import" else name.replace("-", "_")
-    return f"hetopt.cli.{own}"
+    return f"hetopt.cli.commands.{own}"
 
 
 def run_command(arguments: Sequence[str] | None) -> int:

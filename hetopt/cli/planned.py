@@ -68,7 +68,7 @@ def load_made(
     the launcher that it was searched for.
     """
     from hetopt.check import check_plan, check_result
-    from hetopt.check.reading import read_plan
+    from hetopt.check.plan.reading import read_plan
 
     data = read_json(plan_path)
     alone = data.get("schema") == PLAN_SCHEMA
@@ -97,7 +97,7 @@ def load_made(
 
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
     """Return what a result that was searched for a launcher is about."""
-    from hetopt.check.reading import choice, mapping
+    from hetopt.check.plan.reading import choice, mapping
     from hetopt.export.planning.limits import fitted
     from hetopt.export.registry import limited_names, limits_of
 
@@ -129,7 +129,7 @@ class Planned(NamedTuple):
 
 def load_planned(problem_name: str, plan_path: str) -> Planned:
     """Read a problem and a plan file that may say there is no plan; check nothing."""
-    from hetopt.check.reading import choice, choices, read_plan, read_principles
+    from hetopt.check.plan.reading import choice, choices, read_plan, read_principles
 
     data = read_json(plan_path)
     relaxed: tuple[str, ...] | None = None

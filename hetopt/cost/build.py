@@ -18,7 +18,6 @@ from hetopt.cost.communication.synchronisation import (
 )
 from hetopt.cost.communication.within_stage import (
     exposed_ring_s,
-    overlapped_s,
     stage_communication,
 )
 from hetopt.cost.correction import CorrectedSource, with_corrected_links
@@ -41,6 +40,8 @@ from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetopt.plans import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
@@ -70,6 +71,7 @@ class _Rows:
                 microbatch=self.shape.microbatch[keep],
                 cp=self.shape.cp[keep],
                 tp=self.shape.tp[keep],
+                sequence_parallel=self.shape.sequence_parallel,
             ),
             dp=self.dp[keep],
             replicas=self.replicas[keep],
@@ -164,15 +166,17 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
         tokens=training.global_batch * training.seq_len,
         model_flops=model_flops(model, training),
         peak_flops=tuple(
-            float(cluster.accelerator.peak_flops) for cluster in problem.clusters
+            cluster.accelerator.peak_flops_of(training.precision, training.emulate)
+            for cluster in problem.clusters
         ),
         per_unit=per_unit,
     )
 
 
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:
-    """Return a device's memory after the reserve."""
-    return math.floor(cluster.memory_bytes * (1 - problem.training.reserve))
+    """Return what the framework may allocate on a device."""
+    kept = math.floor(cluster.memory_bytes * (1 - problem.training.reserve))
+    return max(kept - cluster.overhead_bytes, 0)
 
 
 def _rows(problem: Problem, cluster: Cluster) -> _Rows:
@@ -195,7 +199,12 @@ def _rows(problem: Problem, cluster: Cluster) -> _Rows:
         cluster=cluster,
         strategies=tuple(strategy for _, strategy in found),
         microbatches=q,
-        shape=Shape(microbatch=microbatch, cp=cp, tp=tp),
+        shape=Shape(
+            microbatch=microbatch,
+            cp=cp,
+            tp=tp,
+            sequence_parallel=problem.training.sequence_parallel,
+        ),
         dp=dp,
         replicas=dp * cp,
     )
@@ -225,7 +234,7 @@ def _cluster_tables(
             training=problem.training,
             cluster=rows.cluster,
             kinds=kinds,
-            shape=Shape.of(unique),
+            shape=Shape.of(unique, sequence_parallel=rows.shape.sequence_parallel),
         )
     )
     # numpy 2.0 alone keeps the reduced axis.
@@ -268,11 +277,14 @@ def _memory(
         [RECOMPUTE.index(strategy.recompute) for strategy in rows.strategies],
         dtype=np.int64,
     )
+    alone = _alone(problem, rows)
     state: list[Floats] = []
     activation: list[Floats] = []
     temporary: list[Floats] = []
     for kind in kinds:
-        state.append(state_bytes(model, training, kind, shape.tp, rows.replicas))
+        state.append(
+            state_bytes(model, training, kind, shape.tp, rows.replicas, alone=alone)
+        )
         for found, evaluate in (
             (activation, activation_bytes),
             (temporary, temporary_bytes),
@@ -287,6 +299,13 @@ def _memory(
         temporary=whole_bytes(np.stack(temporary, axis=1), limit_bytes),
         fixed=whole_bytes(fixed_bytes(model, training, shape), limit_bytes),
     )
+
+
+def _alone(problem: Problem, rows: _Rows) -> NDArray[np.bool_]:
+    """Return which rows leave no devices for a second stage; (R,)."""
+    devices = rows.dp * rows.shape.cp * rows.shape.tp
+    second = rows.cluster.devices // devices > 1
+    return ~second & (len(problem.clusters) == 1)
 
 
 def _passes_s(
@@ -324,8 +343,8 @@ def _passes_s(
         repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
         back = times.backward_s[where, number] + alone * moved.backward_s
         back = back + ring_backward
-        forward.append(overlapped_s(once, moved.gather_s))
-        backward.append(overlapped_s(back + repeated, moved.gather_s + moved.scatter_s))
+        forward.append(once + moved.gather_s)
+        backward.append(back + repeated + moved.gather_s + moved.scatter_s)
     return np.stack(forward, axis=1), np.stack(backward, axis=1)
 
 

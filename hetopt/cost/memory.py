@@ -11,9 +11,16 @@ which is Korthikanti et al.'s ``s b h (18 + 4 f / h)`` for GPT and FlagScale's
 ``18 + 6 f / h`` for SwiGLU with full heads, all over cp * tp; less with fewer key
 and value heads. ``none`` adds the attention's log-sum-exp (4 bytes per head and
 token); flash attention keeps no scores, so it is little more than ``selective``.
-``full`` keeps the input of every unit and has the unit's working set as a
-temporary. With granularity ``block`` the units are the blocks, so ``full`` keeps
-more than with ``layer``: a stage may begin at any block.
+FP8 is counted as BF16, with the weights' copies in FP8 beside them, though inputs of
+matrices are kept in FP8. ``full`` keeps the input of every unit and has the unit's
+working set as a temporary. With granularity ``block`` the units are the blocks, so
+``full`` keeps more than with ``layer``: a stage may begin at any block.
+
+Without sequence parallelism norms, residuals and dropout keep all tokens on every
+tensor rank: ``s b h (10 + 24 / t)`` (Korthikanti et al., Table 2). What attention and
+loss keep depends on their kernels (``pieces.kernels``). Megatron's Llamas run without
+dropout, whose masks of 2 bytes per token and channel we count all the same: they stand
+for what its attention holds beside this (the projection that values are a view of).
 
 A layer with a context keeps it as well, in every layer: a stage that has many of them
 keeps it once, so this is more than it needs. What merges tokens keeps them twice.
@@ -32,11 +39,13 @@ import numpy as np
 
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
-from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
 from hetopt.cost.units import unit_parameters
-from hetopt.problem.model import EMBEDDING, END_KINDS, Model
+from hetopt.problem.model import EMBEDDING, END_KINDS, HEAD, Model
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetopt.problem.training import Recompute, Training
 
 #: Send and receive buffer, for activations and for their gradients.
@@ -44,6 +53,10 @@ BOUNDARY_BUFFERS = 4
 
 #: Send and receive buffer of the ring of context parallelism.
 RING_BUFFERS = 2
+
+#: Bytes per parameter of a layer's weights in FP8, and of their transposes, which
+#: Transformer Engine keeps between micro-batches on Hopper; ours, from counting.
+FP8_COPIES = 2
 
 #: A unit's weights are gathered while the previous unit still holds its own.
 ZERO3_GATHERED_UNITS = 2
@@ -61,27 +74,45 @@ class ParameterBytes:
 def parameter_bytes(training: Training) -> ParameterBytes:
     """Return bytes per parameter; 2 + 4 + 12 for Adam in 16 bits (Megatron-LM).
 
-    Gradients accumulate in fp32. 16-bit training keeps an fp32 master copy. SGD
-    has a momentum.
+    Gradients accumulate in fp32 unless told otherwise. 16-bit training keeps an fp32
+    master copy. SGD has a momentum.
     """
     moments = 8 if training.optimizer == "adam" else 4
     if training.precision == "fp32":
         return ParameterBytes(weight=4, gradient=4, optimizer=moments)
-    return ParameterBytes(weight=2, gradient=4, optimizer=4 + moments)
+    gradient = 4 if training.gradients == "fp32" else 2
+    return ParameterBytes(weight=2, gradient=gradient, optimizer=4 + moments)
 
 
 def state_bytes(
-    model: Model, training: Training, kind: str, tp: Ints, replicas: Ints
+    model: Model,
+    training: Training,
+    kind: str,
+    tp: Ints,
+    replicas: Ints,
+    *,
+    alone: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Weights, gradients and optimizer states; ZeRO shards over replicas = dp * cp."""
+    """Weights, gradients and optimizer states; ZeRO shards over replicas = dp * cp.
+
+    Parameters
+    ----------
+    alone
+        Rows that can only be the whole pipeline, where a tied head is the embedding's
+        table and has none of its own; None: none are.
+    """
     size = parameter_bytes(training)
     one = np.ones(len(tp))
+    copies = FP8_COPIES * (training.precision == "fp8" and kind not in END_KINDS)
     per_parameter = (
-        size.weight / (replicas if training.zero >= 3 else one)
+        (size.weight + copies) / (replicas if training.zero >= 3 else one)
         + size.gradient / (replicas if training.zero >= 2 else one)
         + size.optimizer / (replicas if training.zero >= 1 else one)
     )
     parameters = unit_parameters(model, kind, tp)
+    if kind == HEAD and model.tied and alone is not None:
+        table = model.parts[-1].hidden * vocab_shard(model, tp)
+        parameters = parameters - np.where(alone, table, 0.0)
     if kind == EMBEDDING:
         # Megatron's report spreads the final norm over all stages, so that the
         # first one has a share too.
@@ -95,7 +126,7 @@ def activation_bytes(
 ) -> Floats:
     """Bytes kept by one unit from forward to backward of one micro-batch."""
     e = element_bytes(training.precision)
-    pieces = pieces_of(model, training.seq_len, kind)
+    pieces = pieces_of(model, training, kind)
     if recompute == "full" and kind not in END_KINDS:
         kept = pieces[0].input_bytes(shape, e)
         for piece in pieces:
@@ -109,15 +140,16 @@ def temporary_bytes(
 ) -> Floats:
     """Return the most that a unit needs for a moment, beyond what it keeps.
 
-    That is the input gathered over ``tp``, the gradient of the widest tensor, the
-    ring buffers of context parallelism, the working set under full recomputation,
+    That is the input gathered over ``tp``, the gradients of the widest tensors, the
+    gradient of an embedding's table, which is whole before it is added, the ring
+    buffers of context parallelism, the working set under full recomputation,
     and with ZeRO-2 and -3 the unit's gradient before it is scattered and its
     gathered weights.
     """
     e = element_bytes(training.precision)
-    pieces = pieces_of(model, training.seq_len, kind)
+    pieces = pieces_of(model, training, kind)
     need: Floats = np.maximum.reduce(
-        [e * piece.working_elements(shape) for piece in pieces]
+        [piece.working_bytes(shape, e, recompute) for piece in pieces]
     )
     for piece in pieces:
         ring = piece.ring_bytes(shape, e)
@@ -125,10 +157,14 @@ def temporary_bytes(
             need = need + np.where(shape.cp > 1, RING_BUFFERS * ring, 0.0)
     if recompute == "full" and kind not in END_KINDS:
         need = need + sum_of(piece.kept_bytes(shape, e, "none") for piece in pieces)
+    if training.zero <= 1:
+        for piece in pieces:
+            need = need + e * piece.table_elements(shape.tp)
     parameters = unit_parameters(model, kind, shape.tp)
     size = parameter_bytes(training)
     if training.zero >= 2:
-        need = need + parameters * size.gradient
+        # Whole it has the weights' precision, as autograd makes it.
+        need = need + parameters * size.weight
     if training.zero >= 3:
         need = need + parameters * size.weight * ZERO3_GATHERED_UNITS
     temporary: Floats = np.ceil(need)

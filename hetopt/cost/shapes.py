@@ -21,17 +21,28 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """Rows of shards: sequences per replica, and how a sequence is split; (R,)."""
+    """Rows of shards: sequences per replica, and how a sequence is split; (R,).
+
+    Attributes
+    ----------
+    sequence_parallel
+        Whether tokens are split by tp between pieces; else every rank has them all.
+    """
 
     microbatch: Ints
     cp: Ints
     tp: Ints
+    sequence_parallel: bool = True
 
     @classmethod
-    def of(cls, rows: Iterable[Sequence[int]]) -> Self:
+    def of(
+        cls, rows: Iterable[Sequence[int]], *, sequence_parallel: bool = True
+    ) -> Self:
         """Return the shape of rows of (microbatch, cp, tp)."""
         microbatch, cp, tp = np.array(list(rows), dtype=np.int64).reshape(-1, 3).T
-        return cls(microbatch=microbatch, cp=cp, tp=tp)
+        return cls(
+            microbatch=microbatch, cp=cp, tp=tp, sequence_parallel=sequence_parallel
+        )
 
     def all_tokens(self, tokens: int) -> Floats:
         """Tokens of a device inside a piece, of ``tokens`` per sequence; (R,)."""
@@ -39,17 +50,19 @@ class Shape:
         return here
 
     def own_tokens(self, tokens: int) -> Floats:
-        """Tokens of a device between pieces: split by tp too, the last share padded."""
-        shares: Floats = np.ceil(tokens / (self.cp * self.tp))
+        """Tokens of a device between pieces, if split by tp too the last one padded."""
+        parts = self.cp * (self.tp if self.sequence_parallel else 1)
+        shares: Floats = np.ceil(tokens / parts)
         return self.microbatch * shares
 
     def gathered_tokens(self, tokens: int) -> Floats:
-        """Tokens of a device that are gathered over tp; 0 if tp is 1."""
-        return np.where(self.tp > 1, self.all_tokens(tokens), 0.0)
+        """Tokens of a device that are gathered over tp; 0 if none are."""
+        gathers = (self.tp > 1) & self.sequence_parallel
+        return np.where(gathers, self.all_tokens(tokens), 0.0)
 
 
 def element_bytes(precision: Precision) -> int:
-    """Bytes of one activation or weight."""
+    """Bytes of one activation or weight; fp8 is of multiplications alone."""
     return 4 if precision == "fp32" else 2
 
 

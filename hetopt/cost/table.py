@@ -35,7 +35,7 @@ LONGEST_NS = LONGEST_S * 10**9
 #: each of its parts, so a plan that is priced with it is found to be too slow.
 TOO_LONG_NS = LONGEST_NS + 1
 
-SourceKind = Literal["measured", "published", "modelled"]
+SourceKind = Literal["measured", "published", "operators", "modelled"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ class CostTable(_Digested, Shown):
     cluster_names, cluster_devices
         Of every cluster, in the problem's order.
     usable_bytes
-        Memory per device after the reserve, per cluster.
+        What the framework may allocate per device, per cluster.
     sources
         Where each cluster's latencies come from.
     slices
@@ -226,8 +226,8 @@ class CostTable(_Digested, Shown):
     >>> print(table)  # doctest: +ELLIPSIS
     cluster  latencies  devices  usable GB  peak TFLOP/s  strategies
     ────────────────────────────────────────────────────────────────
-    fast     modelled         2       75.2           312          33
-    slow     modelled         1       45.1         149.7           9
+    fast     operators        2       83.5           312          33
+    slow     operators        1       46.5         149.7           9
     units          6 of embedding, layer, head
     micro-batches  1, 2, 4
     schedule       virtual-1f1b

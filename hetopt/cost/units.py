@@ -17,10 +17,14 @@ from typing import TYPE_CHECKING
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import Operations, sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, query_width
+from hetopt.problem.training import Training
 
 if TYPE_CHECKING:
     from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+
+
+#: Neither tokens nor kernels change how many parameters there are.
+_ANY = Training(global_batch=1, seq_len=1)
 
 
 def unit_operations(
@@ -28,17 +32,12 @@ def unit_operations(
 ) -> Operations:
     """Count the forward pass of one unit of a kind."""
     e = element_bytes(training.precision)
-    pieces = pieces_of(model, training.seq_len, kind)
+    pieces = pieces_of(model, training, kind)
     parts = [piece.operations(shape, e) for piece in pieces]
     return Operations(
         multiplications=tuple(m for part in parts for m in part.multiplications),
-        attention_flops=sum_of(part.attention_flops for part in parts),
-        attention_bytes=sum_of(part.attention_bytes for part in parts),
-        elementwise_bytes=sum_of(part.elementwise_bytes for part in parts),
-        elementwise_backward_bytes=sum_of(
-            part.elementwise_backward_bytes for part in parts
-        ),
-        kernels=sum(part.kernels for part in parts),
+        cores=tuple(core for part in parts for core in part.cores),
+        elementwise=tuple(moved for part in parts for moved in part.elementwise),
     )
 
 
@@ -48,8 +47,7 @@ def unit_parameters(model: Model, kind: str, tp: Ints) -> Floats:
     Matrices are split by ``tp``; norms, biases added after a reduction, the position
     table and what projects patches are replicated.
     """
-    # How many tokens there are makes no difference.
-    return sum_of(piece.parameters(tp) for piece in pieces_of(model, 1, kind))
+    return sum_of(piece.parameters(tp) for piece in pieces_of(model, _ANY, kind))
 
 
 def tables(model: Model) -> int:

@@ -41,7 +41,7 @@ class Job:
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Job:
-        """StagePlace a plan that has been checked; InputError as ``place``."""
+        """Place a plan that has been checked; InputError as ``place``."""
         if len(plan.pipelines) != 1:
             msg = f"the plan has {len(plan.pipelines)} pipelines, expected one"
             raise InputError(msg, field="pipelines")

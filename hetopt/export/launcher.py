@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from hetopt.export.back.pipeline import PipelineReadBack
     from hetopt.export.job import Job
+    from hetopt.export.pipeline import PipelineReadBack
     from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute, ScheduleName

@@ -76,7 +76,7 @@ class Placement:
 
 
 def place(problem: Problem, plan: Plan) -> Placement:
-    """StagePlace the stages of a plan on hosts, each host with consecutive ranks.
+    """Place the stages of a plan on hosts, each host with consecutive ranks.
 
     A stage smaller than a node may share the node with its neighbours and never
     spans two nodes; a larger one starts on a node of its own. The latency table

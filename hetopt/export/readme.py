@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hetopt import __version__
 from hetopt.export.shared.losses import listed
+from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,12 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.catalogue import DATA, accelerators
+
+if TYPE_CHECKING:
+    from hetopt.problem.cluster import Accelerator
 
 #: Drivers report up to 7% more than the vendor's decimal figure.
 _MEMORY_TOLERANCE = 0.1
@@ -108,6 +111,10 @@ def _unexplained(name: _Name, words: set[str]) -> int:
     return len(words - name.words - name.forms)
 
 
+def _sold_as(accelerator: Accelerator) -> int:
+    return accelerator.sold_as_bytes or accelerator.memory_bytes
+
+
 def _of_memory(label: str, names: tuple[str, ...], sizes: list[int]) -> Match:
     """Return the one of ``names`` whose memory is near all ``sizes``."""
     known = accelerators()
@@ -115,8 +122,7 @@ def _of_memory(label: str, names: tuple[str, ...], sizes: list[int]) -> Match:
         name
         for name in names
         if all(
-            abs(size / known[name].memory_bytes - 1) <= _MEMORY_TOLERANCE
-            for size in sizes
+            abs(size / _sold_as(known[name]) - 1) <= _MEMORY_TOLERANCE for size in sizes
         )
     )
     if len(near) == 1:
@@ -124,7 +130,7 @@ def _of_memory(label: str, names: tuple[str, ...], sizes: list[int]) -> Match:
     if near:
         return Match(candidates=near, question=f"{label!r} is {' or '.join(near)}")
     has = " and ".join(f"{size / 1e9:.0f} GB" for size in sizes)
-    expected = ", ".join(f"{known[name].memory_bytes / 1e9:.0f} GB" for name in names)
+    expected = ", ".join(f"{_sold_as(known[name]) / 1e9:.0f} GB" for name in names)
     return Match(
         question=f"{label!r} has {has} of memory, the catalogue's has {expected}"
     )

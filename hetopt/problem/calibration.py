@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 EFFICIENCY_BOUNDS = (0.25, 2.0)
 BANDWIDTH_BOUNDS = (0.1, 2.0)
 RESERVE_BOUNDS = (0.01, 0.5)
+#: Largest share of a device's memory that may be overhead.
+MOST_OVERHEAD = 0.5
 
 
 def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
@@ -25,7 +27,7 @@ def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
 class Calibration:
     """Factors by which the latency table of a problem is corrected.
 
-    The third correction, of the memory reserve, is ``Training.reserve`` itself.
+    The third correction, of the overhead, is ``Cluster.overhead_bytes`` itself.
 
     Attributes
     ----------

@@ -8,7 +8,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.cluster import Accelerator, Link
+from hetopt.problem.cluster import Accelerator, Link, PeakFlops
 from hetopt.problem.quantity import (
     parse_bandwidth,
     parse_flops,
@@ -53,7 +53,16 @@ def problem_files() -> Mapping[str, Traversable]:
 
 def profile_files() -> Mapping[str, Traversable]:
     """Return shipped latency profiles by name, sorted."""
-    folder = resources.files(DATA).joinpath("profiles")
+    return _csv_files("profiles")
+
+
+def operator_files() -> Mapping[str, Traversable]:
+    """Return shipped operator profiles by name, sorted."""
+    return _csv_files("operators")
+
+
+def _csv_files(kind: str) -> Mapping[str, Traversable]:
+    folder = resources.files(DATA).joinpath(kind)
     if not folder.is_dir():
         return {}
     names = sorted(
@@ -75,14 +84,20 @@ def _sorted(found: Iterator[Accelerator]) -> list[Accelerator]:
 def _accelerator(data: dict[str, Any]) -> Accelerator:
     return Accelerator(
         name=data["name"],
-        peak_flops=parse_flops(data["peak_flops"]["value"]),
+        peak_flops=PeakFlops(
+            **{
+                name: parse_flops(rate["value"])
+                for name, rate in data["peak_flops"].items()
+            }
+        ),
         memory_bytes=parse_memory(data["memory"]["value"]),
         memory_bandwidth_bytes_per_s=parse_bandwidth(data["memory_bandwidth"]["value"]),
         intra_node=_link(data["intra_node"]),
         host_device=_link(data["host_device"]),
-        fp32_flops=parse_flops(data["fp32_flops"]["value"])
-        if "fp32_flops" in data
-        else None,
+        sold_as_bytes=parse_memory(
+            data["memory"].get("sold_as", data["memory"]["value"])
+        ),
+        overhead_bytes=parse_memory(data["overhead"]["value"]),
         sources=dict(_sources(data)),
     )
 

@@ -6,14 +6,25 @@ bytes per second.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
+
+    from hetopt.problem.training import Precision
+
+#: Share of a device's memory that is overhead where nothing is known of it: ours.
+UNKNOWN_OVERHEAD = 0.06
 
 Staging = Literal["host", "device"]
+
+#: What a device may multiply in.
+Arithmetic = Literal["bf16", "fp16", "fp32", "tf32", "fp8"]
+ARITHMETIC: tuple[Arithmetic, ...] = get_args(Arithmetic)
 
 #: Names and addresses that mean one host in hostfiles, shells and URLs alike.
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
@@ -46,45 +57,119 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeakFlops:
+    """Dense FLOP/s of one device by what it multiplies in; None: it cannot.
+
+    Without sparsity; accumulation is in FP32 (tensor cores) or in the same precision.
+    """
+
+    bf16: float | None = None
+    fp16: float | None = None
+    fp32: float | None = None
+    tf32: float | None = None
+    fp8: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ARITHMETIC:
+            rate = getattr(self, name)
+            if rate is not None and not rate > 0:
+                msg = f"{name} is {rate}, expected more than 0"
+                raise ValueError(msg)
+        if not self.known:
+            msg = f"peak_flops is empty, expected one of {', '.join(ARITHMETIC)}"
+            raise ValueError(msg)
+
+    @classmethod
+    def dense_16_bit(cls, rate: float) -> Self:
+        """Return what one number means: BF16 and FP16 alike, and nothing else."""
+        return cls(bf16=rate, fp16=rate)
+
+    @property
+    def known(self) -> tuple[Arithmetic, ...]:
+        """What the device multiplies in."""
+        return tuple(name for name in ARITHMETIC if getattr(self, name) is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
     """One device type.
 
     Attributes
     ----------
-    peak_flops
-        Dense BF16/FP16 FLOP/s (without sparsity); FP16 where BF16 is missing, and
-        FP32 where neither has units of its own.
-    fp32_flops
-        Dense FP32 FLOP/s; None: half of ``peak_flops``.
     memory_bytes
-        Device memory as the driver offers it, before hetopt's reserve.
+        Device memory as a program can see it.
+    overhead_bytes
+        What of it a training program holds outside of what its framework allocates:
+        the context, buffers of collectives, gaps between allocations. None: unknown.
     memory_bandwidth_bytes_per_s
         Of the device's own memory.
     intra_node
         Default link between two devices of one node.
     host_device
         Default link between a device and its host.
+    sold_as_bytes
+        Memory that the vendor's sheet gives, by which inventories know a device; None:
+        ``memory_bytes``.
     sources
         Field name -> where the number comes from.
     """
 
     name: str
-    peak_flops: float
+    peak_flops: PeakFlops
     memory_bytes: int
     memory_bandwidth_bytes_per_s: float
     intra_node: Link
     host_device: Link
-    fp32_flops: float | None = None
+    overhead_bytes: int | None = None
+    sold_as_bytes: int | None = field(default=None, compare=False)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("peak_flops", "memory_bytes", "memory_bandwidth_bytes_per_s"):
+        for name in ("memory_bytes", "memory_bandwidth_bytes_per_s"):
             if not getattr(self, name) > 0:
                 msg = f"{name} is {getattr(self, name)}, expected more than 0"
                 raise ValueError(msg)
-        if self.fp32_flops is not None and not self.fp32_flops > 0:
-            msg = f"fp32_flops is {self.fp32_flops}, expected more than 0"
+
+    def lacks(self, precision: Precision) -> bool:
+        """Whether the device cannot multiply in a training precision."""
+        needed = ("fp8", "bf16") if precision == "fp8" else (precision,)
+        return any(self._rate(name) is None for name in needed)
+
+    def peak_flops_of(
+        self, precision: Precision, emulate: Precision | None = None
+    ) -> float:
+        """Return the FLOP/s of a training precision.
+
+        FP32 training multiplies in TF32 where the device has it.
+
+        Parameters
+        ----------
+        emulate
+            What a device without the precision multiplies in.
+
+        Raises
+        ------
+        ValueError
+            The device has neither.
+        """
+        used = emulate if emulate is not None and self.lacks(precision) else precision
+        rate = self._rate(used)
+        if rate is None or self.lacks(used):
+            msg = f"{self.name} has no {used}, only {', '.join(self.peak_flops.known)}"
             raise ValueError(msg)
+        return rate
+
+    def _rate(self, precision: str) -> float | None:
+        if precision == "fp32" and self.peak_flops.tf32 is not None:
+            return self.peak_flops.tf32
+        rate: float | None = getattr(self.peak_flops, precision)
+        return rate
+
+    def overhead_of(self, memory_bytes: int) -> int:
+        """Return the overhead on so much memory, of which it is a share if unknown."""
+        if self.overhead_bytes is None:
+            return math.ceil(memory_bytes * UNKNOWN_OVERHEAD)
+        return self.overhead_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +187,9 @@ class Cluster:
     Attributes
     ----------
     memory_bytes
-        Per device, before the reserve.
+        Per device.
+    overhead_bytes
+        Per device, outside of what the framework allocates.
     max_tp
         Largest tensor-parallel degree (H2's TP_MAX); at most ``devices_per_node``.
     group
@@ -124,6 +211,7 @@ class Cluster:
     inter_node: Link
     host_device: Link
     nics_per_node: int
+    overhead_bytes: int = 0
     group: DeviceGroup | None = None
     hosts: tuple[str, ...] | None = None
 
@@ -138,6 +226,9 @@ class Cluster:
             if getattr(self, name) < 1:
                 msg = f"{name} is {getattr(self, name)}, expected at least 1"
                 raise ValueError(msg)
+        if self.overhead_bytes < 0:
+            msg = f"overhead_bytes is {self.overhead_bytes}, expected 0 or more"
+            raise ValueError(msg)
         if self.max_tp > self.devices_per_node:
             msg = (
                 f"max_tp ({self.max_tp}) is more than "

@@ -22,6 +22,7 @@ _LABELS = frozenset(
         ("Problem", "name"),
         ("Model", "name"),
         ("Accelerator", "sources"),
+        ("Accelerator", "sold_as_bytes"),
         ("Cluster", "hosts"),
     }
 )
@@ -29,7 +30,11 @@ _LABELS = frozenset(
 #: Fields that came later, and their defaults: left out at these, so that a problem
 #: without them keeps its digest.
 _LATER = {
-    ("Accelerator", "fp32_flops"): None,
+    ("Training", "emulate"): None,
+    ("Training", "sequence_parallel"): True,
+    ("Training", "attention"): "fused",
+    ("Training", "cross_entropy"): "fused",
+    ("Training", "gradients"): "fp32",
     ("Model", "attention"): "causal",
     ("Model", "patch"): 0,
     ("Model", "classes"): 0,

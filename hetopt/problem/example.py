@@ -17,7 +17,7 @@ model: {preset: llama-7b}
 # Bandwidths are per device or network interface (NIC), and per direction.
 clusters:
   - name: a100
-    accelerator: A100-80GB        # a name, or {peak_flops: 312 TFLOPS, memory: ...}
+    accelerator: A100-80GB        # a name, or {peak_flops: {bf16: 312 TFLOPS}, ...}
     nodes: 2
     devices_per_node: 8
     inter_node: {bandwidth: 100 Gbps, latency: 5 us}
@@ -46,7 +46,7 @@ training:
   overlap_gradients: true         # false: reduced after the backward pass
   recompute: auto                 # none, selective, full, or auto to let hetopt choose
   schedule: virtual-1f1b          # 1f1b, eager-1f1b, h-1f1b, gpipe, auto
-  reserve: 6%                     # device memory that stays free
+  reserve: 0%                     # device memory left free besides the overhead
 
 # Decisions that are yours: a value or a list of values allowed; `forbid` rules out.
 # pin:

@@ -100,7 +100,8 @@ def divisors(number: int) -> list[int]:
 def _splits_sequence(model: Model, training: Training, cp: int) -> bool:
     """Balanced causal attention gives every rank an early and a late chunk.
 
-    Sequences of several lengths, or in windows, stay whole.
+    Sequences of several lengths, or in windows, stay whole, and those of which every
+    score is held: a ring has blocks of them.
     """
-    alike = not model.blocks
-    return cp == 1 or (alike and training.seq_len % (2 * cp) == 0)
+    whole = bool(model.blocks) or training.attention == "unfused"
+    return cp == 1 or (not whole and training.seq_len % (2 * cp) == 0)

@@ -37,8 +37,8 @@ class Problem(Shown):
     >>> print(problem)
     cluster  accelerator  nodes  devices per node  memory GB  latencies
     ───────────────────────────────────────────────────────────────────
-    fast     A100-80GB        1                 2       80.0  auto
-    slow     A40              1                 1       48.0  auto
+    fast     A100-80GB        1                 2       85.1  auto
+    slow     A40              1                 1       47.6  auto
     problem   problem
     model     model, 4 layers, 6 units
     training  4 sequences of 1024 tokens, bf16, adam, ZeRO 1, schedule virtual-1f1b

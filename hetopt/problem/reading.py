@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from hetopt.problem.building import build_problem
+from hetopt.problem.building.huggingface import model_fields
+from hetopt.problem.building.problem import build_problem
+from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
 from hetopt.problem.document import (
     Document,
@@ -19,10 +21,8 @@ from hetopt.problem.document import (
     load_document,
     parse_document,
 )
-from hetopt.problem.fields import unknown
-from hetopt.problem.huggingface import model_fields
-from hetopt.problem.schema import LATENCY_SOURCES, SECTIONS, ProblemSpec
-from hetopt.problem.wrong import FieldError
+from hetopt.problem.schema.fields import unknown
+from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.words import describe
 
 if TYPE_CHECKING:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-Precision = Literal["bf16", "fp16", "fp32"]
+Precision = Literal["bf16", "fp16", "fp32", "fp8"]
+Emulated = Literal["fp32"]
+Gradients = Literal["fp32", "bf16"]
+Kernel = Literal["fused", "unfused"]
 Optimizer = Literal["adam", "sgd"]
 Recompute = Literal["none", "selective", "full"]
 ScheduleName = Literal["1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "auto"]
@@ -22,8 +25,8 @@ SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
 
-#: Share of device memory kept free (MODEL.md section 5).
-DEFAULT_RESERVE = 0.06
+#: Share of device memory kept free besides the overhead (MODEL.md section 5).
+DEFAULT_RESERVE = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +39,9 @@ class Training:
         Sequences per iteration (B).
     seq_len
         Tokens per sequence (s).
+    emulate
+        What devices that lack the precision multiply in; None: they are refused.
+        What is stored and sent keeps the precision.
     zero
         ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too.
     overlap_gradients
@@ -43,18 +49,29 @@ class Training:
         still runs, or only after it.
     recompute
         Policies the plan may choose from, per cluster name; ``auto`` is all three.
+    sequence_parallel
+        Whether tensor parallelism splits what is between its matrices by tokens too.
+    attention, cross_entropy
+        Whether one kernel computes it, or separate operations.
+    gradients
+        What gradients accumulate in.
     reserve
-        Fraction of device memory that stays free.
+        Fraction of device memory that stays free besides the overhead.
     """
 
     global_batch: int
     seq_len: int
     precision: Precision = "bf16"
+    emulate: Emulated | None = None
     optimizer: Optimizer = "adam"
     zero: int = 1
     overlap_gradients: bool = True
     recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
     schedule: ScheduleName = "virtual-1f1b"
+    sequence_parallel: bool = True
+    attention: Kernel = "fused"
+    cross_entropy: Kernel = "fused"
+    gradients: Gradients = "fp32"
     reserve: float = DEFAULT_RESERVE
 
     def __post_init__(self) -> None:

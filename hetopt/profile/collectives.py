@@ -23,8 +23,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from hetopt.cost.linear_rates import linear_rates
 from hetopt.cost.profiles.file import interquartile_range
-from hetopt.cost.sources.forest import linear_rates
 from hetopt.errors import InputError
 from hetopt.files import ensure_writable, write_text
 from hetopt.profile.device import Device, describe, find_device

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hetopt import __version__
 from hetopt.errors import InputError
+from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable

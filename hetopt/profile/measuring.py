@@ -42,7 +42,7 @@ OVERHEAD_S = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class MeasuringProgress:
     """How far a run has come.
 
     Attributes
@@ -63,7 +63,7 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class MeasuringOutcome:
     """What a run did.
 
     Attributes
@@ -86,8 +86,8 @@ def measure_grid(
     shapes: Sequence[ShardShape],
     device: Device,
     description: Mapping[str, str],
-    on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> Outcome:
+    on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
+) -> MeasuringOutcome:
     """Measure what ``path`` lacks of ``shapes``, appending row by row.
 
     Ctrl-C stops between two rows; the same call goes on from there.
@@ -112,7 +112,7 @@ def measure_grid(
     def report() -> None:
         now = len(measured)
         on_progress(
-            Progress(
+            MeasuringProgress(
                 done=len(shapes) - len(todo) + now,
                 total=len(shapes),
                 work_done=sum(work[:now]),
@@ -132,7 +132,7 @@ def measure_grid(
     except KeyboardInterrupt:
         # Only the row that was being measured is lost.
         pass
-    return Outcome(
+    return MeasuringOutcome(
         found=len(shapes) - len(todo),
         measured=tuple(measured),
         remaining=len(todo) - len(measured),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import JustifyMethod, RenderableType
 
-    from hetopt.report.layout import Layout
+    from hetopt.report.layout import SheetLayout
     from hetopt.report.sheet import Part
 
 #: Columns of output that goes to a file or a pipe: wide enough to break no row.
@@ -108,7 +108,7 @@ def _drawn(table: Sheet, width: int) -> Table:
     return drawn
 
 
-def _heads(table: Sheet, placed: Layout) -> list[str]:
+def _heads(table: Sheet, placed: SheetLayout) -> list[str]:
     """Return the heading of every place: those of its columns below each other."""
     heads: list[list[str]] = [[] for _ in placed.widths]
     for line in placed.lines:

@@ -32,7 +32,7 @@ Places = tuple[tuple[int | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class SheetLayout:
     """Where the columns of a table go.
 
     Attributes
@@ -67,7 +67,7 @@ class _Need:
     number: int
 
 
-def layout(table: Sheet, width: int) -> Layout:
+def layout(table: Sheet, width: int) -> SheetLayout:
     """Return the plainest layout that fits ``width``."""
     needs = [
         _need(column, [row[number] for row in table.rows])
@@ -82,9 +82,9 @@ def layout(table: Sheet, width: int) -> Layout:
         at_least = [place.least for place in _places(lines, needs)]
         if _total(at_least) <= width:
             widths = _widened(_places(lines, needs), at_least, width)
-            return Layout(lines=lines, widths=widths)
+            return SheetLayout(lines=lines, widths=widths)
     lines = _stacked(first, others, max(len(others), 1))
-    return Layout(lines=lines, widths=_squeezed(_places(lines, needs), width))
+    return SheetLayout(lines=lines, widths=_squeezed(_places(lines, needs), width))
 
 
 def heading(name: str, width: int) -> list[str]:

@@ -124,6 +124,7 @@ def plan_report(
     *,
     model: Model | None = None,
     price: Price | None = None,
+    notes: Sequence[str] = (),
 ) -> list[Part]:
     """Return everything ``hetopt plan`` prints about a result with a plan.
 
@@ -131,11 +132,13 @@ def plan_report(
     ----------
     model, price
         Without them the report has only what the result itself says.
+    notes
+        What is known of the latencies, a line each.
     """
     parts: list[Part] = [stage_table(best.plan, model=model, price=price)]
     if price is not None and len(best.plan.pipeline.stages) > 1:
         parts += [boundary_table(best.plan, price)]
-    parts += [labelled(summary(result, best))]
+    parts += [labelled(summary(result, best)), *notes]
     if result.alternatives:
         parts += ["", alternatives_table((best, *result.alternatives))]
     return parts

@@ -1,6 +1,6 @@
 """JSON Schema (draft 2020-12) of the files that hetopt writes and reads back.
 
-The problem file's schema comes from its reader (``hetopt.problem.schema``).
+The problem file's schema comes from its reader (``hetopt.problem.schema.problem``).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from hetopt.report.summary import count, headline, shape, times
 from hetopt.result import Result
 
 if TYPE_CHECKING:
+    from hetopt.problem.training import Training
     from hetopt.report.sheet import Part
 
 #: Digits of a digest that tell it from others.
@@ -154,6 +155,21 @@ def _(problem: Problem) -> str:
     )
 
 
+def _precision(training: Training) -> str:
+    """Say in what a training multiplies, and which of its kernels are not fused."""
+    parts: list[str] = [training.precision]
+    if training.emulate is not None:
+        parts.append(f"emulated in {training.emulate} where a device lacks it")
+    if not training.sequence_parallel:
+        parts.append("no sequence parallelism")
+    for name in ("attention", "cross_entropy"):
+        if getattr(training, name) == "unfused":
+            parts.append(f"unfused {name.replace('_', ' ')}")
+    if training.gradients != "fp32":
+        parts.append(f"gradients in {training.gradients}")
+    return ", ".join(parts)
+
+
 @_parts.register(Problem)
 def _(problem: Problem) -> list[Part]:
     model, training = problem.model, problem.training
@@ -191,7 +207,7 @@ def _(problem: Problem) -> list[Part]:
                 (
                     "training",
                     f"{count(training.global_batch, 'sequence')} of "
-                    f"{training.seq_len} tokens, {training.precision}, "
+                    f"{training.seq_len} tokens, {_precision(training)}, "
                     f"{training.optimizer}, ZeRO {training.zero}, "
                     f"schedule {training.schedule}",
                 ),

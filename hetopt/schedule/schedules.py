@@ -2,7 +2,7 @@
 
 A new schedule is one more record here and its name in
 ``hetopt.problem.training.ScheduleName``; the checker has a table of its own,
-``hetopt.check.schedules``.
+``hetopt.check.plan.schedules``.
 """
 
 from __future__ import annotations

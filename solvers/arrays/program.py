@@ -1,118 +1,28 @@
-"""What the dynamic program reads: the numbers of one (p, q) as flat arrays.
-
-An *option* is a strategy of a cluster, numbered over all clusters. The body's
-units are numbered from 0 at the front of the pipeline; a *cut* is the number of body
-units before it. Sums over units are differences of prefix sums.
-"""
+"""The options on offer of one (p, q), and their costs as flat arrays."""
 
 from __future__ import annotations
 
 from itertools import groupby, pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.solvers.arrays.costs import SHARING, Costs, Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.pins import pinned
 from hetopt.solvers.decisions.identical import kept_leaders, last_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
+    from hetopt.problem.training import Domain
+    from hetopt.solvers.arrays.costs import Ints
 
-    Ints = NDArray[np.int64]
 
-#: How P4 is kept, as numbers.
-SHARING = {"one": 0, "falling-tp": 1, "any": 2}
-#: Excluded shapes are bits of one number.
-MOST_EXCLUDED = 62
-
-#: Columns of ``Costs.option``; lead and trail have six each: tau, forward, g, state,
-#: activations, temporary.
-CLUSTER, RANK, LAYOUT, STAGE_DEVICES, TENSOR, ROOM, SYNC_FIXED, FREE, LEAD, TRAIL = (
-    *range(9),
-    14,
-)
-#: Rows of ``Costs.sums``, and with PEAK the order inside LEAD and TRAIL.
-TAU, FORWARD, SYNC, STATE, ACTIVE, PEAK = range(6)
-#: Rows of ``Costs.edge``.
-KAPPA, OMEGA = range(2)
-#: Columns of ``Costs.host``.
-STOCK, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES, LEADER, AHEAD = range(7)
-#: Columns of ``Costs.shapes``.
-SHAPE_OPTION, SHAPE_HOSTED = range(2)
-#: Positions in ``Costs.facts``.
-P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED, AUTO = range(11)
 #: Steps that a table over subsets of clusters may take; with more it is too slow.
 _MOST_STEPS = 50_000_000
-
-
-class Costs(NamedTuple):
-    """Arrays of whole numbers: O options, J clusters, L body units, A layouts.
-
-    Attributes
-    ----------
-    option
-        Per option: its cluster, number among that one's strategies, layout, devices
-        of a stage, tensor degree, most stages, g without units, memory left for
-        units, and what lead and trail add.
-    sums
-        Prefix sums over body units of tau, forward time, g, state and activation
-        bytes; shape (5, O, L + 1).
-    temporary
-        Of each body unit; shape (O, L).
-    edge
-        kappa and omega by cut class and layouts; shape (2, X, A, A).
-    cut
-        Class of each cut; length L + 1, meaningless at both ends.
-    home
-        Cluster of each layout.
-    tied
-        What tied embeddings add to g by first and last layout; shape (A, A).
-    host
-        Per cluster: devices, whether it may host the first and the last stage,
-        whether its units and its stages have to be counted, the first cluster
-        identical to it, and the identical ones that have to be used before, as bits.
-    before
-        Whether cluster i may stand directly before cluster j; shape (J, J).
-    stages_ok
-        Whether a cluster may host so many stages; shape (J, p + 1).
-    units_ok
-        Whether a cluster may host so many units, ends included; shape (J, U + 1).
-    given
-        Body units of each stage from the last one, -1 where free; length p.
-    row
-        Of each subset of clusters, as bits, its row of a table over those that can be
-        what is left, -1 if it cannot. Without use where devices have prices.
-    shapes
-        Excluded shapes: option and stages of each run from the end of the pipeline,
-        -1 after the last one; shape (shapes, p + 1, 2).
-    facts
-        p, q, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
-        is kept, units at the front, units at the end, whether what is left is bounded
-        by prices of devices rather than by subsets of clusters, whether warm-up counts
-        are free.
-    """
-
-    option: Ints
-    sums: Ints
-    temporary: Ints
-    edge: Ints
-    cut: Ints
-    home: Ints
-    tied: Ints
-    host: Ints
-    before: Ints
-    stages_ok: Ints
-    units_ok: Ints
-    given: Ints
-    row: Ints
-    shapes: Ints
-    facts: Ints
 
 
 class Offer:
@@ -140,11 +50,12 @@ class Offer:
         ordered: bool = False,
     ) -> None:
         self.data = data
+        self.permitted = data.permitted
         self.options = [
             (j, k)
             for j, cluster in enumerate(data.part.clusters)
             for k in range(len(cluster.strategies))
-            if _most_stages(data, j, k) > 0
+            if _most_stages(data, self.permitted.stages[j], j, k) > 0
         ]
         self.guests = sorted({j for j, _ in self.options})
         self.leaders = kept_leaders(data)
@@ -155,14 +66,10 @@ class Offer:
 
     def _can_rest(self) -> bool:
         """Whether clusters with nothing on offer need not host."""
-        data = self.data
-        order = data.pins.order or ()
-        idle = [name for j, name in enumerate(data.names) if j not in self.guests]
         return all(
-            name not in order
-            and data.pins.of(name).stages.permits(0)
-            and data.pins.of(name).units.permits(0)
-            for name in idle
+            self.permitted.may_rest(j)
+            for j in range(len(self.data.names))
+            if j not in self.guests
         )
 
     def _are_neighbours(self) -> bool:
@@ -192,24 +99,9 @@ class Offer:
         prefix = chain.prefix.T
         kept, layouts = self._layouts()
         grid = np.ix_(range(len(data.part.transfer_ns)), kept, kept)
-        option = np.zeros((len(self.options), TRAIL + PEAK + 1), dtype=np.int64)
-        hosts = [j for j, _ in self.options]
-        option[:, CLUSTER] = [self.guests.index(j) for j in hosts]
-        option[:, RANK] = [k for _, k in self.options]
-        option[:, LAYOUT] = layouts
-        option[:, STAGE_DEVICES] = self._gather("devices")
-        option[:, TENSOR] = [
-            data.part.clusters[j].strategies[k].tp for j, k in self.options
-        ]
-        option[:, ROOM] = [_most_stages(data, j, k) for j, k in self.options]
-        option[:, SYNC_FIXED] = self._gather("sync_ns")
-        usable = np.array(data.usable_bytes, dtype=np.int64)
-        option[:, FREE] = usable[hosts] - self._gather("fixed_bytes")
-        for end, counts in ((LEAD, chain.lead), (TRAIL, chain.trail)):
-            for column, cost in enumerate((tau, forward, sync, state, active)):
-                option[:, end + column] = cost @ np.array(counts)
-            present = np.array(counts) > 0
-            option[:, end + PEAK] = temporary[:, present].max(axis=1, initial=0)
+        option = self._option_rows(
+            layouts, (tau, forward, sync, state, active), temporary
+        )
         tied = data.part.tied_ns
         priced = bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS
         whole = np.ascontiguousarray
@@ -233,29 +125,73 @@ class Offer:
             **pins,
             row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
             shapes=self._shapes(excluded),
-            facts=np.array(
-                [
-                    data.stages,
-                    data.part.microbatches,
-                    chain.length,
-                    tied is not None and data.stages > 1,
-                    data.rule.all_first,
-                    # A pinned order names every cluster once.
-                    data.principles.consecutive or data.pins.order is not None,
-                    SHARING[data.principles.sharing],
-                    sum(chain.lead),
-                    sum(chain.trail),
-                    priced,
-                    data.rule.free,
-                ],
-                dtype=np.int64,
-            ),
+            facts=self._facts(priced=priced),
         )
+
+    def _option_rows(
+        self, layouts: Ints, costs: Sequence[Ints], temporary: Ints
+    ) -> Ints:
+        """Return ``Costs.option``.
+
+        Parameters
+        ----------
+        layouts
+            Of each option.
+        costs, temporary
+            What a unit of each kind adds, in the order of ``Sum``; shape (O, kinds).
+        """
+        data, chain = self.data, self.data.chain
+        option = np.zeros(
+            (len(self.options), Option.TRAIL + Sum.PEAK + 1), dtype=np.int64
+        )
+        hosts = [j for j, _ in self.options]
+        option[:, Option.CLUSTER] = [self.guests.index(j) for j in hosts]
+        option[:, Option.RANK] = [k for _, k in self.options]
+        option[:, Option.LAYOUT] = layouts
+        option[:, Option.DEVICES] = self._gather("devices")
+        option[:, Option.TENSOR] = [
+            data.part.clusters[j].strategies[k].tp for j, k in self.options
+        ]
+        option[:, Option.MOST_STAGES] = [
+            _most_stages(data, self.permitted.stages[j], j, k) for j, k in self.options
+        ]
+        option[:, Option.SYNC_FIXED] = self._gather("sync_ns")
+        usable = np.array(data.usable_bytes, dtype=np.int64)
+        option[:, Option.FREE_BYTES] = usable[hosts] - self._gather("fixed_bytes")
+        for end, counts in ((Option.LEAD, chain.lead), (Option.TRAIL, chain.trail)):
+            for column, cost in enumerate(costs):
+                option[:, end + column] = cost @ np.array(counts)
+            present = np.array(counts) > 0
+            option[:, end + Sum.PEAK] = temporary[:, present].max(axis=1, initial=0)
+        return option
+
+    def _facts(self, *, priced: bool) -> Ints:
+        """Return ``Costs.facts``."""
+        data, chain = self.data, self.data.chain
+        tied = data.part.tied_ns is not None and data.stages > 1
+        facts = {
+            Fact.P: data.stages,
+            Fact.Q: data.part.microbatches,
+            Fact.L: chain.length,
+            Fact.TIED: tied,
+            Fact.GPIPE: data.rule.all_first,
+            # A pinned order names every cluster once.
+            Fact.CONSECUTIVE: data.principles.consecutive
+            or data.pins.order is not None,
+            Fact.SHARED: SHARING[data.principles.sharing],
+            Fact.LEADS: sum(chain.lead),
+            Fact.TRAILS: sum(chain.trail),
+            Fact.PRICED: priced,
+            Fact.AUTO: data.rule.free,
+        }
+        return np.array([facts[fact] for fact in Fact], dtype=np.int64)
 
     def _steps(self, option: Ints) -> int:
         """Return about how many steps a table over subsets of clusters takes."""
         stages, length = self.data.stages, self.data.chain.length
-        most = np.bincount(option[:, CLUSTER], np.minimum(option[:, ROOM], stages))
+        most = np.bincount(
+            option[:, Option.CLUSTER], np.minimum(option[:, Option.MOST_STAGES], stages)
+        )
         groups = self._groups()
         # What is left of a group may be none; otherwise one cluster may be next.
         rows = sum(most[members].sum() / (len(members) + 1) for members in groups)
@@ -324,7 +260,7 @@ class Offer:
         floor, ceiling
             Range of lambda_0 in ns; read only where times decide.
         """
-        kappa, home, rule = self.costs.edge[KAPPA], self.costs.home, self.data.rule
+        kappa, home, rule = self.costs.edge[Edge.KAPPA], self.costs.home, self.data.rule
         same = home[:, None] == home[None, :]
         least = np.where(same, rule.inside, rule.across) + np.zeros_like(kappa)
         most = least.copy()
@@ -337,14 +273,15 @@ class Offer:
         """Return every lambda_0 (ns) at which some delta changes, ascending."""
         if self.data.stages == 1:
             return []
-        kappa = self.costs.edge[KAPPA][sorted({int(x) for x in self.data.chain.cuts})]
+        kappa = self.costs.edge[Edge.KAPPA][
+            sorted({int(x) for x in self.data.chain.cuts})
+        ]
         values = np.unique(kappa)
         thresholds = self.data.rule.thresholds
         return sorted({int(t * value) for value in values for t in thresholds})
 
 
-def _most_stages(data: ProgramData, j: int, k: int) -> int:
-    domain = data.pins.of(data.names[j]).stages
+def _most_stages(data: ProgramData, domain: Domain, j: int, k: int) -> int:
     most = min(data.stages, int(data.part.clusters[j].max_stages[k]))
     if data.principles.sharing != "one":
         # Other strategies share the devices: the count is of all of them.

@@ -7,165 +7,18 @@ that a stage has besides one: 0 for the last stage of the pipeline. Roles are bi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetopt.compiled import kernel, step
+from hetopt.solvers.bounds.box_runs import Options, cost_run
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
-
-#: Rows of ``Options.edge``: kappa inside; least kappa and omega towards the stage
-#: before and after, of another cluster; omega inside.
-INSIDE, BEFORE, AFTER, INSIDE_PACE, BEFORE_PACE, AFTER_PACE, OTHERS = range(7)
-#: Rows of ``Options.ends``: time and g that the units at the front and the end add.
-LEAD, TRAIL, LEAD_SYNC, TRAIL_SYNC = range(4)
-#: Positions in ``Options.steps``: least warm-ups added inside a cluster and across,
-#: the most inside and across, whether windows of lambda count, whether all body units
-#: and their cuts are alike, units at the front and the end.
-STEP, GAP, MOST_STEP, MOST_GAP, WINDOWS, UNIFORM, LEADS, TRAILS = range(8)
-
-
-class Options(NamedTuple):
-    """Strategies of all clusters, numbered through; O options, J clusters, L units.
-
-    Attributes
-    ----------
-    cluster, most
-        Of each option, and how many stages it has room for; shape (O,).
-    run, sync
-        Least time and least g of l body units; shape (O, L + 1).
-    edge, ends
-        Times at boundaries, and of the units at the ends; shapes (7, O), (4, O).
-    fits
-        Most body units of a stage at a place by memory; shape (O, places).
-    roles
-        Whether a cluster may have a role; shape (J, 4).
-    stages_ok, units_ok
-        Whether a cluster may host so many stages, and units with ends.
-    steps
-        See ``STEP`` and what follows it.
-    """
-
-    cluster: Ints
-    most: Ints
-    run: Costs
-    sync: Costs
-    edge: Costs
-    ends: Costs
-    fits: Ints
-    roles: NDArray[np.bool_]
-    stages_ok: NDArray[np.bool_]
-    units_ok: NDArray[np.bool_]
-    steps: Ints
-
-
-@step
-def most_within(costs: Costs, room: float) -> int:
-    """Return how many units cost at most ``room``; -1 if not even none do."""
-    low, high = 0, len(costs)
-    while low < high:
-        middle = (low + high) // 2
-        if costs[middle] <= room:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
-
-
-@step
-def _spread(
-    options: Options, o: int, role: int, period: float, sync: float, row: Costs
-) -> None:
-    """Find what l units cost at least on an option in a role, into ``row``."""
-    for n in range(len(row)):
-        row[n] = np.inf
-    j, size = options.cluster[o], len(row)
-    if not options.roles[j, role]:
-        return
-    edge, ends = options.edge, options.ends
-    windows, most_gap = options.steps[WINDOWS], options.steps[MOST_GAP]
-    ahead, behind = 0.0, 0.0
-    base, held, spare = 0.0, 0, sync
-    if role & 1:
-        ahead = ends[LEAD, o]
-        base += ahead
-        held += options.steps[LEADS]
-    else:
-        if edge[BEFORE_PACE, o] > period:
-            return
-        base += edge[BEFORE, o]
-        if windows:
-            # The stage before holds a unit, and waits for what is not hidden.
-            wait = edge[OTHERS, o] + 2 * edge[BEFORE, o] - most_gap * period
-            ahead = max(0.0, wait)
-    place = 0
-    if role & 2:
-        behind = ends[TRAIL, o]
-        base += behind
-        held += options.steps[TRAILS]
-        spare -= ends[TRAIL_SYNC, o]
-    else:
-        if edge[AFTER_PACE, o] > period:
-            return
-        base += edge[AFTER, o]
-        if windows:
-            wait = edge[OTHERS, o] + 2 * edge[AFTER, o] - most_gap * period
-            behind = max(0.0, wait)
-        place = options.steps[GAP]
-    run, steps = options.run[o], options.steps
-    by_sync = most_within(options.sync[o], sync)
-    closing = most_within(options.sync[o], spare)
-    # The first stage holds the units at the front as well.
-    opening = by_sync
-    if role & 1:
-        opening = most_within(options.sync[o], sync - ends[LEAD_SYNC, o])
-    most = min(options.most[o], size - 1)
-    if edge[INSIDE_PACE, o] > period:
-        most = min(most, 1)
-    places = options.fits.shape[1]
-    total, done, carry = 0, 0, 0.0
-    for m in range(1, most + 1):
-        at = min(place + steps[STEP] * (m - 1), places - 1)
-        load = carry
-        slot = min(options.fits[o, at], by_sync)
-        if m == 1:
-            load += behind
-            slot = min(slot, closing)
-        # At least one unit has to fit, with nothing to wait for.
-        if min(slot, opening, most_within(run, period - ahead)) < 1:
-            return
-        last = min(slot, opening, most_within(run, period - load - ahead))
-        slot = max(0, min(slot, most_within(run, period - load)))
-        if m == 1 and slot < 1:
-            return
-        cap = min(total + max(0, last), size - 1)
-        total += slot
-        if windows:
-            # The delay that this stage hands on to the one before it (MODEL.md,
-            # section 4). Where units are alike, stages as full as possible leave the
-            # most to others: one unit fewer here makes room for one at most. That
-            # every stage needs a unit is left out.
-            if steps[UNIFORM]:
-                delay = min(period, run[slot] + load)
-                carry = delay + 2 * edge[INSIDE, o] - steps[MOST_STEP] * period
-                carry = max(0.0, carry)
-            span = (1 + steps[MOST_STEP] * (m - 1)) * period
-            span -= 2 * (m - 1) * edge[INSIDE, o] + ahead + behind
-            cap = min(cap, most_within(run, span))
-        if not options.stages_ok[j, m]:
-            continue
-        rest = base + 2 * (m - 1) * edge[INSIDE, o]
-        for n in range(max(m, done + 1), cap + 1):
-            if options.units_ok[j, n + held]:
-                row[n] = options.run[o, n] + rest
-        done = max(done, cap)
-        if done >= size - 1:
-            return
 
 
 def spread(
@@ -182,7 +35,7 @@ def _spread_all(
     for index in range(len(alive)):
         o = alive[index]
         for role in range(4):
-            _spread(options, o, role, period, sync, row)
+            cost_run(options, o, role, period, sync, row)
             least = costs[options.cluster[o], role]
             for n in range(len(row)):
                 if row[n] < least[n]:
@@ -343,7 +196,7 @@ def _complete(
     for index in range(len(alive)):
         j = options.cluster[alive[index]]
         for role in range(4):
-            _spread(options, alive[index], role, period, sync, row)
+            cost_run(options, alive[index], role, period, sync, row)
             rest = others[j, 3 & ~role]
             if role == 3 and rest[0] == np.inf:
                 continue

@@ -20,24 +20,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.solvers.bounds.box_sums import (
-    LEAD,
-    LEAD_SYNC,
-    TRAIL,
-    TRAIL_SYNC,
-    Options,
-    combined,
-    completed,
-    spread,
-)
-from hetopt.solvers.bounds.cluster_costs import ROLES, ClusterCosts, roles_under
+from hetopt.formulations.permitted import Permitted
+from hetopt.solvers.bounds.box_runs import BoxFact, OptionEnd, Options
+from hetopt.solvers.bounds.box_sums import combined, completed, spread
+from hetopt.solvers.bounds.cluster_costs import ROLES, ClusterCosts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
-    from hetopt.problem.training import Pins
+    from hetopt.problem.training import Domain, Pins
+    from hetopt.schedule.schedules import ScheduleRule
 
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -87,21 +81,17 @@ class BoxBounds:
         self.part = part
         self.chain = chain
         self.more = part.microbatches - 1
-        names, order = table.cluster_names, pins.order
+        permitted = Permitted.of(pins, table.cluster_names)
         clusters = [
             ClusterCosts(
                 table=table,
                 part=part,
                 chain=chain,
-                pins=pins,
+                permitted=permitted,
                 j=j,
                 most_stages=most_stages,
-                roles=roles_under(order, names[j]),
-                may_rest=(names[j] not in order if order is not None else True)
-                and pins.of(names[j]).stages.permits(0)
-                and pins.of(names[j]).units.permits(0),
             )
-            for j in range(len(names))
+            for j in range(len(table.cluster_names))
         ]
         self.may_rest = np.array([cluster.may_rest for cluster in clusters])
         self.names = [
@@ -161,29 +151,25 @@ class BoxBounds:
             ),
             fits=np.concatenate([_fits(own, places) for own in clusters]),
             roles=np.array(roles),
-            stages_ok=np.array(
-                [[own.pins.stages.permits(m) for m in range(size)] for own in clusters]
-            ),
-            units_ok=np.array(
-                [
-                    [own.pins.units.permits(n) for n in range(units + 1)]
-                    for own in clusters
-                ]
-            ),
-            steps=np.array(
-                [
-                    rule.inside,
-                    rule.across,
-                    rule.most_inside,
-                    rule.most_across,
-                    not rule.all_first and not single,
-                    chain.is_uniform,
-                    sum(chain.lead),
-                    sum(chain.trail),
-                ],
-                dtype=np.int64,
-            ),
+            stages_ok=_permitted([own.permitted_stages for own in clusters], size),
+            units_ok=_permitted([own.permitted_units for own in clusters], units + 1),
+            steps=self._steps(rule),
         )
+
+    def _steps(self, rule: ScheduleRule) -> NDArray[np.int64]:
+        """Return ``Options.steps``."""
+        chain = self.chain
+        steps = {
+            BoxFact.STEP: rule.inside,
+            BoxFact.GAP: rule.across,
+            BoxFact.MOST_STEP: rule.most_inside,
+            BoxFact.MOST_GAP: rule.most_across,
+            BoxFact.WINDOWS: not rule.all_first and self.more > 0,
+            BoxFact.UNIFORM: chain.is_uniform,
+            BoxFact.LEADS: sum(chain.lead),
+            BoxFact.TRAILS: sum(chain.trail),
+        }
+        return np.array([steps[fact] for fact in BoxFact], dtype=np.int64)
 
     def _paces(self, j: int) -> Costs:
         """Return the least omega from and to another cluster; shape (2, K)."""
@@ -202,8 +188,16 @@ class BoxBounds:
     def root(self) -> Box:
         """Return the box of all plans."""
         options, part = self.options, self.part
-        whole = options.run[:, -1] + options.ends[LEAD] + options.ends[TRAIL]
-        sync = options.sync[:, -1] + options.ends[LEAD_SYNC] + options.ends[TRAIL_SYNC]
+        whole = (
+            options.run[:, -1]
+            + options.ends[OptionEnd.LEAD]
+            + options.ends[OptionEnd.TRAIL]
+        )
+        sync = (
+            options.sync[:, -1]
+            + options.ends[OptionEnd.LEAD_SYNC]
+            + options.ends[OptionEnd.TRAIL_SYNC]
+        )
         # A window's stages and boundaries, shared out over as many micro-batches.
         high = whole.max(initial=0.0) + 2 * part.transfer_ns.max(initial=0)
         tied = 0 if part.tied_ns is None else part.tied_ns.max(initial=0)
@@ -300,6 +294,10 @@ def largest_box_bounds_bytes(table: CostTable) -> int:
     )
     # Its table of places takes no more than that again.
     return 4 * 8 * strategies * (len(table.units) + 1)
+
+
+def _permitted(domains: list[Domain], count: int) -> NDArray[np.bool_]:
+    return np.array([[own.permits(n) for n in range(count)] for own in domains])
 
 
 def _others(clusters: list[ClusterCosts]) -> Costs:

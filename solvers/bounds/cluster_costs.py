@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
-    from hetopt.problem.training import Pins
+    from hetopt.formulations.permitted import Permitted
 
     Costs = NDArray[np.float64]
 
@@ -44,21 +44,20 @@ class ClusterCosts:
         table: CostTable,
         part: TableSlice,
         chain: Chain,
-        pins: Pins,
+        permitted: Permitted,
         j: int,
         most_stages: int,
-        roles: tuple[int, ...],
-        may_rest: bool,
         consecutive: bool = True,
     ) -> None:
         cluster = part.clusters[j]
         self.cluster = cluster
         self.chain = chain
-        self.pins = pins.of(table.cluster_names[j])
+        self.permitted_stages = permitted.stages[j]
+        self.permitted_units = permitted.units[j]
         self.rule = rule_of(table.schedule)
         self.microbatches = part.microbatches
-        self.roles = roles
-        self.may_rest = may_rest
+        self.roles = _roles(permitted, j)
+        self.may_rest = permitted.may_rest(j)
         self.consecutive = consecutive
         self.count = len(cluster.strategies)
         self.most_stages = min(most_stages, int(cluster.max_stages.max(initial=0)))
@@ -91,7 +90,7 @@ class ClusterCosts:
         if self.rule.free and self.microbatches > 1 and consecutive:
             self.elsewhere = self._least_elsewhere(part, j)
             self._freely = self._fitting_freely(most_stages)
-        self._pinned = {role: self._permitted(role) for role in roles}
+        self._pinned = {role: self._permitted(role) for role in self.roles}
         own = proxy(self)
         # Not the bound method: in a circle, megabytes wait for the collector.
         self.costs: Callable[[float], dict[int, Costs]] = lru_cache(
@@ -271,9 +270,9 @@ class ClusterCosts:
         """Which (m, l) the user's pins permit; shape (most_stages + 1, L + 1)."""
         ends = sum(self.chain.lead) * bool(role & FIRST)
         ends += sum(self.chain.trail) * bool(role & LAST)
-        rows = [self.pins.stages.permits(m) for m in range(self.most_stages + 1)]
+        rows = [self.permitted_stages.permits(m) for m in range(self.most_stages + 1)]
         columns = [
-            self.pins.units.permits(n + ends) for n in range(self.chain.length + 1)
+            self.permitted_units.permits(n + ends) for n in range(self.chain.length + 1)
         ]
         permitted: NDArray[np.bool_] = np.array(rows)[:, None] & np.array(columns)
         return permitted
@@ -342,10 +341,11 @@ class ClusterCosts:
         return bounds
 
 
-def roles_under(order: tuple[str, ...] | None, name: str) -> tuple[int, ...]:
-    """Roles a cluster may have under a pinned order."""
-    if order is None:
+def _roles(permitted: Permitted, j: int) -> tuple[int, ...]:
+    """Return the roles that a cluster may have under a pinned order."""
+    if permitted.order is None:
         return ROLES
-    if name not in order:
+    if j not in permitted.order:
         return ()
-    return ((FIRST if order[0] == name else 0) | (LAST if order[-1] == name else 0),)
+    first = FIRST if permitted.may_open(j) else 0
+    return (first | (LAST if permitted.may_close(j) else 0),)

@@ -15,28 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.decision import Decision
+from hetopt.formulations.permitted import Permitted
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers.bounds.box_sums import (
-    GAP,
-    INSIDE,
-    INSIDE_PACE,
-    LEAD,
-    LEAD_SYNC,
-    LEADS,
-    STEP,
-    TRAIL,
-    TRAIL_SYNC,
-    TRAILS,
-    WINDOWS,
-)
-from hetopt.solvers.bounds.ordering_loop import (
-    OPTION,
-    PLACE,
-    STAGES,
-    UNITS,
-    OrderingData,
-    order_clusters,
-)
+from hetopt.solvers.bounds.box_runs import BoxFact, OptionEdge, OptionEnd
+from hetopt.solvers.bounds.ordering_loop import OrderingData, Partial, order_clusters
 from hetopt.solvers.decisions.identical import dealt
 
 if TYPE_CHECKING:
@@ -87,9 +69,8 @@ class Ordering:
         self._draw = random.Random(seed)
         self._pinned = pins.order
         self._groups = groups
-        names = table.cluster_names
-        self._clusters = len(names)
-        options, part, chain = box_bounds.options, box_bounds.part, box_bounds.chain
+        self._clusters = len(table.cluster_names)
+        options = box_bounds.options
         own = _promising(box_bounds, box)
         self._names = [box_bounds.names[o] for o in own]
         hosts = options.cluster[own]
@@ -97,35 +78,24 @@ class Ordering:
         self._run = options.run[own]
         self._most = options.most[own].copy()
         single = not box_bounds.more
-        self._most[options.edge[INSIDE_PACE, own] > box.high] = 1
+        self._most[options.edge[OptionEdge.INSIDE_PACE, own] > box.high] = 1
         self._inner, self._lead, self._trail = (
             np.ascontiguousarray(row)
             for row in (
-                options.edge[INSIDE, own],
-                options.ends[LEAD, own],
-                options.ends[TRAIL, own],
+                options.edge[OptionEdge.INSIDE, own],
+                options.ends[OptionEnd.LEAD, own],
+                options.ends[OptionEnd.TRAIL, own],
             )
         )
         by_sync = (options.sync[own] <= box.most_sync).sum(axis=1) - 1
         fits = np.minimum(options.fits[own], by_sync[:, None])
         self._fits = np.ascontiguousarray(fits)
         self._closing, self._opening = self._ends(table, own, box.most_sync)
-        layouts = [int(part.clusters[j].layout[k]) for j, k in self._names]
-        grid = np.ix_(list(chain.cut_classes), layouts, layouts)
-        size = (len(layouts), len(layouts))
-        kappa = part.transfer_ns[grid].min(axis=0, initial=2**62)
-        omega = part.occupancy_ns[grid].min(axis=0, initial=2**62)
-        self._kappa = np.ascontiguousarray(kappa.reshape(size), dtype=np.float64)
-        quick = np.ones(size, dtype=bool) if single else omega <= box.high
-        for a, b in pins.forbidden_next:
-            if a in names and b in names:
-                i, j = names.index(a), names.index(b)
-                quick[np.ix_(hosts == i, hosts == j)] = False
-        self._quick = np.ascontiguousarray(quick)
+        self._kappa, self._quick = self._boundaries(table, pins, hosts, box.high)
         # A round trip is all the time there is to a single micro-batch.
         self._period = box.high if not single else 1e18
-        self._windows = bool(options.steps[WINDOWS])
-        steps = options.steps[[STEP, GAP]]
+        self._windows = bool(options.steps[BoxFact.WINDOWS])
+        steps = options.steps[[BoxFact.STEP, BoxFact.GAP]]
         if rule_of(table.schedule).free:
             # Warm-up counts follow from the plan; these are as good as any to begin.
             steps = np.array([1, 2])
@@ -144,6 +114,22 @@ class Ordering:
             steps=np.array([*self._steps, self._windows], dtype=np.int64),
         )
 
+    def _boundaries(
+        self, table: CostTable, pins: Pins, hosts: Ints, period: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Return the least kappa between options, and which may follow each other."""
+        part, chain = self.box_bounds.part, self.box_bounds.chain
+        layouts = [int(part.clusters[j].layout[k]) for j, k in self._names]
+        grid = np.ix_(list(chain.cut_classes), layouts, layouts)
+        size = (len(layouts), len(layouts))
+        kappa = part.transfer_ns[grid].min(axis=0, initial=2**62)
+        omega = part.occupancy_ns[grid].min(axis=0, initial=2**62)
+        quick = omega <= period if self.box_bounds.more else np.ones(size, dtype=bool)
+        for i, j in Permitted.of(pins, table.cluster_names).apart:
+            quick[np.ix_(hosts == i, hosts == j)] = False
+        least = np.ascontiguousarray(kappa.reshape(size), dtype=np.float64)
+        return least, np.ascontiguousarray(quick)
+
     def _ends(self, table: CostTable, own: Ints, most_sync: float) -> tuple[Ints, Ints]:
         """Most body units of the last stage, and of the first one by place."""
         options, chain = self.box_bounds.options, self.box_bounds.chain
@@ -155,8 +141,8 @@ class Ordering:
             cluster = self.box_bounds.part.clusters[j]
             state, active = cluster.state_bytes[k], cluster.activation_bytes[k]
             for end, row_, found in (
-                (chain.trail, TRAIL_SYNC, closing),
-                (chain.lead, LEAD_SYNC, opening),
+                (chain.trail, OptionEnd.TRAIL_SYNC, closing),
+                (chain.lead, OptionEnd.LEAD_SYNC, opening),
             ):
                 counts = np.array(end)
                 present = [*body, *np.flatnonzero(counts)]
@@ -246,18 +232,18 @@ class Ordering:
         for row in path[::-1]:
             shares, delay = self._shares(row, other, delay)
             units += shares
-            other = int(row[OPTION])
+            other = int(row[Partial.OPTION])
         units.reverse()
-        units[0] += int(box_bounds.options.steps[LEADS])
-        units[-1] += int(box_bounds.options.steps[TRAILS])
-        hosts = [self._names[row[OPTION]] for row in path]
+        units[0] += int(box_bounds.options.steps[BoxFact.LEADS])
+        units[-1] += int(box_bounds.options.steps[BoxFact.TRAILS])
+        hosts = [self._names[row[Partial.OPTION]] for row in path]
         return Decision(
             microbatches=box_bounds.part.microbatches,
             order=tuple(j for j, _ in hosts),
             strategies=tuple(
                 box_bounds.part.clusters[j].strategies[k] for j, k in hosts
             ),
-            hosted=tuple(int(row[STAGES]) for row in path),
+            hosted=tuple(int(row[Partial.STAGES]) for row in path),
             units=tuple(units),
         )
 
@@ -269,10 +255,14 @@ class Ordering:
         other, delay
             Option of the run behind, -1 if there is none, and E of its first stage.
         """
-        o, stages, left = int(row[OPTION]), int(row[STAGES]), int(row[UNITS])
+        o, stages, left = (
+            int(row[Partial.OPTION]),
+            int(row[Partial.STAGES]),
+            int(row[Partial.UNITS]),
+        )
         step, gap = (int(n) for n in self._steps)
         run, places = self._run[o], self._fits.shape[1]
-        place = int(row[PLACE]) - step * (stages - 1)
+        place = int(row[Partial.PLACE]) - step * (stages - 1)
         carry, shares = 0.0, []
         if other >= 0:
             carry = delay + 2 * float(self._kappa[o, other]) - gap * self._period

@@ -6,12 +6,13 @@ units placed only a few of the best states are kept, so this finds plans, not bo
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.bounds.box_sums import most_within
+from hetopt.solvers.bounds.box_runs import most_within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-#: Columns of a state: its option, units and stages of its run, units in all, the
-#: place of its first stage, and the state before it.
-OPTION, UNITS, STAGES, PLACED, PLACE, BEFORE = range(6)
-#: Columns of ``OrderingData.by_option``: kappa inside, cost of the units at either end.
-INNER, LEAD, TRAIL = range(3)
+
+class Partial(IntEnum):
+    """Columns of a state of the ordering.
+
+    Its option, units and stages of its run, units in all, the place of its first stage,
+    and the state before it.
+    """
+
+    OPTION, UNITS, STAGES, PLACED, PLACE, BEFORE = range(6)
+
+
+class OptionCost(IntEnum):
+    """Columns of ``OrderingData.by_option``: kappa inside, cost of either end."""
+
+    INNER, LEAD, TRAIL = range(3)
 
 
 class OrderingData(NamedTuple):
@@ -110,7 +121,7 @@ def order_clusters(
     path, s = [], last
     while s > 0:
         path.append(states.state[s])
-        s = int(states.state[s, BEFORE])
+        s = int(states.state[s, Partial.BEFORE])
     best = float(states.worth[last, 0]) if last > 0 else np.inf
     return best, np.array(path, dtype=np.int64).reshape(-1, 6)
 
@@ -141,7 +152,7 @@ def _order_clusters(
     """Set all states; return the best one that holds all units, -1 without one."""
     state, worth, kept = states.state, states.worth, states.kept
     size, width = kept.shape
-    state[0, OPTION] = state[0, BEFORE] = -1
+    state[0, Partial.OPTION] = state[0, Partial.BEFORE] = -1
     worth[0, 0] = worth[0, 1] = 0.0
     kept[0, 0] = 0
     best, last, count = np.inf, -1, 1
@@ -160,7 +171,7 @@ def _order_clusters(
             if data.must[order[i]]:
                 missing = True
         for s in range(begun, count):
-            if state[s, PLACED] < size - 1:
+            if state[s, Partial.PLACED] < size - 1:
                 _keep(states, s)
             elif worth[s, 0] < best and not missing:
                 best, last = worth[s, 0], s
@@ -181,7 +192,7 @@ def _place(
             s = kept[u, slot]
             if s < 0:
                 break
-            other = states.state[s, OPTION]
+            other = states.state[s, Partial.OPTION]
             if other < 0 or data.quick[o, other]:
                 _extend(data, period, states, o, s)
     for u in range(1, size):
@@ -199,22 +210,22 @@ def _extend(data: OrderingData, period: float, states: _States, o: int, s: int) 
     """Put runs of an option in front of a state, into ``fresh`` where they are best."""
     run, own, fresh, new = data.run[o], data.by_option[o], states.fresh, states.new
     within, across, windows = data.steps[0], data.steps[1], data.steps[2]
-    other, u = states.state[s, OPTION], states.state[s, PLACED]
+    other, u = states.state[s, Partial.OPTION], states.state[s, Partial.PLACED]
     cost, place, carry, share = states.worth[s, 0], 0, 0.0, 0
     if other >= 0:
         cost += 2 * data.kappa[o, other]
-        place = states.state[s, PLACE] + across
+        place = states.state[s, Partial.PLACE] + across
         if windows:
             carry = states.worth[s, 1] + 2 * data.kappa[o, other] - across * period
             carry = max(0.0, carry)
     else:
-        cost += own[TRAIL]
+        cost += own[OptionCost.TRAIL]
     total, left = 0, len(run) - 1 - u
     for m in range(1, min(data.most[o], left) + 1):
         at = min(place + within * (m - 1), data.fits.shape[1] - 1)
         load, share = carry, data.fits[o, at]
         if other < 0 and m == 1:
-            load += own[TRAIL]
+            load += own[OptionCost.TRAIL]
             share = min(share, data.closing[o])
         share = min(share, most_within(run, period - load))
         if share < 1:
@@ -222,33 +233,35 @@ def _extend(data: OrderingData, period: float, states: _States, o: int, s: int) 
         for n in range(1, min(share, left - total) + 1):
             units = total + n
             if units == left and (
-                n > data.opening[o, at] or run[n] + load + own[LEAD] > period
+                n > data.opening[o, at] or run[n] + load + own[OptionCost.LEAD] > period
             ):
                 continue
             fill = cost + run[units]
             if units == left:
-                fill += own[LEAD]
+                fill += own[OptionCost.LEAD]
             if fill < new[u + units, 0]:
                 new[u + units, 0] = fill
                 new[u + units, 1] = run[n] + load
-                fresh[u + units, OPTION] = o
-                fresh[u + units, UNITS] = units
-                fresh[u + units, STAGES] = m
-                fresh[u + units, PLACED] = u + units
-                fresh[u + units, PLACE] = place + within * (m - 1)
-                fresh[u + units, BEFORE] = s
+                fresh[u + units, Partial.OPTION] = o
+                fresh[u + units, Partial.UNITS] = units
+                fresh[u + units, Partial.STAGES] = m
+                fresh[u + units, Partial.PLACED] = u + units
+                fresh[u + units, Partial.PLACE] = place + within * (m - 1)
+                fresh[u + units, Partial.BEFORE] = s
         total += share
         if total >= left:
             return
-        cost += 2 * own[INNER]
+        cost += 2 * own[OptionCost.INNER]
         if windows:
-            carry = max(0.0, run[share] + load + 2 * own[INNER] - within * period)
+            carry = max(
+                0.0, run[share] + load + 2 * own[OptionCost.INNER] - within * period
+            )
 
 
 @step
 def _keep(states: _States, s: int) -> None:
     """Keep a state if it is among the best with as many units."""
-    kept, worth = states.kept[states.state[s, PLACED]], states.worth
+    kept, worth = states.kept[states.state[s, Partial.PLACED]], states.worth
     at = len(kept)
     while at > 0 and (kept[at - 1] < 0 or worth[kept[at - 1], 0] > worth[s, 0]):
         at -= 1

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.formulations.permitted import Permitted
 from hetopt.problem.principles import PRUNED
-from hetopt.solvers.bounds.cluster_costs import ALONE, ClusterCosts, roles_under
+from hetopt.solvers.bounds.cluster_costs import ALONE, ClusterCosts
 from hetopt.solvers.bounds.mixed_costs import MixedCosts
 from hetopt.solvers.bounds.sums import complete, min_plus
 
@@ -72,10 +73,9 @@ class Relaxation:
         self.part = part
         self.chain = chain
         self.most_stages = most_stages
-        names = table.cluster_names
-        order = pins.order
+        permitted = Permitted.of(pins, table.cluster_names)
         # A pinned order names every cluster once.
-        self.consecutive = principles.consecutive or order is not None
+        self.consecutive = principles.consecutive or permitted.order is not None
         self.mixed = principles.sharing != "one"
         costs = MixedCosts if self.mixed else ClusterCosts
         self.clusters = [
@@ -83,21 +83,17 @@ class Relaxation:
                 table=table,
                 part=part,
                 chain=chain,
-                pins=pins,
+                permitted=permitted,
                 j=j,
                 most_stages=most_stages,
-                roles=roles_under(order, names[j]),
-                may_rest=(names[j] not in order if order is not None else True)
-                and pins.of(names[j]).stages.permits(0)
-                and pins.of(names[j]).units.permits(0),
                 consecutive=self.consecutive,
             )
-            for j in range(len(names))
+            for j in range(len(table.cluster_names))
         ]
         # Few stages in the middle: the first and last step of the recursion are
         # cheap, so clusters with room for many stages go there.
         self.sequence = sorted(
-            range(len(names)), key=lambda j: self.clusters[j].most_stages
+            range(len(self.clusters)), key=lambda j: self.clusters[j].most_stages
         )
         if len(self.sequence) > 1:
             self.sequence = [self.sequence[-1], *self.sequence[:-1]]

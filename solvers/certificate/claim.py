@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,6 +75,13 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         )
     else:
         claims = [_as_settled(settlement) for settlement in result.settlements]
+    # A bound above what an iteration may take says that there is no plan, and no more.
+    claims = [
+        claim
+        if claim.bound_ps is None or claim.bound_ps <= LONGEST
+        else replace(claim, bound_ps=LONGEST)
+        for claim in claims
+    ]
     claims.sort(key=lambda claim: (claim.microbatches, claim.stages))
     bounds = [claim.bound_ps for claim in claims if claim.bound_ps is not None]
     if value is not None:
@@ -180,14 +188,11 @@ class _SimulatedClaims(_Claims):
     ) -> Iterator[Claim]:
         # Whether there is a plan at all has nothing to do with what is minimised.
         anyhow = survey(relaxation, q, cutoff=None).bound
-        data = ProgramData(
-            part=self.table.at(q),
-            chain=self.chain,
-            schedule=self.table.schedule,
-            pins=self.problem.pins,
-            names=self.table.cluster_names,
-            devices=self.table.cluster_devices,
-            usable_bytes=self.table.usable_bytes,
+        data = ProgramData.of(
+            self.table,
+            self.table.at(q),
+            self.chain,
+            self.problem.pins,
             stages=max(within),
             cutoff=0,
         )

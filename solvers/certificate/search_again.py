@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hetopt.deadline import Interrupted
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import (
     PERIOD_SCALE,
@@ -17,18 +18,21 @@ from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.registry import SOLVERS
-from hetopt.solvers.simulated.search import Interrupted, Search
+from hetopt.solvers.simulated.search import SimulatedSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.check.findings import Doubt
+    from hetopt.check.verify.findings import Doubt
     from hetopt.cost.table import CostTable
+    from hetopt.deadline import Deadline
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.solvers.race.engine import Engine
 
+#: Seconds that an engine gets for a program, however late it is.
+_LEAST_S = 0.1
 #: Engines, best first; the one that made the certificate is passed over.
 _ENGINES = (
     ("cp-sat", "hetopt.solvers.cp_sat:CpSatEngine"),
@@ -65,7 +69,7 @@ def resolve(
     doubts: Iterable[Doubt],
     engine: Engine,
     *,
-    end: float | None,
+    deadline: Deadline,
     principles: Principles = PRUNED,
 ) -> Iterator[tuple[Doubt, str | None]]:
     """Search each program again below its bound; yield what is wrong, or None.
@@ -74,9 +78,8 @@ def resolve(
 
     Parameters
     ----------
-    end
-        Of the time for all, as ``time.monotonic`` has it; what is not settled by then
-        is not confirmed.
+    deadline
+        Of all together; what is not settled by then is not confirmed.
     principles
         What plans have to keep.
     """
@@ -86,16 +89,15 @@ def resolve(
         cutoff = objective_ceiling(part, chain, doubt.stages)
         if doubt.bound_ps is not None:
             cutoff = min(cutoff, doubt.bound_ps - 1)
-        data = ProgramData(
-            part=within(part, cutoff),
-            chain=chain,
-            schedule=table.schedule,
-            pins=problem.pins,
-            names=table.cluster_names,
-            devices=table.cluster_devices,
-            usable_bytes=table.usable_bytes,
-            stages=doubt.stages,
-            cutoff=cutoff,
+        data = replace(
+            ProgramData.of(
+                table,
+                within(part, cutoff),
+                chain,
+                problem.pins,
+                stages=doubt.stages,
+                cutoff=cutoff,
+            ),
             principles=principles,
         )
         answer = engine.settle(
@@ -103,7 +105,7 @@ def resolve(
             excluded=(),
             found=lambda decision: None,
             stop=lambda: False,
-            time_limit_s=None if end is None else max(0.1, end - time.monotonic()),
+            deadline=deadline.within(least_s=_LEAST_S),
         )
         yield doubt, _finding(doubt, answer.verdict)
 
@@ -113,7 +115,7 @@ def resolve_simulated(
     table: CostTable,
     doubts: Iterable[Doubt],
     *,
-    end: float | None,
+    deadline: Deadline,
 ) -> Iterator[tuple[Doubt, str | None]]:
     """Do the same where bounds are about simulated times.
 
@@ -123,35 +125,32 @@ def resolve_simulated(
     for doubt in doubts:
         if doubt.bound_ps is None:
             _, engine = second_engine("", 0, table.schedule)
-            yield from resolve(problem, table, [doubt], engine, end=end)
+            yield from resolve(problem, table, [doubt], engine, deadline=deadline)
             continue
-        verdict = _search_simulated(problem, table, doubt, end)
+        verdict = _search_simulated(problem, table, doubt, deadline)
         yield doubt, _finding(doubt, verdict)
 
 
 def _search_simulated(
-    problem: Problem, table: CostTable, doubt: Doubt, end: float | None
+    problem: Problem, table: CostTable, doubt: Doubt, deadline: Deadline
 ) -> str:
-    data = ProgramData(
-        part=table.at(doubt.microbatches),
-        chain=Chain.of(table),
-        schedule=table.schedule,
-        pins=problem.pins,
-        names=table.cluster_names,
-        devices=table.cluster_devices,
-        usable_bytes=table.usable_bytes,
+    data = ProgramData.of(
+        table,
+        table.at(doubt.microbatches),
+        Chain.of(table),
+        problem.pins,
         stages=doubt.stages,
         cutoff=0,
     )
     # Simulated times are whole ns: the longest that is shorter than the bound.
     limit = -(-(doubt.bound_ps or 0) // PERIOD_SCALE) - 1
     found: list[int] = []
-    search = Search(
+    search = SimulatedSearch(
         data,
         # One that is quicker will do.
         limit=lambda: -1 if found else limit,
         found=lambda decision, value: found.append(value),
-        end=end,
+        deadline=deadline,
     )
     try:
         search.run()

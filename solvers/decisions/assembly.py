@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table import TICK_S
+from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.pricing import pipeline_times
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.formulations.decision import Decision
     from hetopt.schedule.times import PipelineTimes
 
 
@@ -88,6 +88,23 @@ def value_of(times: PipelineTimes) -> int:
 def bound_seconds(value: int, microbatches: int) -> float:
     """Return the lower bound on a closed form that one on an objective gives."""
     return (value - max(microbatches - 1, 0)) / PERIOD_SCALE * TICK_S
+
+
+def decision_of_plan(plan: Plan, table: CostTable) -> Decision:
+    """Return what a plan of the pruned space decides."""
+    stages = plan.pipeline.stages
+    runs = [
+        (cluster, len(list(group)))
+        for cluster, group in groupby(stage.cluster for stage in stages)
+    ]
+    strategy = {stage.cluster: stage.strategy for stage in stages}
+    return Decision(
+        microbatches=plan.pipeline.microbatches,
+        order=tuple(table.cluster_names.index(cluster) for cluster, _ in runs),
+        strategies=tuple(strategy[cluster] for cluster, _ in runs),
+        hosted=tuple(hosted for _, hosted in runs),
+        units=tuple(stage.units for stage in stages),
+    )
 
 
 def room_in_flight(

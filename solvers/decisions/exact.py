@@ -1,4 +1,9 @@
-"""What a decision is worth, exactly: floating-point solvers' answers are checked."""
+"""What a decision is worth in its program, exactly: solvers' answers are checked.
+
+A program's slice of the table may be cut at a cutoff and hold few strategies; plans are
+priced over the whole table (``hetopt.pricing``). The race holds the one against the
+other (``Worker._ensure_same``), so neither is made of the other.
+"""
 
 from __future__ import annotations
 

@@ -23,54 +23,45 @@ Where P3 or P4 is relaxed, or clusters are many, ``dp.prices`` bounds what is le
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hetopt.compiled import kernel, step
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.arrays.program import (
-    ACTIVE,
-    AHEAD,
-    AUTO,
-    CLUSTER,
-    FREE,
-    GPIPE,
-    KAPPA,
-    LAYOUT,
-    LEAD,
-    PRICED,
-    ROOM,
-    STATE,
-    TAU,
-    TRAIL,
-    L,
-    P,
-    Q,
-)
+from hetopt.solvers.arrays.costs import Delta, Edge, Fact, HostColumn, Option, Sum
+from hetopt.solvers.arrays.windows import INFINITE, slide
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
+    from hetopt.solvers.arrays.costs import Costs, Ints
 
-#: More than any sum of times.
-INFINITE = 2**60
 #: Products up to this, and lambda, are added up within 64 bits.
 _LARGEST = 2**62
-#: Positions in ``Limits.knobs``.
-PERIOD, STAGE, BOUNDARY, FLOOR, PACE, ORDERED = range(6)
-#: Rows of ``Limits.delta``: for memory and for the period.
-LIGHT, HEAVY = range(2)
-#: Rows of ``Limits.caps``: units of a stage before which no cluster has ended, and
-#: of one before which one has; units of a run by its window.
-ALONE, ENDED, WINDOW = range(3)
 
 
-class Limits(NamedTuple):
+class Scalar(IntEnum):
+    """Positions in ``RangeLimits.scalars``."""
+
+    PERIOD, STAGE, BOUNDARY, FLOOR, PACE, ORDERED = range(6)
+
+
+class Cap(IntEnum):
+    """Rows of ``RangeLimits.caps``.
+
+    Units of a stage before which no cluster has ended, and of one before which one has;
+    units of a run by its window.
+    """
+
+    ALONE, ENDED, WINDOW = range(3)
+
+
+class RangeLimits(NamedTuple):
     """What a search over one range of lambda keeps to.
 
     Attributes
     ----------
-    knobs
+    scalars
         ``PERIOD``: lambda's upper end in 1 / PERIOD_SCALE ticks, ``INFINITE`` where
         there is no steady state. ``STAGE``, ``BOUNDARY``: most tau and kappa in ns.
         ``FLOOR``: ns that some tau or kappa has to reach. ``PACE``: least pace in ns
@@ -93,7 +84,7 @@ class Limits(NamedTuple):
         Of a device of each cluster in ns.
     """
 
-    knobs: Ints
+    scalars: Ints
     delta: Ints
     calm: Ints
     caps: Ints
@@ -129,13 +120,17 @@ def _fitting(least: Ints, more: Ints, times: int, room: int) -> int:
     return low - 1
 
 
-def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
+def empty_limits(costs: Costs, scalars: Ints, delta: Ints) -> RangeLimits:
     """Return limits that ``limit`` is to fill in."""
     options, layouts = len(costs.option), len(costs.home)
-    classes, p, length = costs.edge.shape[1], int(costs.facts[P]), int(costs.facts[L])
-    tables = 2 if costs.facts[PRICED] else int(costs.row.max()) + 1
-    return Limits(
-        knobs=knobs,
+    classes, p, length = (
+        costs.edge.shape[1],
+        int(costs.facts[Fact.P]),
+        int(costs.facts[Fact.L]),
+    )
+    tables = 2 if costs.facts[Fact.PRICED] else int(costs.row.max()) + 1
+    return RangeLimits(
+        scalars=scalars,
         delta=delta,
         calm=np.full((classes, layouts), INFINITE, dtype=np.int64),
         caps=np.zeros((3, options, p + 1), dtype=np.int64),
@@ -146,7 +141,9 @@ def empty_limits(costs: Costs, knobs: Ints, delta: Ints) -> Limits:
 
 
 @kernel
-def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -> None:
+def limit(
+    costs: Costs, short: Ints, limits: RangeLimits, scratch: Ints, most: int
+) -> None:
     """Fill in ``calm``, ``caps`` and ``out``, and ``rest`` unless devices have prices.
 
     Parameters
@@ -154,73 +151,97 @@ def limit(costs: Costs, short: Ints, limits: Limits, scratch: Ints, most: int) -
     short
         What ``shortest`` wrote.
     scratch
-        Shape (2, L + 1).
+        As for ``slide``.
     most
         What costs more ns is infinite in ``rest``.
     """
-    knobs, delta = limits.knobs, limits.delta
-    calm, caps, out = limits.calm, limits.caps, limits.out
-    p, length, q = costs.facts[P], costs.facts[L], costs.facts[Q]
-    count, layouts, classes = len(costs.option), len(costs.home), costs.edge.shape[1]
-    period = knobs[PERIOD]
-    priced = costs.facts[PRICED] != 0
+    least, across = _cross_boundaries(costs, limits)
+    for o in range(len(costs.option)):
+        _cap_stages(costs, short, limits, o, least, across)
+        _cap_runs(costs, short, limits, o)
+    if not costs.facts[Fact.PRICED]:
+        _look_ahead(costs, limits, scratch, most)
+
+
+@step
+def _cross_boundaries(costs: Costs, limits: RangeLimits) -> tuple[int, int]:
+    """Fill in ``calm`` and ``out``; return the least delta of all, and across."""
+    delta, calm, out = limits.delta, limits.calm, limits.out
+    classes, period = costs.edge.shape[1], limits.scalars[Scalar.PERIOD]
     least, across = 3, 3
     for x in range(classes):
-        seen = False
-        for cut in range(1, length):
-            seen = seen or costs.cut[cut] == x
-        if not seen:
+        if not _is_cut(costs, x):
             continue
-        kappa = costs.edge[KAPPA, x]
-        for a in range(layouts):
+        kappa = costs.edge[Edge.KAPPA, x]
+        for a in range(len(costs.home)):
             out[classes, a] = min(out[classes, a], 2 * kappa[a, a])
-            for b in range(layouts):
+            for b in range(len(costs.home)):
                 same = costs.home[a] == costs.home[b]
                 if same:
-                    least = min(least, delta[LIGHT, x, b, a])
+                    least = min(least, delta[Delta.LIGHT, x, b, a])
                 else:
-                    across = min(across, delta[LIGHT, x, b, a])
-                if priced or not same:
+                    across = min(across, delta[Delta.LIGHT, x, b, a])
+                if costs.facts[Fact.PRICED] or not same:
                     out[x, a] = min(out[x, a], 2 * kappa[a, b])
                 if period < INFINITE:
-                    hidden = delta[HEAVY, x, b, a] * period
+                    hidden = delta[Delta.HEAVY, x, b, a] * period
                     hidden -= 2 * PERIOD_SCALE * kappa[b, a]
                     calm[x, a] = min(calm[x, a], hidden)
-    least = min(least, across)
-    for o in range(count):
-        peak = costs.temporary[o, 0]
-        for u in range(1, length):
-            peak = min(peak, costs.temporary[o, u])
-        room = costs.option[o, FREE] - peak
-        tau = short[TAU, o]
-        within = _fitting(tau, tau, 0, knobs[STAGE])
-        for ended in range(2):
-            before = -1
-            fits = 0
-            for i in range(1, p + 1):
-                warmup = 1 + (i - 1) * least
-                if ended and i > 1:
-                    warmup += across - least
-                warmup = q if costs.facts[GPIPE] else min(warmup, q)
-                if warmup != before:
-                    before = warmup
-                    fits = _fitting(short[STATE, o], short[ACTIVE, o], warmup, room)
-                caps[ended, o, i] = min(within, fits)
-        gain = -INFINITE
-        a = costs.option[o, LAYOUT]
-        for x in range(classes):
-            # That is, for the classes seen above.
-            if calm[x, a] < INFINITE:
-                hidden = delta[HEAVY, x, a, a] * period
-                gain = max(gain, hidden - 2 * PERIOD_SCALE * costs.edge[KAPPA, x, a, a])
-        for m in range(1, p + 1):
-            caps[WINDOW, o, m] = length
-            # With enough warm-ups no window is too long.
-            if period < INFINITE and not costs.facts[AUTO]:
-                span = _span(period, gain, m)
-                caps[WINDOW, o, m] = _fitting(tau, tau, 0, span)
-    if not priced:
-        _look_ahead(costs, caps, out, limits.rest, scratch, most)
+    return min(least, across), across
+
+
+@step
+def _is_cut(costs: Costs, x: int) -> bool:
+    """Whether some cut of the body is of a class."""
+    found = False
+    for cut in range(1, costs.facts[Fact.L]):
+        found = found or costs.cut[cut] == x
+    return found
+
+
+@step
+def _cap_stages(
+    costs: Costs, short: Ints, limits: RangeLimits, o: int, least: int, across: int
+) -> None:
+    """Fill in how many units a stage holds at each place, by lambda and memory."""
+    q, tau = costs.facts[Fact.Q], short[Sum.TAU, o]
+    peak = costs.temporary[o, 0]
+    for u in range(1, costs.facts[Fact.L]):
+        peak = min(peak, costs.temporary[o, u])
+    free = costs.option[o, Option.FREE_BYTES] - peak
+    within = _fitting(tau, tau, 0, limits.scalars[Scalar.STAGE])
+    for ended in range(2):
+        before = -1
+        fits = 0
+        for i in range(1, costs.facts[Fact.P] + 1):
+            warmup = 1 + (i - 1) * least
+            if ended and i > 1:
+                warmup += across - least
+            warmup = q if costs.facts[Fact.GPIPE] else min(warmup, q)
+            if warmup != before:
+                before = warmup
+                fits = _fitting(short[Sum.STATE, o], short[Sum.ACTIVE, o], warmup, free)
+            limits.caps[ended, o, i] = min(within, fits)
+
+
+@step
+def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
+    """Fill in how many units a run of m stages holds by the window over all of it."""
+    period, tau = limits.scalars[Scalar.PERIOD], short[Sum.TAU, o]
+    a = costs.option[o, Option.LAYOUT]
+    gain = -INFINITE
+    for x in range(costs.edge.shape[1]):
+        # That is, for the classes that some cut has.
+        if limits.calm[x, a] < INFINITE:
+            hidden = limits.delta[Delta.HEAVY, x, a, a] * period
+            hidden -= 2 * PERIOD_SCALE * costs.edge[Edge.KAPPA, x, a, a]
+            gain = max(gain, hidden)
+    for m in range(1, costs.facts[Fact.P] + 1):
+        limits.caps[Cap.WINDOW, o, m] = costs.facts[Fact.L]
+        # With enough warm-ups no window is too long.
+        if period < INFINITE and not costs.facts[Fact.AUTO]:
+            span = _span(period, gain, m)
+            limits.caps[Cap.WINDOW, o, m] = _fitting(tau, tau, 0, span)
 
 
 @step
@@ -241,75 +262,60 @@ def _span(period: int, gain: int, stages: int) -> int:
 
 
 @step
-def _look_ahead(
-    costs: Costs, caps: Ints, out: Ints, rest: Ints, scratch: Ints, most: int
-) -> None:
-    p, length = costs.facts[P], costs.facts[L]
-    classes = len(out) - 1
-    full = (1 << len(costs.host)) - 1
-    queue, worth = scratch[0], scratch[1]
+def _look_ahead(costs: Costs, limits: RangeLimits, scratch: Ints, most: int) -> None:
+    """Fill in ``rest`` by the recursion at the head of this module."""
+    p, full = costs.facts[Fact.P], (1 << len(costs.host)) - 1
     for mask in range(full + 1):
         if costs.row[mask] < 0:
             continue
-        own = rest[costs.row[mask]]
-        own[0, 0] = 0
+        limits.rest[costs.row[mask], 0, 0] = 0
         low = p if mask == full else 1
         high = p if mask == full else p - 1
         for o in range(len(costs.option)):
-            j, a = costs.option[o, CLUSTER], costs.option[o, LAYOUT]
-            if not mask >> j & 1 or mask & costs.host[j, AHEAD]:
+            j = costs.option[o, Option.CLUSTER]
+            if not mask >> j & 1 or mask & costs.host[j, HostColumn.AHEAD]:
                 continue
             for stages in range(low, high + 1):
-                total = 0
-                for m in range(1, min(costs.option[o, ROOM], stages) + 1):
-                    row = ALONE if stages == p else ENDED
-                    each = caps[row, o, p - stages + m]
-                    if each < 1:
-                        break
-                    total += each
-                    longest = min(total, caps[WINDOW, o, m])
-                    if longest < m or not costs.stages_ok[j, m]:
-                        continue
-                    extra = (m - 1) * out[classes, a]
-                    if stages == p:
-                        extra += costs.option[o, TRAIL + TAU]
-                    if stages == m:
-                        extra += costs.option[o, LEAD + TAU]
-                    before = rest[costs.row[mask ^ (1 << j)], stages - m]
-                    after = own[stages]
-                    tau = costs.sums[TAU, o]
-                    # A run from y to end: m <= end - y <= longest.
-                    first, last = 0, 0
-                    if stages > m:
-                        while first <= length and before[first] >= INFINITE:
-                            first += 1
-                        last = length
-                        while last >= 0 and before[last] >= INFINITE:
-                            last -= 1
-                    for y in range(first, last + 1):
-                        worth[y] = INFINITE
-                        if before[y] < INFINITE:
-                            worth[y] = before[y] - tau[y]
-                    start, stop = first + m, min(length - 1, last + longest)
-                    if stages == p:
-                        start = stop = length
-                    head, tail, following = 0, 0, first
-                    for end in range(start, stop + 1):
-                        while following <= last and following <= end - m:
-                            while (
-                                tail > head
-                                and worth[queue[tail - 1]] >= worth[following]
-                            ):
-                                tail -= 1
-                            queue[tail] = following
-                            tail += 1
-                            following += 1
-                        while tail > head and queue[head] < end - longest:
-                            head += 1
-                        if tail == head or worth[queue[head]] > INFINITE // 2:
-                            continue
-                        cost = tau[end] + worth[queue[head]] + extra
-                        if stages < p:
-                            cost += out[costs.cut[end], a]
-                        if cost <= most and cost < after[end]:
-                            after[end] = cost
+                _begin_with(costs, limits, mask, o, stages, scratch, most)
+
+
+@step
+def _begin_with(
+    costs: Costs,
+    limits: RangeLimits,
+    mask: int,
+    o: int,
+    stages: int,
+    scratch: Ints,
+    most: int,
+) -> None:
+    """Let a run of one option be the last of so many stages on clusters of ``mask``."""
+    p, a = costs.facts[Fact.P], costs.option[o, Option.LAYOUT]
+    j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.TAU, o]
+    after = limits.rest[costs.row[mask], stages]
+    ended = Cap.ALONE if stages == p else Cap.ENDED
+    total = 0
+    for m in range(1, min(costs.option[o, Option.MOST_STAGES], stages) + 1):
+        each = limits.caps[ended, o, p - stages + m]
+        if each < 1:
+            break
+        total += each
+        longest = min(total, limits.caps[Cap.WINDOW, o, m])
+        if longest < m or not costs.stages_ok[j, m]:
+            continue
+        extra = (m - 1) * limits.out[len(limits.out) - 1, a]
+        if stages == p:
+            extra += costs.option[o, Option.TRAIL + Sum.TAU]
+        if stages == m:
+            extra += costs.option[o, Option.LEAD + Sum.TAU]
+        before = limits.rest[costs.row[mask ^ (1 << j)], stages - m]
+        start, stop = slide(before, tau, m, longest, stages == p, scratch)
+        for end in range(start, stop + 1):
+            y = scratch[2, end]
+            if y < 0:
+                continue
+            cost = tau[end] - tau[y] + before[y] + extra
+            if stages < p:
+                cost += limits.out[costs.cut[end], a]
+            if cost <= most and cost < after[end]:
+                after[end] = cost

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.solvers.arrays.program import CLUSTER, LAYOUT, SHARED
-from hetopt.solvers.dp.bounds import ALONE, ENDED
+from hetopt.solvers.arrays.costs import Fact, Option
+from hetopt.solvers.dp.bounds import Cap
 from hetopt.solvers.dp.configs import copy_configs, new_configs
-from hetopt.solvers.dp.label_pool import copy_buckets, new_buckets, new_pool
+from hetopt.solvers.dp.label_pool import Memory, copy_buckets, new_buckets, new_pool
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
-    from hetopt.solvers.dp.bounds import Limits
-    from hetopt.solvers.dp.label_pool import Pool
+    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.dp.bounds import RangeLimits
+    from hetopt.solvers.dp.label_pool import LabelPool
 
 
-class Room:
+class Buffers:
     """Pools and tables, which only grow.
 
     Parameters
@@ -27,16 +27,16 @@ class Room:
 
     Attributes
     ----------
-    pool, porch
-        Labels of all layers, and those at the doors of one.
+    pool, crossed
+        Labels of all layers, and those of one that crossed to another cluster.
     layers
-        Buckets of the layer that is known, of the doors, and of the next layer.
+        Buckets of the layer that is known, of crossings, and of the next layer.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
         self.pool = new_pool(1 << 12)
-        self.porch = new_pool(1 << 10)
+        self.crossed = new_pool(1 << 10)
         self.layers = [new_buckets(1 << 10) for _ in range(3)]
         self.configs = new_configs(1)
 
@@ -47,13 +47,18 @@ class Room:
 
     def next_layer(self) -> None:
         """Make the layer that was written the one that is known."""
-        now, doors, after = self.layers
-        self.layers = [after, doors, now]
+        now, crossings, after = self.layers
+        self.layers = [after, crossings, now]
+
+    def memory(self) -> Memory:
+        """Return what compiled code reads and writes."""
+        now, crossings, after = self.layers
+        return Memory(now, crossings, after, self.pool, self.crossed, self.configs)
 
     def widen(self, more: int) -> bool:
         """Make room for so many more of everything; False if memory runs out."""
-        for name in ("pool", "porch"):
-            pool: Pool = getattr(self, name)
+        for name in ("pool", "crossed"):
+            pool: LabelPool = getattr(self, name)
             size = int(pool.size[0]) + more
             if size > len(pool.label):
                 if not self._may_take(size, pool.label):
@@ -78,7 +83,7 @@ class Room:
     @property
     def taken_bytes(self) -> int:
         """What pools and tables take, used or not."""
-        arrays = [self.pool.label, self.porch.label]
+        arrays = [self.pool.label, self.crossed.label]
         for table in self.layers:
             arrays += [table.state, table.slot]
         arrays += [self.configs.status, self.configs.slot]
@@ -97,15 +102,15 @@ class Room:
         return self.taken_bytes - own + larger <= self._most_bytes
 
 
-def most_new(costs: Costs, limits: Limits) -> int:
-    """Return how many labels, doors or configurations one label may lead to."""
-    units = limits.caps[[ALONE, ENDED]].max(axis=(0, 2))
-    shared = CLUSTER if costs.facts[SHARED] else LAYOUT
+def most_new(costs: Costs, limits: RangeLimits) -> int:
+    """Return how many labels, crossings or configurations one label may lead to."""
+    units = limits.caps[[Cap.ALONE, Cap.ENDED]].max(axis=(0, 2))
+    shared = Option.CLUSTER if costs.facts[Fact.SHARED] else Option.LAYOUT
     together = np.bincount(costs.option[:, shared], weights=units)
     return int(together.max()) + len(costs.home) + 4
 
 
-def _larger(pool: Pool, rows: int) -> Pool:
+def _larger(pool: LabelPool, rows: int) -> LabelPool:
     larger = new_pool(rows)
     larger.label[: pool.size[0]] = pool.label[: pool.size[0]]
     larger.size[:] = pool.size

@@ -13,21 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.program import (
-    CLUSTER,
-    CONSECUTIVE,
-    COUNTS_STAGES,
-    COUNTS_UNITS,
-    ROOM,
-    SHARED,
-    STAGE_DEVICES,
-    STOCK,
-    TENSOR,
-    P,
-)
+from hetopt.solvers.arrays.costs import Fact, HostColumn, Option
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
+    from hetopt.solvers.arrays.costs import Costs, Ints
 
 CLOSED = -1
 #: Bits of a cluster's number: lock, devices, stages, and the rest for units.
@@ -150,29 +139,29 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
         What the stage holds, ends included; read where units are counted.
     """
     option = costs.option[o]
-    j = option[CLUSTER]
+    j = option[Option.CLUSTER]
     status = configs.status[config, j]
     if status == CLOSED:
         return -1
     lock = status & ((1 << _LOCK) - 1)
-    devices = (status >> _LOCK & ((1 << _DEVICES) - 1)) + option[STAGE_DEVICES]
+    devices = (status >> _LOCK & ((1 << _DEVICES) - 1)) + option[Option.DEVICES]
     stages = stages_used(configs, config, j) + 1
     held = _units_used(configs, config, j)
-    if devices > costs.host[j, STOCK] or stages > costs.facts[P]:
+    if devices > costs.host[j, HostColumn.DEVICES] or stages > costs.facts[Fact.P]:
         return -1
-    if costs.facts[SHARED] == 0:
-        if (lock != 0 and lock != o + 1) or stages > option[ROOM]:
+    if costs.facts[Fact.SHARED] == 0:
+        if (lock != 0 and lock != o + 1) or stages > option[Option.MOST_STAGES]:
             return -1
         lock = o + 1
     else:
-        if costs.facts[SHARED] == 1:
+        if costs.facts[Fact.SHARED] == 1:
             # Stages are placed from the end: earlier ones may only have more.
-            if lock > option[TENSOR]:
+            if lock > option[Option.TENSOR]:
                 return -1
-            lock = option[TENSOR]
-        if not costs.host[j, COUNTS_STAGES]:
+            lock = option[Option.TENSOR]
+        if not costs.host[j, HostColumn.COUNTS_STAGES]:
             stages = 0
-    if costs.host[j, COUNTS_UNITS]:
+    if costs.host[j, HostColumn.COUNTS_UNITS]:
         held += units
         if held >= costs.units_ok.shape[1]:
             return -1
@@ -188,7 +177,7 @@ def free_worth(costs: Costs, configs: Configs, config: int, price: Ints) -> int:
         status = configs.status[config, j]
         if status != CLOSED:
             devices = status >> _LOCK & ((1 << _DEVICES) - 1)
-            worth += price[j] * (costs.host[j, STOCK] - devices)
+            worth += price[j] * (costs.host[j, HostColumn.DEVICES] - devices)
     return worth
 
 
@@ -201,12 +190,12 @@ def _is_permitted(costs: Costs, configs: Configs, config: int, j: int) -> bool:
     if status == 0:
         return costs.stages_ok[j, 0] != 0 and costs.units_ok[j, 0] != 0
     if (
-        costs.host[j, COUNTS_STAGES]
+        costs.host[j, HostColumn.COUNTS_STAGES]
         and not costs.stages_ok[j, stages_used(configs, config, j)]
     ):
         return False
     return (
-        costs.host[j, COUNTS_UNITS] == 0
+        costs.host[j, HostColumn.COUNTS_UNITS] == 0
         or costs.units_ok[j, _units_used(configs, config, j)] != 0
     )
 
@@ -214,7 +203,7 @@ def _is_permitted(costs: Costs, configs: Configs, config: int, j: int) -> bool:
 @step
 def left_behind(costs: Costs, configs: Configs, config: int, j: int) -> int:
     """Return the configuration after leaving cluster j; -1 if the pins forbid it."""
-    if not costs.facts[CONSECUTIVE]:
+    if not costs.facts[Fact.CONSECUTIVE]:
         return config
     if not _is_permitted(costs, configs, config, j):
         return -1

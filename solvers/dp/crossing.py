@@ -6,40 +6,14 @@ from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.arrays.program import (
-    AUTO,
-    GPIPE,
-    KAPPA,
-    LAYOUT,
-    OMEGA,
-    SHAPE_HOSTED,
-    L,
-    Q,
-)
-from hetopt.solvers.dp.bounds import (
-    BOUNDARY,
-    FLOOR,
-    HEAVY,
-    INFINITE,
-    LIGHT,
-    PERIOD,
-    STAGE,
-)
-from hetopt.solvers.dp.label_pool import (
-    AT_OPTION,
-    AT_UNITS,
-    DELAY,
-    FILL,
-    FLAG,
-    IN_RUN,
-    RUNS,
-    SHAPES,
-    WARMUP,
-)
+from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Shape
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.dp.bounds import Scalar
+from hetopt.solvers.dp.label_pool import Bucket, Label
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
-    from hetopt.solvers.dp.bounds import Limits
+    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.dp.bounds import RangeLimits
 
 #: Columns that a boundary passes on: what is compared, and the devices.
 _PASSED = 8
@@ -48,7 +22,7 @@ _PASSED = 8
 @step
 def cross(
     costs: Costs,
-    limits: Limits,
+    limits: RangeLimits,
     here: Ints,
     source: Ints,
     a: int,
@@ -68,49 +42,52 @@ def cross(
     target
         What is written: the label as the stage before the boundary finds it.
     """
-    x = costs.cut[costs.facts[L] - here[AT_UNITS]]
-    b = costs.option[here[AT_OPTION], LAYOUT]
-    kappa, omega = costs.edge[KAPPA, x, a, b], costs.edge[OMEGA, x, a, b]
-    knobs = limits.knobs
-    if omega > knobs[STAGE] or kappa > knobs[BOUNDARY]:
+    x = costs.cut[costs.facts[Fact.L] - here[Bucket.UNITS]]
+    b = costs.option[here[Bucket.OPTION], Option.LAYOUT]
+    kappa, omega = costs.edge[Edge.KAPPA, x, a, b], costs.edge[Edge.OMEGA, x, a, b]
+    scalars = limits.scalars
+    if omega > scalars[Scalar.STAGE] or kappa > scalars[Scalar.BOUNDARY]:
         return False
     for column in range(_PASSED):
         target[column] = source[column]
-    target[FILL] += 2 * kappa
-    if costs.facts[GPIPE]:
-        target[DELAY] = max(source[DELAY], omega)
-        target[FLAG] = max(source[FLAG], omega)
-    elif costs.facts[AUTO]:
-        if knobs[PERIOD] < INFINITE and source[WARMUP] < costs.facts[Q]:
-            target[DELAY] += 2 * PERIOD_SCALE * kappa
+    target[Label.FILL] += 2 * kappa
+    if costs.facts[Fact.GPIPE]:
+        target[Label.DELAY] = max(source[Label.DELAY], omega)
+        target[Label.FLAG] = max(source[Label.FLAG], omega)
+    elif costs.facts[Fact.AUTO]:
+        if (
+            scalars[Scalar.PERIOD] < INFINITE
+            and source[Label.WARMUP] < costs.facts[Fact.Q]
+        ):
+            target[Label.DELAY] += 2 * PERIOD_SCALE * kappa
             _warm_up(costs, limits, target)
     else:
-        more = limits.delta[LIGHT, x, a, b]
-        target[WARMUP] = min(costs.facts[Q], source[WARMUP] + more)
-        if kappa >= knobs[FLOOR]:
-            target[FLAG] = 0
-        if knobs[PERIOD] < INFINITE:
-            hidden = limits.delta[HEAVY, x, a, b] * knobs[PERIOD]
+        more = limits.delta[Delta.LIGHT, x, a, b]
+        target[Label.WARMUP] = min(costs.facts[Fact.Q], source[Label.WARMUP] + more)
+        if kappa >= scalars[Scalar.FLOOR]:
+            target[Label.FLAG] = 0
+        if scalars[Scalar.PERIOD] < INFINITE:
+            hidden = limits.delta[Delta.HEAVY, x, a, b] * scalars[Scalar.PERIOD]
             hidden -= 2 * PERIOD_SCALE * kappa
-            target[DELAY] = max(0, source[DELAY] - hidden)
-    if source[SHAPES]:
-        target[SHAPES] = _matching(
-            costs, source[SHAPES], source[RUNS], source[IN_RUN], ends
+            target[Label.DELAY] = max(0, source[Label.DELAY] - hidden)
+    if source[Label.SHAPES]:
+        target[Label.SHAPES] = _matching(
+            costs, source[Label.SHAPES], source[Label.RUNS], source[Label.IN_RUN], ends
         )
     return True
 
 
 @step
-def _warm_up(costs: Costs, limits: Limits, label: Ints) -> None:
+def _warm_up(costs: Costs, limits: RangeLimits, label: Ints) -> None:
     """Add the warm-ups without which E exceeds lambda even before the next stage."""
-    period = limits.knobs[PERIOD]
-    if label[DELAY] > period:
-        more = (label[DELAY] - 1) // period
-        label[DELAY] -= more * period
-        label[WARMUP] += more
-    if label[WARMUP] >= costs.facts[Q]:
-        label[WARMUP] = costs.facts[Q]
-        label[DELAY] = 0
+    period = limits.scalars[Scalar.PERIOD]
+    if label[Label.DELAY] > period:
+        more = (label[Label.DELAY] - 1) // period
+        label[Label.DELAY] -= more * period
+        label[Label.WARMUP] += more
+    if label[Label.WARMUP] >= costs.facts[Fact.Q]:
+        label[Label.WARMUP] = costs.facts[Fact.Q]
+        label[Label.DELAY] = 0
 
 
 @step
@@ -118,7 +95,7 @@ def _matching(costs: Costs, shapes: int, runs: int, hosted: int, ends: int) -> i
     """Return which excluded shapes still match when a run ends, or goes on."""
     left = 0
     for i in range(len(costs.shapes)):
-        wanted = costs.shapes[i, runs - 1, SHAPE_HOSTED]
+        wanted = costs.shapes[i, runs - 1, Shape.HOSTED]
         if shapes >> i & 1 and (hosted == wanted if ends else hosted < wanted):
             left |= 1 << i
     return left

@@ -9,10 +9,6 @@ if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
 
 
-class Interrupted(Exception):
-    """Out of time or memory, or told to stop."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """A range of lambda in ticks, and under h-1f1b one of lambda_0 in ns."""

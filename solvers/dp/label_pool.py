@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.program import AUTO, CLUSTER, GPIPE, LEADER, RANK, Q
+from hetopt.solvers.arrays.costs import Fact, HostColumn, Option
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
-
-#: Columns of ``Pool.label``: what is compared (under gpipe DELAY and FLAG are the
-#: paces of phi and beta), then what the label stands for and its neighbours.
-FILL, DELAY, SYNC, LAST_SYNC, FLAG, WARMUP, SHAPES, DEVICES = range(8)
-PARENT, OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS = range(8, 16)
-_COLUMNS = 16
-#: Columns of ``Buckets.state``: an option, or a door's layout, stands at AT_OPTION.
-AT_CONFIG, AT_OPTION, AT_UNITS, AT_LAST, BOUND, HEAD = range(6)
+    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.dp.configs import Configs
 
 
-class Pool(NamedTuple):
+class Label(IntEnum):
+    """Columns of ``LabelPool.label``.
+
+    What is compared (under gpipe DELAY and FLAG are the paces of phi and beta), then
+    what the label stands for and its neighbours.
+    """
+
+    FILL, DELAY, SYNC, LAST_SYNC, FLAG, WARMUP, SHAPES, DEVICES, PARENT = range(9)
+    OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS = range(9, 16)
+
+
+class Bucket(IntEnum):
+    """Columns of ``Buckets.state``; of a crossing OPTION is the layout it leads to."""
+
+    CONFIG, OPTION, UNITS, LAST, BOUND, HEAD = range(6)
+
+
+class LabelPool(NamedTuple):
     """Labels; row 0 is the best complete one.
 
     Attributes
@@ -55,21 +66,44 @@ class Buckets(NamedTuple):
     size: Ints
 
 
-def new_pool(rows: int) -> Pool:
+class Memory(NamedTuple):
+    """What one layer is extended with.
+
+    Attributes
+    ----------
+    now, after
+        States of the layer that is known, and of the next one.
+    crossings
+        States of labels that crossed to another cluster and have no stage there yet.
+    pool, crossed
+        Labels of all layers, and those of ``crossings``.
+    """
+
+    now: Buckets
+    crossings: Buckets
+    after: Buckets
+    pool: LabelPool
+    crossed: LabelPool
+    configs: Configs
+
+
+def new_pool(rows: int) -> LabelPool:
     """Return a pool with room for so many labels."""
-    return Pool(np.zeros((rows, _COLUMNS), dtype=np.int64), np.zeros(2, dtype=np.int64))
+    return LabelPool(
+        np.zeros((rows, len(Label)), dtype=np.int64), np.zeros(2, dtype=np.int64)
+    )
 
 
 @step
-def empty_pool(pool: Pool) -> None:
+def empty_pool(pool: LabelPool) -> None:
     """Give all rows back."""
-    pool.label[0, OPTION] = -1
+    pool.label[0, Label.OPTION] = -1
     pool.size[0] = 1
     pool.size[1] = -1
 
 
 @step
-def spare(pool: Pool) -> int:
+def spare(pool: LabelPool) -> int:
     """Return a row to write a label to; it is taken by ``keep`` only."""
     if pool.size[1] >= 0:
         return pool.size[1]
@@ -101,13 +135,13 @@ def copy_buckets(buckets: Buckets, larger: Buckets) -> None:
         state = buckets.state[row]
         number = bucket(
             larger,
-            state[AT_CONFIG],
-            state[AT_OPTION],
-            state[AT_UNITS],
-            state[AT_LAST],
+            state[Bucket.CONFIG],
+            state[Bucket.OPTION],
+            state[Bucket.UNITS],
+            state[Bucket.LAST],
         )
-        larger.state[number, BOUND] = state[BOUND]
-        larger.state[number, HEAD] = state[HEAD]
+        larger.state[number, Bucket.BOUND] = state[Bucket.BOUND]
+        larger.state[number, Bucket.HEAD] = state[Bucket.HEAD]
 
 
 @step
@@ -122,21 +156,21 @@ def bucket(buckets: Buckets, config: int, option: int, units: int, last: int) ->
         found = buckets.slot[place]
         state = buckets.state[found]
         if (
-            state[AT_CONFIG] == config
-            and state[AT_OPTION] == option
-            and state[AT_UNITS] == units
-            and state[AT_LAST] == last
+            state[Bucket.CONFIG] == config
+            and state[Bucket.OPTION] == option
+            and state[Bucket.UNITS] == units
+            and state[Bucket.LAST] == last
         ):
             return found
         place = (place + 1) % len(buckets.slot)
     made = buckets.size[0]
     buckets.slot[place] = made
-    buckets.state[made, AT_CONFIG] = config
-    buckets.state[made, AT_OPTION] = option
-    buckets.state[made, AT_UNITS] = units
-    buckets.state[made, AT_LAST] = last
-    buckets.state[made, BOUND] = -1
-    buckets.state[made, HEAD] = -1
+    buckets.state[made, Bucket.CONFIG] = config
+    buckets.state[made, Bucket.OPTION] = option
+    buckets.state[made, Bucket.UNITS] = units
+    buckets.state[made, Bucket.LAST] = last
+    buckets.state[made, Bucket.BOUND] = -1
+    buckets.state[made, Bucket.HEAD] = -1
     buckets.size[0] = made + 1
     return made
 
@@ -149,29 +183,34 @@ def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
     does a slower pace, q - 1 times. Where warm-ups are free, one more at the next
     boundary makes up for any DELAY (``free_warmups``).
     """
-    if value[a, WARMUP] > value[b, WARMUP]:
+    if value[a, Label.WARMUP] > value[b, Label.WARMUP]:
         return False
-    if value[a, SHAPES] & ~value[b, SHAPES]:
+    if value[a, Label.SHAPES] & ~value[b, Label.SHAPES]:
         return False
     more = max(
         0,
-        value[a, SYNC] - value[b, SYNC],
-        value[a, LAST_SYNC] - value[b, LAST_SYNC],
+        value[a, Label.SYNC] - value[b, Label.SYNC],
+        value[a, Label.LAST_SYNC] - value[b, Label.LAST_SYNC],
     )
-    delay = value[a, DELAY] - value[b, DELAY]
-    if costs.facts[AUTO] and value[a, WARMUP] < value[b, WARMUP]:
+    delay = value[a, Label.DELAY] - value[b, Label.DELAY]
+    if costs.facts[Fact.AUTO] and value[a, Label.WARMUP] < value[b, Label.WARMUP]:
         delay = 0
-    flag = value[a, FLAG] - value[b, FLAG]
-    if costs.facts[GPIPE]:
-        more += (costs.facts[Q] - 1) * (max(0, delay) + max(0, flag))
+    flag = value[a, Label.FLAG] - value[b, Label.FLAG]
+    if costs.facts[Fact.GPIPE]:
+        more += (costs.facts[Fact.Q] - 1) * (max(0, delay) + max(0, flag))
     elif delay > 0 or flag > 0:
         return False
-    return value[a, FILL] + more <= value[b, FILL]
+    return value[a, Label.FILL] + more <= value[b, Label.FILL]
 
 
 @step
 def keep(
-    costs: Costs, buckets: Buckets, number: int, pool: Pool, history: Pool, ordered: int
+    costs: Costs,
+    buckets: Buckets,
+    number: int,
+    pool: LabelPool,
+    history: LabelPool,
+    ordered: int,
 ) -> bool:
     """Chain the label in the spare row to its state, unless another replaces it.
 
@@ -181,51 +220,51 @@ def keep(
         The pool that parents are rows of.
     ordered
         0: the tie rule does not matter. 1: a label replaces those only that do not
-        come before it; 2: likewise, for labels at a door, known by their parents.
+        come before it; 2: likewise, for labels at a crossing, known by their parents.
     """
     new = spare(pool)
-    before, row = -1, buckets.state[number, HEAD]
+    before, row = -1, buckets.state[number, Bucket.HEAD]
     while row >= 0:
         if _replaces(costs, pool.label, row, new) and (
             ordered == 0 or _comes_first(costs, pool, history, row, new, ordered)
         ):
             return False
-        row = pool.label[row, NEXT]
+        row = pool.label[row, Label.NEXT]
     if pool.size[1] >= 0:
-        pool.size[1] = pool.label[new, NEXT]
+        pool.size[1] = pool.label[new, Label.NEXT]
     else:
         pool.size[0] += 1
-    row = buckets.state[number, HEAD]
+    row = buckets.state[number, Bucket.HEAD]
     while row >= 0:
-        following = pool.label[row, NEXT]
+        following = pool.label[row, Label.NEXT]
         if _replaces(costs, pool.label, new, row) and (
             ordered == 0 or _comes_first(costs, pool, history, new, row, ordered)
         ):
             if before < 0:
-                buckets.state[number, HEAD] = following
+                buckets.state[number, Bucket.HEAD] = following
             else:
-                pool.label[before, NEXT] = following
-            pool.label[row, NEXT] = pool.size[1]
+                pool.label[before, Label.NEXT] = following
+            pool.label[row, Label.NEXT] = pool.size[1]
             pool.size[1] = row
         else:
             before = row
         row = following
-    pool.label[new, NEXT] = buckets.state[number, HEAD]
-    buckets.state[number, HEAD] = new
+    pool.label[new, Label.NEXT] = buckets.state[number, Bucket.HEAD]
+    buckets.state[number, Bucket.HEAD] = new
     return True
 
 
 @step
 def _comes_first(
-    costs: Costs, pool: Pool, history: Pool, a: int, b: int, ordered: int
+    costs: Costs, pool: LabelPool, history: LabelPool, a: int, b: int, ordered: int
 ) -> bool:
     if ordered == 2:
-        a, b = pool.label[a, PARENT], pool.label[b, PARENT]
+        a, b = pool.label[a, Label.PARENT], pool.label[b, Label.PARENT]
     return ranked(costs, history, a, b) <= 0
 
 
 @step
-def ranked(costs: Costs, pool: Pool, a: int, b: int) -> int:
+def ranked(costs: Costs, pool: LabelPool, a: int, b: int) -> int:
     """Compare two labels of one state by the tie rule: -1, 0 or 1.
 
     What precedes them in the pipeline is the same for both, so their own parts of
@@ -235,27 +274,34 @@ def ranked(costs: Costs, pool: Pool, a: int, b: int) -> int:
     """
     if a == b:
         return 0
-    if pool.label[a, DEVICES] != pool.label[b, DEVICES]:
-        return -1 if pool.label[a, DEVICES] < pool.label[b, DEVICES] else 1
+    if pool.label[a, Label.DEVICES] != pool.label[b, Label.DEVICES]:
+        return -1 if pool.label[a, Label.DEVICES] < pool.label[b, Label.DEVICES] else 1
     for field in range(3):
         x, y = a, b
         while x >= 0 and y >= 0:
-            here, there = pool.label[x, OPTION], pool.label[y, OPTION]
+            here, there = pool.label[x, Label.OPTION], pool.label[y, Label.OPTION]
             if field == 0:
-                here = costs.host[costs.option[here, CLUSTER], LEADER]
-                there = costs.host[costs.option[there, CLUSTER], LEADER]
+                here = costs.host[costs.option[here, Option.CLUSTER], HostColumn.LEADER]
+                there = costs.host[
+                    costs.option[there, Option.CLUSTER], HostColumn.LEADER
+                ]
             elif field == 1:
-                here, there = costs.option[here, RANK], costs.option[there, RANK]
+                here, there = (
+                    costs.option[here, Option.RANK],
+                    costs.option[there, Option.RANK],
+                )
             else:
-                here, there = pool.label[x, IN_RUN], pool.label[y, IN_RUN]
+                here, there = pool.label[x, Label.IN_RUN], pool.label[y, Label.IN_RUN]
             if here != there:
                 return -1 if here < there else 1
-            x, y = pool.label[x, RUN_PARENT], pool.label[y, RUN_PARENT]
+            x, y = pool.label[x, Label.RUN_PARENT], pool.label[y, Label.RUN_PARENT]
         if x >= 0 or y >= 0:
             return -1 if x < 0 else 1
     x, y = a, b
     while x >= 0 and y >= 0:
-        if pool.label[x, LENGTH] != pool.label[y, LENGTH]:
-            return -1 if pool.label[x, LENGTH] < pool.label[y, LENGTH] else 1
-        x, y = pool.label[x, PARENT], pool.label[y, PARENT]
+        if pool.label[x, Label.LENGTH] != pool.label[y, Label.LENGTH]:
+            return (
+                -1 if pool.label[x, Label.LENGTH] < pool.label[y, Label.LENGTH] else 1
+            )
+        x, y = pool.label[x, Label.PARENT], pool.label[y, Label.PARENT]
     return 0

@@ -28,55 +28,26 @@ anyhow (``calm``): below that it makes no difference.
 
 A label is dropped as well when fill, what is left at least, and g exceed the budget.
 
-The boundary before a label is *the same option's*, or leads through a *door*: the
-state of a label with its cluster left behind, and the layout of the stage to come.
-Many labels arrive at one door, and few are worth passing it.
+The boundary before a label is *the same option's*, or a *crossing* to another cluster:
+the state of a label with its cluster left behind, and the layout of the stage to come.
+Many labels share one crossing, and few of them are worth a stage before it.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.program import (
-    AHEAD,
-    CLUSTER,
-    CONSECUTIVE,
-    GPIPE,
-    LAYOUT,
-    MAY_CLOSE,
-    SHARED,
-    TIED,
-    L,
-    P,
-    Q,
-)
-from hetopt.solvers.dp.bounds import FLOOR, INFINITE, ORDERED
-from hetopt.solvers.dp.budget import (
-    BUCKET,
-    MORE,
-    PHASE,
-    ROW,
-    WORK,
-    is_worth,
-    least_left,
-)
+from hetopt.solvers.arrays.costs import Fact, HostColumn, Option
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.dp.bounds import Scalar
+from hetopt.solvers.dp.budget import Cursor, is_worth, least_left
 from hetopt.solvers.dp.configs import begin_configs, left_behind, untouched
 from hetopt.solvers.dp.crossing import cross
 from hetopt.solvers.dp.label_pool import (
-    AT_CONFIG,
-    AT_LAST,
-    AT_OPTION,
-    AT_UNITS,
-    FLAG,
-    HEAD,
-    IN_RUN,
-    NEXT,
-    PARENT,
-    RUN_PARENT,
-    RUNS,
-    SHAPES,
-    WARMUP,
+    Bucket,
+    Label,
     bucket,
     empty_buckets,
     empty_pool,
@@ -86,34 +57,31 @@ from hetopt.solvers.dp.label_pool import (
 from hetopt.solvers.dp.placing import place_stages
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
-    from hetopt.solvers.dp.bounds import Limits
-    from hetopt.solvers.dp.configs import Configs
-    from hetopt.solvers.dp.label_pool import Buckets, Pool
+    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.dp.bounds import RangeLimits
+    from hetopt.solvers.dp.label_pool import Buckets, LabelPool, Memory
 
-#: Phases: to clear the next layer, to take labels on, to open doors, done.
-CLEAR, TAKE_ON, OPEN, DONE = range(4)
+
+class LabelPhase(IntEnum):
+    """What label setting does next.
+
+    It clears the next layer, extends labels within their cluster and takes them over
+    boundaries to others, and extends those that crossed one; then it is done.
+    """
+
+    CLEAR, EXTEND, CROSSED, DONE = range(4)
 
 
 @kernel
 def walk(
-    costs: Costs,
-    limits: Limits,
-    placed: int,
-    now: Buckets,
-    doors: Buckets,
-    after: Buckets,
-    pool: Pool,
-    porch: Pool,
-    configs: Configs,
-    progress: Ints,
+    costs: Costs, limits: RangeLimits, placed: int, memory: Memory, progress: Ints
 ) -> None:
     """Place one more stage before every label of ``now``, into ``after``.
 
     Returns after about ``progress[WORK]`` steps, or when there is no room left for
     what one label may lead to, and is then to be called again until
-    ``progress[PHASE]`` is ``DONE``. First all labels go on with their option and come
-    to doors, then those at doors pass them.
+    ``progress[PHASE]`` is ``DONE``. First all labels are extended with their option
+    and taken over boundaries to other clusters; then those that crossed are extended.
 
     Parameters
     ----------
@@ -123,180 +91,197 @@ def walk(
         Phase; bucket and its row, where it goes on (row 0: with the first); budget
         in ns (of fill and g; under gpipe of everything); work left; ``most_new``.
     """
-    if progress[PHASE] == CLEAR:
-        progress[PHASE] = TAKE_ON
-        progress[BUCKET] = progress[ROW] = 0
-        empty_buckets(after)
-        empty_buckets(doors)
-        empty_pool(porch)
+    if progress[Cursor.PHASE] == LabelPhase.CLEAR:
+        progress[Cursor.PHASE] = LabelPhase.EXTEND
+        progress[Cursor.BUCKET] = progress[Cursor.ROW] = 0
+        empty_buckets(memory.after)
+        empty_buckets(memory.crossings)
+        empty_pool(memory.crossed)
         if placed == 0:
-            empty_pool(pool)
-            empty_buckets(now)
-            begin_configs(configs)
-            _begin(costs, limits, doors, porch)
-    while progress[PHASE] != DONE:
-        passing = progress[PHASE] == OPEN
-        source = doors if passing else now
-        if progress[BUCKET] == source.size[0]:
-            progress[PHASE] += 1
-            progress[BUCKET] = 0
+            empty_pool(memory.pool)
+            empty_buckets(memory.now)
+            begin_configs(memory.configs)
+            _begin(costs, limits, memory.crossings, memory.crossed)
+    while progress[Cursor.PHASE] != LabelPhase.DONE:
+        has_crossed = progress[Cursor.PHASE] == LabelPhase.CROSSED
+        source = memory.crossings if has_crossed else memory.now
+        if progress[Cursor.BUCKET] == source.size[0]:
+            progress[Cursor.PHASE] += 1
+            progress[Cursor.BUCKET] = 0
             continue
-        here = source.state[progress[BUCKET]]
-        if progress[ROW] == 0:
-            progress[ROW] = here[HEAD]
-        while progress[ROW] > 0:
-            if progress[WORK] <= 0 or not _has_room(
-                progress[MORE], doors, after, pool, porch, configs
+        here = source.state[progress[Cursor.BUCKET]]
+        if progress[Cursor.ROW] == 0:
+            progress[Cursor.ROW] = here[Bucket.HEAD]
+        while progress[Cursor.ROW] > 0:
+            if progress[Cursor.WORK] <= 0 or not _has_room(
+                memory, progress[Cursor.MORE]
             ):
                 return
-            row = progress[ROW]
-            if passing:
-                label = porch.label[row]
-                progress[ROW] = label[NEXT]
+            if has_crossed:
+                _place_first(costs, limits, placed, here, memory, progress)
             else:
-                label = pool.label[row]
-                progress[ROW] = label[NEXT]
-                _knock(
-                    costs,
-                    limits,
-                    placed,
-                    here,
-                    row,
-                    doors,
-                    pool,
-                    porch,
-                    configs,
-                    progress,
-                )
-            for o in range(len(costs.option)):
-                if passing:
-                    if costs.option[o, LAYOUT] != here[AT_OPTION]:
-                        continue
-                    base = label
-                else:
-                    # The row past the porch's last one is scratch.
-                    base = porch.label[porch.size[0]]
-                    if not _go_on(costs, limits, here, row, o, pool, base):
-                        continue
-                place_stages(
-                    costs,
-                    limits,
-                    placed,
-                    here,
-                    o,
-                    base,
-                    after,
-                    pool,
-                    configs,
-                    progress,
-                )
-        progress[BUCKET] += 1
-        progress[ROW] = 0
+                _go_on(costs, limits, placed, here, memory, progress)
+        progress[Cursor.BUCKET] += 1
+        progress[Cursor.ROW] = 0
 
 
 @step
-def _has_room(
-    more: int, doors: Buckets, after: Buckets, pool: Pool, porch: Pool, configs: Configs
-) -> bool:
+def _has_room(memory: Memory, more: int) -> bool:
     """Whether so many more of everything can be written down."""
     return (
-        len(doors.state) - doors.size[0] >= more
-        and len(porch.label) - porch.size[0] >= more
-        and len(after.state) - after.size[0] >= more
-        and len(pool.label) - pool.size[0] >= more
-        and len(configs.status) - configs.size[0] >= more
+        len(memory.crossings.state) - memory.crossings.size[0] >= more
+        and len(memory.crossed.label) - memory.crossed.size[0] >= more
+        and len(memory.after.state) - memory.after.size[0] >= more
+        and len(memory.pool.label) - memory.pool.size[0] >= more
+        and len(memory.configs.status) - memory.configs.size[0] >= more
     )
 
 
 @step
-def _begin(costs: Costs, limits: Limits, doors: Buckets, porch: Pool) -> None:
-    """Put a label that places nothing at the door of every layout."""
-    for a in range(len(costs.home)):
-        j = costs.home[a]
-        if not costs.host[j, MAY_CLOSE] or costs.host[j, AHEAD]:
-            continue
-        number = bucket(doors, 0, a, 0, a if costs.facts[TIED] else 0)
-        row = porch.size[0]
-        porch.size[0] += 1
-        label = porch.label[row]
-        for column in range(len(label)):
-            label[column] = 0
-        label[FLAG] = 1 if limits.knobs[FLOOR] > 0 else 0
-        label[WARMUP] = costs.facts[Q] if costs.facts[GPIPE] else 1
-        label[SHAPES] = (1 << len(costs.shapes)) - 1
-        label[PARENT] = label[RUN_PARENT] = label[NEXT] = -1
-        label[RUNS] = label[IN_RUN] = 1
-        doors.state[number, HEAD] = row
+def _place_first(
+    costs: Costs,
+    limits: RangeLimits,
+    placed: int,
+    here: Ints,
+    memory: Memory,
+    progress: Ints,
+) -> None:
+    """Place stages before a label that crossed to their layout."""
+    label = memory.crossed.label[progress[Cursor.ROW]]
+    progress[Cursor.ROW] = label[Label.NEXT]
+    for o in range(len(costs.option)):
+        if costs.option[o, Option.LAYOUT] == here[Bucket.OPTION]:
+            place_stages(costs, limits, placed, here, o, label, memory, progress)
 
 
 @step
 def _go_on(
-    costs: Costs, limits: Limits, here: Ints, row: int, o: int, pool: Pool, target: Ints
+    costs: Costs,
+    limits: RangeLimits,
+    placed: int,
+    here: Ints,
+    memory: Memory,
+    progress: Ints,
+) -> None:
+    """Take a label to all other clusters, and place stages of its own before it."""
+    row = progress[Cursor.ROW]
+    progress[Cursor.ROW] = memory.pool.label[row, Label.NEXT]
+    _change_cluster(costs, limits, placed, here, row, memory, progress)
+    # The row past the last one is scratch.
+    base = memory.crossed.label[memory.crossed.size[0]]
+    for o in range(len(costs.option)):
+        if _extend(costs, limits, here, row, o, memory.pool, base):
+            place_stages(costs, limits, placed, here, o, base, memory, progress)
+
+
+@step
+def _begin(
+    costs: Costs, limits: RangeLimits, crossings: Buckets, crossed: LabelPool
+) -> None:
+    """Put a label that places nothing at a crossing to every layout."""
+    for a in range(len(costs.home)):
+        j = costs.home[a]
+        if not costs.host[j, HostColumn.MAY_CLOSE] or costs.host[j, HostColumn.AHEAD]:
+            continue
+        number = bucket(crossings, 0, a, 0, a if costs.facts[Fact.TIED] else 0)
+        row = crossed.size[0]
+        crossed.size[0] += 1
+        label = crossed.label[row]
+        for column in range(len(label)):
+            label[column] = 0
+        label[Label.FLAG] = 1 if limits.scalars[Scalar.FLOOR] > 0 else 0
+        label[Label.WARMUP] = costs.facts[Fact.Q] if costs.facts[Fact.GPIPE] else 1
+        label[Label.SHAPES] = (1 << len(costs.shapes)) - 1
+        label[Label.PARENT] = label[Label.RUN_PARENT] = label[Label.NEXT] = -1
+        label[Label.RUNS] = label[Label.IN_RUN] = 1
+        crossings.state[number, Bucket.HEAD] = row
+
+
+@step
+def _extend(
+    costs: Costs,
+    limits: RangeLimits,
+    here: Ints,
+    row: int,
+    o: int,
+    pool: LabelPool,
+    target: Ints,
 ) -> bool:
     """Take a label to the stage before it on the same cluster; False if it cannot."""
-    own = here[AT_OPTION]
+    own = here[Bucket.OPTION]
     if o != own and (
-        costs.facts[SHARED] == 0
-        or costs.option[o, CLUSTER] != costs.option[own, CLUSTER]
+        costs.facts[Fact.SHARED] == 0
+        or costs.option[o, Option.CLUSTER] != costs.option[own, Option.CLUSTER]
     ):
         return False
     label = pool.label[row]
     ends = 1 if o != own else 0
-    a = costs.option[o, LAYOUT]
+    a = costs.option[o, Option.LAYOUT]
     if not cross(costs, limits, here, label, a, ends, target):
         return False
-    target[PARENT] = row
+    target[Label.PARENT] = row
     if o == own:
-        target[IN_RUN] = label[IN_RUN] + 1
-        target[RUNS] = label[RUNS]
-        target[RUN_PARENT] = label[RUN_PARENT]
+        target[Label.IN_RUN] = label[Label.IN_RUN] + 1
+        target[Label.RUNS] = label[Label.RUNS]
+        target[Label.RUN_PARENT] = label[Label.RUN_PARENT]
     else:
-        target[IN_RUN] = 1
-        target[RUNS] = label[RUNS] + 1
-        target[RUN_PARENT] = row
+        target[Label.IN_RUN] = 1
+        target[Label.RUNS] = label[Label.RUNS] + 1
+        target[Label.RUN_PARENT] = row
     return True
 
 
 @step
-def _knock(
+def _change_cluster(
     costs: Costs,
-    limits: Limits,
+    limits: RangeLimits,
     placed: int,
     here: Ints,
     row: int,
-    doors: Buckets,
-    pool: Pool,
-    porch: Pool,
-    configs: Configs,
+    memory: Memory,
     progress: Ints,
 ) -> None:
-    """Take a label to the doors of all other clusters."""
-    j = costs.option[here[AT_OPTION], CLUSTER]
-    closed = left_behind(costs, configs, here[AT_CONFIG], j)
+    """Take a label over the boundary to every other cluster."""
+    pool, crossed, configs = memory.pool, memory.crossed, memory.configs
+    j = costs.option[here[Bucket.OPTION], Option.CLUSTER]
+    closed = left_behind(costs, configs, here[Bucket.CONFIG], j)
     if closed < 0:
         return
-    left = costs.facts[L] - here[AT_UNITS]
-    bound = least_left(costs, limits, configs, closed, costs.facts[P] - placed, left)
+    left = costs.facts[Fact.L] - here[Bucket.UNITS]
+    bound = least_left(
+        costs, limits, configs, closed, costs.facts[Fact.P] - placed, left
+    )
     if bound >= INFINITE:
         return
-    again = not costs.facts[CONSECUTIVE]
+    again = not costs.facts[Fact.CONSECUTIVE]
     open_to = untouched(configs, closed)
     for a in range(len(costs.home)):
         i = costs.home[a]
         if i == j or not costs.before[i, j]:
             continue
-        if not again and (not open_to >> i & 1 or open_to & costs.host[i, AHEAD]):
+        if not again and (
+            not open_to >> i & 1 or open_to & costs.host[i, HostColumn.AHEAD]
+        ):
             continue
-        progress[WORK] -= 1
-        label = porch.label[spare(porch)]
+        progress[Cursor.WORK] -= 1
+        label = crossed.label[spare(crossed)]
         if not cross(costs, limits, here, pool.label[row], a, 1, label):
             continue
         # The boundary just crossed is in the bound as well, at its least.
         known = limits.out[costs.cut[left], a]
         if not is_worth(costs, limits, label, bound - known, progress):
             continue
-        label[PARENT] = label[RUN_PARENT] = row
-        label[RUNS] = pool.label[row, RUNS] + 1
-        label[IN_RUN] = 1
-        number = bucket(doors, closed, a, here[AT_UNITS], here[AT_LAST])
-        keep(costs, doors, number, porch, pool, 2 if limits.knobs[ORDERED] else 0)
+        label[Label.PARENT] = label[Label.RUN_PARENT] = row
+        label[Label.RUNS] = pool.label[row, Label.RUNS] + 1
+        label[Label.IN_RUN] = 1
+        number = bucket(
+            memory.crossings, closed, a, here[Bucket.UNITS], here[Bucket.LAST]
+        )
+        keep(
+            costs,
+            memory.crossings,
+            number,
+            crossed,
+            pool,
+            2 if limits.scalars[Scalar.ORDERED] else 0,
+        )

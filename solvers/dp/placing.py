@@ -6,80 +6,31 @@ from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.arrays.program import (
-    ACTIVE,
-    AUTO,
-    CLUSTER,
-    COUNTS_UNITS,
-    FORWARD,
-    FREE,
-    GPIPE,
-    LAYOUT,
-    LEAD,
-    LEADS,
-    MAY_OPEN,
-    PEAK,
-    SHAPE_HOSTED,
-    SHAPE_OPTION,
-    STAGE_DEVICES,
-    STATE,
-    SYNC_FIXED,
-    TAU,
-    TIED,
-    TRAIL,
-    TRAILS,
-    L,
-    P,
-    Q,
-)
-from hetopt.solvers.arrays.program import SYNC as G
-from hetopt.solvers.dp.bounds import FLOOR, INFINITE, ORDERED, PERIOD, STAGE
-from hetopt.solvers.dp.budget import BUDGET, WORK, is_worth, may_go, to_go, total_of
+from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Shape, Sum
+from hetopt.solvers.arrays.stages import ends_of, with_units
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.dp.bounds import Scalar
+from hetopt.solvers.dp.budget import Cursor, is_worth, may_go, to_go, total_of
 from hetopt.solvers.dp.configs import is_complete, taken
-from hetopt.solvers.dp.label_pool import (
-    AT_CONFIG,
-    AT_LAST,
-    AT_UNITS,
-    BOUND,
-    CONFIG,
-    DELAY,
-    DEVICES,
-    FILL,
-    FLAG,
-    IN_RUN,
-    LAST_SYNC,
-    LENGTH,
-    OPTION,
-    PARENT,
-    RUN_PARENT,
-    RUNS,
-    SHAPES,
-    SYNC,
-    WARMUP,
-    bucket,
-    keep,
-    ranked,
-    spare,
-)
+from hetopt.solvers.dp.label_pool import Bucket, Label, bucket, keep, ranked, spare
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
-    from hetopt.solvers.dp.bounds import Limits
-    from hetopt.solvers.dp.configs import Configs
-    from hetopt.solvers.dp.label_pool import Buckets, Pool
+    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.arrays.stages import StageSums
+    from hetopt.solvers.dp.bounds import RangeLimits
+    from hetopt.solvers.dp.label_pool import Memory
 
 
+# Longer than most: it is one loop, which label setting spends its time in.
 @step
 def place_stages(
     costs: Costs,
-    limits: Limits,
+    limits: RangeLimits,
     placed: int,
     here: Ints,
     o: int,
     base: Ints,
-    after: Buckets,
-    pool: Pool,
-    configs: Configs,
+    memory: Memory,
     progress: Ints,
 ) -> None:
     """Place a stage of option o, with every number of units.
@@ -89,154 +40,191 @@ def place_stages(
     here, base
         State and label of what follows it, the boundary between them crossed.
     """
-    facts, knobs, option = costs.facts, limits.knobs, costs.option[o]
-    is_first = placed + 1 == facts[P]
-    j = option[CLUSTER]
-    if is_first and not costs.host[j, MAY_OPEN]:
+    facts, option = costs.facts, costs.option[o]
+    is_first = placed + 1 == facts[Fact.P]
+    j = option[Option.CLUSTER]
+    if is_first and not costs.host[j, HostColumn.MAY_OPEN]:
         return
-    shapes = base[SHAPES]
-    if shapes and base[IN_RUN] == 1:
-        for i in range(len(costs.shapes)):
-            if costs.shapes[i, base[RUNS] - 1, SHAPE_OPTION] != o:
-                shapes &= ~(1 << i)
-    counted = costs.host[j, COUNTS_UNITS] != 0
+    # Where units are counted a configuration is taken with every number of them.
+    counted = costs.host[j, HostColumn.COUNTS_UNITS] != 0
     config = -1
     if not counted:
-        config = taken(costs, configs, here[AT_CONFIG], o, 0)
+        config = taken(costs, memory.configs, here[Bucket.CONFIG], o, 0)
         if config < 0:
             return
-    right = facts[L] - here[AT_UNITS]
-    most = right - (facts[P] - placed - 1)
-    least = right if is_first else 1
-    given = costs.given[placed]
-    if given >= 0:
-        least, most = max(least, given), min(most, given)
-    ends = 0
-    tau_ends, forward_ends, sync_ends, peak = 0, 0, 0, 0
-    state_ends, active_ends = 0, 0
-    if is_first:
-        ends += facts[LEADS]
-        tau_ends += option[LEAD + TAU]
-        forward_ends += option[LEAD + FORWARD]
-        sync_ends += option[LEAD + G]
-        state_ends += option[LEAD + STATE]
-        active_ends += option[LEAD + ACTIVE]
-        peak = max(peak, option[LEAD + PEAK])
-    if placed == 0:
-        ends += facts[TRAILS]
-        tau_ends += option[TRAIL + TAU]
-        forward_ends += option[TRAIL + FORWARD]
-        sync_ends += option[TRAIL + G]
-        state_ends += option[TRAIL + STATE]
-        active_ends += option[TRAIL + ACTIVE]
-        peak = max(peak, option[TRAIL + PEAK])
-    gpipe, free = facts[GPIPE] != 0, facts[AUTO] != 0
-    steady = knobs[PERIOD] < INFINITE
-    tau, state, active = costs.sums[TAU, o], costs.sums[STATE, o], costs.sums[ACTIVE, o]
+    shapes = _shapes(costs, base, o)
+    ends = ends_of(option, is_first, placed == 0)
+    at_ends = facts[Fact.LEADS] * is_first + facts[Fact.TRAILS] * (placed == 0)
+    right = facts[Fact.L] - here[Bucket.UNITS]
+    least, most = _units(costs, placed, right)
+    period, peak = limits.scalars[Scalar.PERIOD], ends.peak
+    tau = costs.sums[Sum.TAU, o]
+    state, active = costs.sums[Sum.STATE, o], costs.sums[Sum.ACTIVE, o]
     for units in range(1, most + 1):
         left = right - units
-        time = tau[right] - tau[left] + tau_ends
-        if time > knobs[STAGE]:
+        time = tau[right] - tau[left] + ends.tau
+        if time > limits.scalars[Scalar.STAGE]:
             break
-        own = PERIOD_SCALE * time
-        delay, flight = base[DELAY] + own, base[WARMUP]
-        if steady and free and own <= knobs[PERIOD]:
-            # Before the stage E was at most lambda.
-            if delay > knobs[PERIOD]:
-                delay = max(own, delay - knobs[PERIOD])
-                flight += 1
-            if flight >= facts[Q]:
-                flight, delay = facts[Q], 0
-        if steady and delay > knobs[PERIOD]:
+        delay, flight = _delay(costs, period, base, PERIOD_SCALE * time)
+        if period < INFINITE and delay > period:
             break
         peak = max(peak, costs.temporary[o, left])
-        need = state[right] - state[left] + state_ends + peak
-        need += flight * (active[right] - active[left] + active_ends)
-        if need > option[FREE]:
+        need = state[right] - state[left] + ends.state + peak
+        need += flight * (active[right] - active[left] + ends.active)
+        if need > option[Option.FREE_BYTES]:
             break
         if units < least:
             continue
-        progress[WORK] -= 1
+        progress[Cursor.WORK] -= 1
         if counted:
-            config = taken(costs, configs, here[AT_CONFIG], o, units + ends)
+            held = units + at_ends
+            config = taken(costs, memory.configs, here[Bucket.CONFIG], o, held)
             if config < 0:
                 continue
-        new = spare(pool)
-        label = pool.label[new]
-        label[FILL] = base[FILL] + time
-        label[DELAY] = delay if steady else 0
-        label[FLAG] = base[FLAG]
-        if gpipe:
-            forward = costs.sums[FORWARD, o, right] - costs.sums[FORWARD, o, left]
-            forward += forward_ends
-            label[DELAY] = max(base[DELAY], forward)
-            label[FLAG] = max(base[FLAG], time - forward)
-        elif time >= knobs[FLOOR]:
-            label[FLAG] = 0
-        sync = option[SYNC_FIXED] + sync_ends
-        sync += costs.sums[G, o, right] - costs.sums[G, o, left]
-        label[SYNC], label[LAST_SYNC] = base[SYNC], base[LAST_SYNC]
-        if facts[TIED] and placed == 0:
-            label[LAST_SYNC] = sync
-        elif facts[TIED] and is_first:
-            tied = costs.tied[option[LAYOUT], here[AT_LAST]]
-            label[SYNC] = max(base[SYNC], max(sync, base[LAST_SYNC]) + tied)
-        else:
-            label[SYNC] = max(base[SYNC], sync)
-        label[WARMUP] = flight
-        label[SHAPES] = shapes
-        label[DEVICES] = base[DEVICES] + option[STAGE_DEVICES]
-        label[PARENT], label[RUN_PARENT] = base[PARENT], base[RUN_PARENT]
-        label[IN_RUN], label[RUNS] = base[IN_RUN], base[RUNS]
-        label[OPTION], label[LENGTH], label[CONFIG] = o, units, config
+        label = memory.pool.label[spare(memory.pool)]
+        label[Label.OPTION], label[Label.LENGTH], label[Label.CONFIG] = o, units, config
+        label[Label.WARMUP], label[Label.SHAPES] = flight, shapes
+        label[Label.DELAY] = delay if period < INFINITE else 0
+        _fill(costs, limits, here, base, ends, label)
         if is_first:
-            _finish(costs, limits, pool, new, configs, progress)
-            continue
-        if not may_go(costs, limits, configs, label, placed + 1, left, progress):
-            continue
-        number = bucket(after, config, o, here[AT_UNITS] + units, here[AT_LAST])
-        if after.state[number, BOUND] < 0:
-            after.state[number, BOUND] = to_go(
-                costs, limits, configs, placed + 1, after.state[number]
-            )
-        bound = after.state[number, BOUND]
-        if bound >= INFINITE:
-            continue
-        if steady:
-            calm = limits.calm[costs.cut[left], option[LAYOUT]]
-            label[DELAY] = max(label[DELAY], calm)
-        if is_worth(costs, limits, label, bound, progress):
-            keep(costs, after, number, pool, pool, 1 if knobs[ORDERED] else 0)
+            _finish(costs, limits, memory, progress)
+        else:
+            _store(costs, limits, placed, here, memory, progress)
 
 
 @step
-def _finish(
+def _units(costs: Costs, placed: int, right: int) -> tuple[int, int]:
+    """Return the least and the most units of a stage; every earlier one needs one."""
+    before = costs.facts[Fact.P] - placed - 1
+    least, most = 1 if before else right, right - before
+    given = costs.given[placed]
+    if given >= 0:
+        least, most = max(least, given), min(most, given)
+    return least, most
+
+
+@step
+def _shapes(costs: Costs, base: Ints, o: int) -> int:
+    """Return the excluded shapes that remain possible with a stage of option o."""
+    shapes = base[Label.SHAPES]
+    if shapes and base[Label.IN_RUN] == 1:
+        for i in range(len(costs.shapes)):
+            if costs.shapes[i, base[Label.RUNS] - 1, Shape.OPTION] != o:
+                shapes &= ~(1 << i)
+    return int(shapes)
+
+
+@step
+def _delay(costs: Costs, period: int, base: Ints, own: int) -> tuple[int, int]:
+    """Return E and W of a stage before a label.
+
+    Parameters
+    ----------
+    own
+        The stage's tau in 1 / PERIOD_SCALE ticks, as the period.
+    """
+    delay, flight = base[Label.DELAY] + own, base[Label.WARMUP]
+    if period < INFINITE and costs.facts[Fact.AUTO] and own <= period:
+        # Before the stage E was at most lambda.
+        if delay > period:
+            delay = max(own, delay - period)
+            flight += 1
+        if flight >= costs.facts[Fact.Q]:
+            flight, delay = costs.facts[Fact.Q], 0
+    return delay, flight
+
+
+@step
+def _fill(
     costs: Costs,
-    limits: Limits,
-    pool: Pool,
-    new: int,
-    configs: Configs,
+    limits: RangeLimits,
+    here: Ints,
+    base: Ints,
+    ends: StageSums,
+    label: Ints,
+) -> None:
+    """Write down what a label, of known option and units, adds to the one after it."""
+    facts, o = costs.facts, label[Label.OPTION]
+    placed = base[Label.PARENT] >= 0
+    right = facts[Fact.L] - here[Bucket.UNITS]
+    own = with_units(ends, costs.sums, o, right - label[Label.LENGTH], right)
+    label[Label.FILL] = base[Label.FILL] + own.tau
+    label[Label.FLAG] = base[Label.FLAG]
+    if facts[Fact.GPIPE]:
+        label[Label.DELAY] = max(base[Label.DELAY], own.forward)
+        label[Label.FLAG] = max(base[Label.FLAG], own.tau - own.forward)
+    elif own.tau >= limits.scalars[Scalar.FLOOR]:
+        label[Label.FLAG] = 0
+    label[Label.SYNC], label[Label.LAST_SYNC] = base[Label.SYNC], base[Label.LAST_SYNC]
+    if facts[Fact.TIED] and not placed:
+        label[Label.LAST_SYNC] = own.sync
+    elif facts[Fact.TIED] and right == label[Label.LENGTH]:
+        tied = costs.tied[costs.option[o, Option.LAYOUT], here[Bucket.LAST]]
+        sync = max(own.sync, base[Label.LAST_SYNC]) + tied
+        label[Label.SYNC] = max(base[Label.SYNC], sync)
+    else:
+        label[Label.SYNC] = max(base[Label.SYNC], own.sync)
+    label[Label.DEVICES] = base[Label.DEVICES] + costs.option[o, Option.DEVICES]
+    label[Label.PARENT] = base[Label.PARENT]
+    label[Label.RUN_PARENT] = base[Label.RUN_PARENT]
+    label[Label.IN_RUN], label[Label.RUNS] = base[Label.IN_RUN], base[Label.RUNS]
+
+
+@step
+def _store(
+    costs: Costs,
+    limits: RangeLimits,
+    placed: int,
+    here: Ints,
+    memory: Memory,
     progress: Ints,
 ) -> None:
-    """Keep a complete label in row 0 if it is the best."""
+    """Keep the label in the spare row, if it may lead to a plan within the budget."""
+    pool, configs = memory.pool, memory.configs
+    label = pool.label[spare(pool)]
+    o, units = label[Label.OPTION], here[Bucket.UNITS] + label[Label.LENGTH]
+    left = costs.facts[Fact.L] - units
+    if not may_go(costs, limits, configs, label, placed + 1, left, progress):
+        return
+    number = bucket(memory.after, label[Label.CONFIG], o, units, here[Bucket.LAST])
+    state = memory.after.state[number]
+    if state[Bucket.BOUND] < 0:
+        state[Bucket.BOUND] = to_go(costs, limits, configs, placed + 1, state)
+    bound = state[Bucket.BOUND]
+    if bound >= INFINITE:
+        return
+    if limits.scalars[Scalar.PERIOD] < INFINITE:
+        calm = limits.calm[costs.cut[left], costs.option[o, Option.LAYOUT]]
+        label[Label.DELAY] = max(label[Label.DELAY], calm)
+    if is_worth(costs, limits, label, bound, progress):
+        ordered = 1 if limits.scalars[Scalar.ORDERED] else 0
+        keep(costs, memory.after, number, pool, pool, ordered)
+
+
+@step
+def _finish(costs: Costs, limits: RangeLimits, memory: Memory, progress: Ints) -> None:
+    """Keep the complete label in the spare row in row 0 if it is the best."""
+    pool = memory.pool
+    new = spare(pool)
     label = pool.label[new]
-    if not costs.facts[GPIPE] and label[FLAG]:
+    if not costs.facts[Fact.GPIPE] and label[Label.FLAG]:
         return
     for i in range(len(costs.shapes)):
         if (
-            label[SHAPES] >> i & 1
-            and costs.shapes[i, label[RUNS], SHAPE_OPTION] < 0
-            and costs.shapes[i, label[RUNS] - 1, SHAPE_HOSTED] == label[IN_RUN]
+            label[Label.SHAPES] >> i & 1
+            and costs.shapes[i, label[Label.RUNS], Shape.OPTION] < 0
+            and costs.shapes[i, label[Label.RUNS] - 1, Shape.HOSTED]
+            == label[Label.IN_RUN]
         ):
             return
-    if not is_complete(costs, configs, label[CONFIG]):
+    if not is_complete(costs, memory.configs, label[Label.CONFIG]):
         return
     if not is_worth(costs, limits, label, 0, progress):
         return
-    if limits.knobs[ORDERED]:
-        if pool.label[0, OPTION] >= 0 and ranked(costs, pool, 0, new) <= 0:
+    if limits.scalars[Scalar.ORDERED]:
+        if pool.label[0, Label.OPTION] >= 0 and ranked(costs, pool, 0, new) <= 0:
             return
     else:
-        progress[BUDGET] = total_of(costs, limits, label) - 1
+        progress[Cursor.BUDGET] = total_of(costs, limits, label) - 1
     for column in range(pool.label.shape[1]):
         pool.label[0, column] = label[column]

@@ -19,22 +19,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.program import (
-    CLUSTER,
-    LAYOUT,
-    LEAD,
-    STAGE_DEVICES,
-    STOCK,
-    TAU,
-    TRAIL,
-    L,
-    P,
-)
-from hetopt.solvers.dp.bounds import ALONE, INFINITE
+from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Sum
+from hetopt.solvers.arrays.windows import INFINITE, slide
+from hetopt.solvers.dp.bounds import Cap
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
-    from hetopt.solvers.dp.bounds import Limits
+    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.dp.bounds import RangeLimits
 
 #: Rounds in which prices change.
 _ROUNDS = 24
@@ -42,14 +33,19 @@ _ROUNDS = 24
 
 @kernel
 def look_around(
-    costs: Costs, limits: Limits, scratch: Ints, chosen: Ints, used: Ints, most: int
+    costs: Costs,
+    limits: RangeLimits,
+    scratch: Ints,
+    chosen: Ints,
+    used: Ints,
+    most: int,
 ) -> None:
     """Find prices, and fill in ``limits.rest``; ``limits.price`` is where to begin.
 
     Parameters
     ----------
     scratch
-        Shape (2, L + 1).
+        As for ``slide``.
     chosen
         Option and units that attain each entry; shape (2, p + 1, L + 1).
     used
@@ -58,7 +54,7 @@ def look_around(
     most
         A bound above this many ns is good enough.
     """
-    p, length = costs.facts[P], costs.facts[L]
+    p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     clusters = len(costs.host)
     price, best = limits.price, used[1]
     _fill_in(costs, limits, 0, scratch, chosen)
@@ -68,90 +64,91 @@ def look_around(
             _fill_in(costs, limits, 1, scratch, chosen)
             bound = limits.rest[1, p, length]
             for j in range(clusters):
-                bound -= price[j] * costs.host[j, STOCK]
-                used[0, j] = 0
+                bound -= price[j] * costs.host[j, HostColumn.DEVICES]
             if bound > top:
                 top = bound
                 for j in range(clusters):
                     best[j] = price[j]
             if bound > most:
                 break
-            stages, left = p, length
-            while stages:
-                o = chosen[0, stages, left]
-                used[0, costs.option[o, CLUSTER]] += costs.option[o, STAGE_DEVICES]
-                left -= chosen[1, stages, left]
-                stages -= 1
-            norm = 0.0
-            for j in range(clusters):
-                excess = used[0, j] - costs.host[j, STOCK]
-                if excess > 0 or price[j] > 0:
-                    norm += float(excess) * float(excess)
-            if norm == 0.0:
+            if not _step(
+                costs, limits, chosen, used[0], float(most) * 1.001 + 1.0 - float(bound)
+            ):
                 break
-            # Polyak's step towards a bound that refutes everything.
-            pace = (float(most) * 1.001 + 1.0 - float(bound)) / norm
-            for j in range(clusters):
-                excess = used[0, j] - costs.host[j, STOCK]
-                price[j] = max(0, price[j] + int(pace * excess))
     for j in range(clusters):
         price[j] = best[j] if top > -INFINITE else 0
     _fill_in(costs, limits, 1, scratch, chosen)
 
 
 @step
+def _step(
+    costs: Costs, limits: RangeLimits, chosen: Ints, used: Ints, missing: float
+) -> bool:
+    """Change prices towards a bound that refutes everything; False if none can.
+
+    It is Polyak's step along the devices that the root's relaxed plan takes in excess.
+
+    Parameters
+    ----------
+    missing
+        What the bound is short of refuting everything, in ns.
+    """
+    price, clusters = limits.price, len(costs.host)
+    for j in range(clusters):
+        used[j] = 0
+    stages, left = costs.facts[Fact.P], costs.facts[Fact.L]
+    while stages:
+        option = costs.option[chosen[0, stages, left]]
+        used[option[Option.CLUSTER]] += option[Option.DEVICES]
+        left -= chosen[1, stages, left]
+        stages -= 1
+    norm = 0.0
+    for j in range(clusters):
+        excess = used[j] - costs.host[j, HostColumn.DEVICES]
+        if excess > 0 or price[j] > 0:
+            norm += float(excess) * float(excess)
+    if norm == 0.0:
+        return False
+    pace = missing / norm
+    for j in range(clusters):
+        excess = used[j] - costs.host[j, HostColumn.DEVICES]
+        price[j] = max(0, price[j] + int(pace * excess))
+    return True
+
+
+@step
 def _fill_in(
-    costs: Costs, limits: Limits, row: int, scratch: Ints, chosen: Ints
+    costs: Costs, limits: RangeLimits, row: int, scratch: Ints, chosen: Ints
 ) -> None:
     """Fill in one row of ``rest``: row 1 with prices, row 0 without."""
-    p, length = costs.facts[P], costs.facts[L]
+    p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     rest = limits.rest[row]
-    queue, worth = scratch[0], scratch[1]
     for stages in range(p + 1):
         for end in range(length + 1):
             rest[stages, end] = INFINITE
     rest[0, 0] = 0
     for stages in range(1, p + 1):
         before, after = rest[stages - 1], rest[stages]
-        first, last = 0, length
-        while first <= length and before[first] >= INFINITE:
-            first += 1
-        while last >= 0 and before[last] >= INFINITE:
-            last -= 1
         for o in range(len(costs.option)):
-            longest = limits.caps[ALONE, o, p - stages + 1]
+            longest = limits.caps[Cap.ALONE, o, p - stages + 1]
             if longest < 1:
                 continue
-            tau, a = costs.sums[TAU, o], costs.option[o, LAYOUT]
-            extra = costs.option[o, STAGE_DEVICES]
-            extra *= limits.price[costs.option[o, CLUSTER]] * row
+            tau, a = costs.sums[Sum.TAU, o], costs.option[o, Option.LAYOUT]
+            extra = costs.option[o, Option.DEVICES]
+            extra *= limits.price[costs.option[o, Option.CLUSTER]] * row
             if stages == 1:
-                extra += costs.option[o, LEAD + TAU]
+                extra += costs.option[o, Option.LEAD + Sum.TAU]
             if stages == p:
-                extra += costs.option[o, TRAIL + TAU]
-            for y in range(first, last + 1):
-                worth[y] = INFINITE
-                if before[y] < INFINITE:
-                    worth[y] = before[y] - tau[y]
-            start, stop = first + 1, min(length - 1, last + longest)
-            if stages == p:
-                start = stop = length
-            head, tail, following = 0, 0, first
+                extra += costs.option[o, Option.TRAIL + Sum.TAU]
+            start, stop = slide(before, tau, 1, longest, stages == p, scratch)
             for end in range(start, stop + 1):
-                while following <= last and following < end:
-                    while tail > head and worth[queue[tail - 1]] >= worth[following]:
-                        tail -= 1
-                    queue[tail] = following
-                    tail += 1
-                    following += 1
-                while tail > head and queue[head] < end - longest:
-                    head += 1
-                if tail == head or worth[queue[head]] > INFINITE // 2:
+                y = scratch[2, end]
+                if y < 0:
                     continue
-                cost = tau[end] + worth[queue[head]] + extra
+                cost = tau[end] - tau[y] + before[y] + extra
                 if stages < p:
                     cost += limits.out[costs.cut[end], a]
                 if cost < after[end]:
                     after[end] = cost
                     chosen[0, stages, end] = o
-                    chosen[1, stages, end] = end - queue[head]
+                    chosen[1, stages, end] = end - y

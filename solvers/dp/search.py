@@ -28,49 +28,40 @@ range, and one has to reach its lower end.
 from __future__ import annotations
 
 import heapq
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.arrays.program import KAPPA, PRICED, STOCK, Offer
+from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn
+from hetopt.solvers.arrays.program import Offer
+from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.exact import exact_value, with_warmups
 from hetopt.solvers.decisions.identical import canonical
 from hetopt.solvers.dp.bounds import (
-    INFINITE,
-    ORDERED,
-    Limits,
+    RangeLimits,
+    Scalar,
     empty_limits,
     limit,
     shortest,
 )
-from hetopt.solvers.dp.budget import PHASE, WORK
+from hetopt.solvers.dp.budget import Cursor
 from hetopt.solvers.dp.buffers import most_new
-from hetopt.solvers.dp.found import Interrupted, Labelled, Node
-from hetopt.solvers.dp.label_pool import (
-    DELAY,
-    FILL,
-    FLAG,
-    IN_RUN,
-    LAST_SYNC,
-    LENGTH,
-    OPTION,
-    PARENT,
-    SYNC,
-)
-from hetopt.solvers.dp.labels import CLEAR, DONE, walk
+from hetopt.solvers.dp.found import Labelled, Node
+from hetopt.solvers.dp.label_pool import Label
+from hetopt.solvers.dp.labels import LabelPhase, walk
 from hetopt.solvers.dp.prices import look_around
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.arrays.program import Ints
-    from hetopt.solvers.dp.buffers import Room
+    from hetopt.solvers.arrays.costs import Ints
+    from hetopt.solvers.dp.buffers import Buffers
 
 #: Ranges of lambda are cut until (q - 1) times their width is this share of the cutoff.
 _WIDTH = 1 / 128
@@ -78,7 +69,7 @@ _WIDTH = 1 / 128
 _STEPS = 300_000
 
 
-class Search:
+class LabelSearch:
     """Searches one program.
 
     Parameters
@@ -102,17 +93,17 @@ class Search:
         ordered: bool,
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
-        room: Room,
+        deadline: Deadline,
+        buffers: Buffers,
     ) -> None:
         self.data = data
-        self._room = room
+        self._buffers = buffers
         self.best: Decision | None = None
         self.value: int | None = None
         self.bound = data.objective_min
         self._found = found
         self._stop = stop
-        self._end = None if time_limit_s is None else time.monotonic() + time_limit_s
+        self._deadline = deadline
         self._offer = Offer(data, excluded, ordered=ordered)
         self._more = data.part.microbatches - 1
         self._gpipe = data.rule.all_first
@@ -121,9 +112,9 @@ class Search:
             return
         self._short = np.zeros_like(self._offer.costs.sums)
         shortest(self._offer.costs.sums, self._short)
-        self._scratch = np.zeros((2, data.chain.length + 1), dtype=np.int64)
+        self._scratch = np.zeros((3, data.chain.length + 1), dtype=np.int64)
         self._thresholds = self._offer.thresholds() if self._steady else []
-        room.begin(len(self._offer.costs.host))
+        buffers.begin(len(self._offer.costs.host))
         self._price = np.zeros(len(self._offer.costs.host), dtype=np.int64)
 
     # ------------------------------------------------------------------ search
@@ -199,7 +190,7 @@ class Search:
                 budget = (value - self._more * node.high) // PERIOD_SCALE
                 high = (value - (budget + 1) * PERIOD_SCALE) // self._more
                 nodes.append(replace(node, high=min(high, node.high - 1)))
-            limits.knobs[ORDERED] = 1
+            limits.scalars[Scalar.ORDERED] = 1
             plan = self._set_labels(limits, budget)
             if plan is not None and (
                 best is None or self.key(plan.decision) < self.key(best)
@@ -219,7 +210,7 @@ class Search:
         return [Node(low=data.period_min, high=high, floor=0, ceiling=INFINITE)]
 
     def _check(self) -> None:
-        if self._stop() or (self._end is not None and time.monotonic() > self._end):
+        if self._stop() or self._deadline.is_over():
             raise Interrupted
 
     def _spent(self, fill: int, low: int) -> int:
@@ -232,14 +223,14 @@ class Search:
             limit -= self._more * node.low
         return limit // PERIOD_SCALE
 
-    def _bound(self, limits: Limits, node: Node) -> int:
+    def _bound(self, limits: RangeLimits, node: Node) -> int:
         """Return a cheap bound on the objective within a node."""
         if node.high < node.low or node.ceiling < node.floor:
             return INFINITE * PERIOD_SCALE
         stages, length = self.data.stages, self.data.chain.length
         fill = int(limits.rest[-1, stages, length])
-        if self._offer.costs.facts[PRICED]:
-            fill -= int(limits.price @ self._offer.costs.host[:, STOCK])
+        if self._offer.costs.facts[Fact.PRICED]:
+            fill -= int(limits.price @ self._offer.costs.host[:, HostColumn.DEVICES])
             fill = max(fill, int(limits.rest[0, stages, length]))
         return self._spent(fill, node.low)
 
@@ -278,7 +269,7 @@ class Search:
 
     # ------------------------------------------------------------------ labels
 
-    def _look_around(self, limits: Limits, most: int) -> None:
+    def _look_around(self, limits: RangeLimits, most: int) -> None:
         shape = limits.rest.shape
         limits.price[:] = self._price
         look_around(
@@ -291,60 +282,48 @@ class Search:
         )
         self._price[:] = limits.price
 
-    def _limits(self, node: Node, most_ticks: int) -> Limits:
+    def _limits(self, node: Node, most_ticks: int) -> RangeLimits:
         costs = self._offer.costs
         period = node.high if self._steady else INFINITE
         stage = INFINITE
         if self._more:
             stage = min(node.high // PERIOD_SCALE, node.ceiling)
         pace = -(-node.low // PERIOD_SCALE)
-        knobs = np.array(
+        scalars = np.array(
             [period, stage, node.ceiling, node.floor, pace, 0], dtype=np.int64
         )
-        longest = max(stage, int(costs.edge[KAPPA].max(initial=0)))
+        longest = max(stage, int(costs.edge[Edge.KAPPA].max(initial=0)))
         delta = np.stack(
             self._offer.deltas(node.floor, min(node.ceiling, longest)), axis=0
         )
-        limits = empty_limits(costs, knobs, delta)
+        limits = empty_limits(costs, scalars, delta)
         most = (most_ticks - self._more * node.low) // PERIOD_SCALE
         limit(costs, self._short, limits, self._scratch, most)
-        if costs.facts[PRICED]:
+        if costs.facts[Fact.PRICED]:
             self._look_around(limits, most)
         return limits
 
-    def _set_labels(self, limits: Limits, budget: int) -> Labelled | None:
+    def _set_labels(self, limits: RangeLimits, budget: int) -> Labelled | None:
         """Return the best plan within the budget, None if there is none."""
         costs = self._offer.costs
-        room, more = self._room, most_new(costs, limits)
-        progress = np.array([CLEAR, 0, 0, budget, 0, more], dtype=np.int64)
+        buffers, more = self._buffers, most_new(costs, limits)
+        progress = np.array([LabelPhase.CLEAR, 0, 0, budget, 0, more], dtype=np.int64)
         for placed in range(self.data.stages):
-            progress[PHASE] = CLEAR
-            while progress[PHASE] != DONE:
+            progress[Cursor.PHASE] = LabelPhase.CLEAR
+            while progress[Cursor.PHASE] != LabelPhase.DONE:
                 self._check()
-                if not room.widen(more):
+                if not buffers.widen(more):
                     raise Interrupted
-                progress[WORK] = _STEPS
-                now, doors, after = room.layers
-                walk(
-                    costs,
-                    limits,
-                    placed,
-                    now,
-                    doors,
-                    after,
-                    room.pool,
-                    room.porch,
-                    room.configs,
-                    progress,
-                )
-            room.next_layer()
-        pool = room.pool
+                progress[Cursor.WORK] = _STEPS
+                walk(costs, limits, placed, buffers.memory(), progress)
+            buffers.next_layer()
+        pool = buffers.pool
         best = pool.label[0]
-        if best[OPTION] < 0:
+        if best[Label.OPTION] < 0:
             return None
-        fill = int(best[FILL] + max(best[SYNC], best[LAST_SYNC]))
+        fill = int(best[Label.FILL] + max(best[Label.SYNC], best[Label.LAST_SYNC]))
         if self._gpipe:
-            fill += self._more * int(best[DELAY] + best[FLAG])
+            fill += self._more * int(best[Label.DELAY] + best[Label.FLAG])
         decision = self._decision(pool.label)
         if self.data.rule.free:
             # Those of its least lambda, which may be less than the node's.
@@ -359,13 +338,13 @@ class Search:
         units = []
         row, left = 0, 0
         while row >= 0:
-            o, inside = int(labels[row, OPTION]), int(labels[row, IN_RUN])
+            o, inside = int(labels[row, Label.OPTION]), int(labels[row, Label.IN_RUN])
             if not left:
                 runs.append((o, inside))
                 left = inside
             left -= 1
-            units.append(int(labels[row, LENGTH]))
-            row = int(labels[row, PARENT])
+            units.append(int(labels[row, Label.LENGTH]))
+            row = int(labels[row, Label.PARENT])
         units[0] += sum(chain.lead)
         units[-1] += sum(chain.trail)
         options = [self._offer.options[o] for o, _ in runs]

@@ -6,10 +6,10 @@ gpipe's, with all forwards first.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hetopt.deadline import Deadline, Interrupted
 from hetopt.solvers.decisions.exact import with_warmups
 from hetopt.solvers.pools.memory import share_bytes
 from hetopt.solvers.race.engine import Answer, Engine
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.dp.buffers import Room
-    from hetopt.solvers.dp.search import Search
+    from hetopt.solvers.dp.buffers import Buffers
+    from hetopt.solvers.dp.search import LabelSearch
 
 
 class DpEngine(Engine):
@@ -33,7 +33,7 @@ class DpEngine(Engine):
     def __init__(self, seed: int) -> None:
         #: What labels may fill; a program that needs more is left to bounds.
         self.most_bytes = share_bytes(1)
-        self._room: Room | None = None
+        self._buffers: Buffers | None = None
 
     def settle(
         self,
@@ -42,24 +42,20 @@ class DpEngine(Engine):
         excluded: Sequence[Decision],
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
-        from hetopt.solvers.dp.found import Interrupted
-
-        end = None if time_limit_s is None else time.monotonic() + time_limit_s
         best: Decision | None = None
         cutoff = data.cutoff
         for program in _programs(data):
-            left_s = None if end is None else end - time.monotonic()
             search = self._search(
                 replace(program, cutoff=cutoff),
                 excluded,
                 False,
                 lambda decision: found(_whole(decision, data)),
                 stop,
-                left_s,
+                deadline,
             )
             try:
                 search.run()
@@ -84,12 +80,15 @@ class DpEngine(Engine):
 
         Where they fill the memory the plan that was found stays.
         """
-        from hetopt.solvers.dp.found import Interrupted
-
         best: tuple[tuple[object, ...], Decision] | None = None
         for program in _programs(data):
             search = self._search(
-                program, excluded, True, lambda decision: None, lambda: False, None
+                program,
+                excluded,
+                True,
+                lambda decision: None,
+                lambda: False,
+                Deadline(),
             )
             try:
                 decision = search.first(value)
@@ -109,22 +108,22 @@ class DpEngine(Engine):
         ordered: bool,
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
-    ) -> Search:
+        deadline: Deadline,
+    ) -> LabelSearch:
         # Numba loads with these modules.
-        from hetopt.solvers.dp.buffers import Room
-        from hetopt.solvers.dp.search import Search
+        from hetopt.solvers.dp.buffers import Buffers
+        from hetopt.solvers.dp.search import LabelSearch
 
-        if self._room is None:
-            self._room = Room(self.most_bytes)
-        return Search(
+        if self._buffers is None:
+            self._buffers = Buffers(self.most_bytes)
+        return LabelSearch(
             data,
             excluded=excluded,
             ordered=ordered,
             found=found,
             stop=stop,
-            time_limit_s=time_limit_s,
-            room=self._room,
+            deadline=deadline,
+            buffers=self._buffers,
         )
 
 

@@ -27,57 +27,33 @@ from hetopt.solvers.heuristics.dfs_tree import Assignments, Best
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
 from hetopt.solvers.params import DfsParams
-from hetopt.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hetopt.cost.table import CostTable
-    from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Pins
+    from hetopt.formulations.permitted import Permitted
     from hetopt.result import Result
     from hetopt.solvers.heuristics.shared import Finds
-    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.request import Request
 
 
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a good plan; see ``hetopt.solvers.race.solve.Solve``.
+def solve(request: Request) -> Result:
+    """Find a good plan; see ``hetopt.solvers.request.Solve``.
 
-    Parameters
-    ----------
-    params
-        ``DfsParams``, or any others for the defaults.
+    ``DfsParams`` hold what is its own.
 
     Raises
     ------
     InputError
         If pins say how many units a stage or a cluster holds, which step 2 decides.
     """
-    ensure_free_units("dfs", problem.pins)
-    own = params if isinstance(params, DfsParams) else DfsParams()
-    return solve_by(
-        lambda finds, params, seed: _search(finds, own),
-        problem,
-        table,
-        params,
-        solver="dfs",
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-        principles=SOLVERS["dfs"].space,
-    )
+    ensure_free_units("dfs", request.problem.pins)
+    return solve_by(_search, request, solver="dfs")
 
 
-def _search(finds: Finds, params: DfsParams) -> None:
+def _search(finds: Finds) -> None:
     """Find d with whole clusters, then search groups with that d."""
+    asked = finds.request.params
+    params = asked if isinstance(asked, DfsParams) else DfsParams()
     best = Best(finds, params)
     try:
         whole = _groups(finds, None)
@@ -107,12 +83,11 @@ def _groups(finds: Finds, most: int | None) -> list[tuple[int, int]]:
         Devices of a group; None for whole clusters. Clusters with a pinned number of
         stages stay whole.
     """
-    table, pins = finds.table, finds.problem.pins
-    names = table.cluster_names
+    table, permitted = finds.table, finds.pricer.permitted
     groups = []
-    for j in _order(table, pins):
+    for j in _order(table, permitted):
         devices, size = table.cluster_devices[j], most
-        if size is None or pins.of(names[j]).stages != ANY:
+        if size is None or permitted.stages[j] != ANY:
             size = devices
         groups += [(j, size)] * (devices // size)
         if devices % size:
@@ -120,26 +95,24 @@ def _groups(finds: Finds, most: int | None) -> list[tuple[int, int]]:
     return groups
 
 
-def _order(table: CostTable, pins: Pins) -> list[int]:
+def _order(table: CostTable, permitted: Permitted) -> list[int]:
     """Return the clusters by memory, the largest first, unless pins say otherwise."""
-    names = table.cluster_names
-    if pins.order is not None:
-        return [names.index(name) for name in pins.order]
-    order = sorted(range(len(names)), key=lambda j: (-table.usable_bytes[j], j))
-    return _permitted([], order, pins, names) or order
+    if permitted.order is not None:
+        return list(permitted.order)
+    clusters = range(len(table.cluster_names))
+    order = sorted(clusters, key=lambda j: (-table.usable_bytes[j], j))
+    return _first([], order, permitted) or order
 
 
-def _permitted(
-    begun: list[int], left: list[int], pins: Pins, names: Sequence[str]
-) -> list[int] | None:
+def _first(begun: list[int], left: list[int], permitted: Permitted) -> list[int] | None:
     """Return the first order that begins so and that pins permit; None if none."""
     if not left:
         return begun
     for j in left:
-        if begun and (names[begun[-1]], names[j]) in pins.forbidden_next:
+        if begun and (begun[-1], j) in permitted.apart:
             continue
         rest = [other for other in left if other != j]
-        found = _permitted([*begun, j], rest, pins, names)
+        found = _first([*begun, j], rest, permitted)
         if found is not None:
             return found
     return None

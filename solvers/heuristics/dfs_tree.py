@@ -7,8 +7,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.pricing import pipeline_times
-from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.heuristics.layer_sharding import Share, shard
 from hetopt.solvers.heuristics.loads import Loads
 
@@ -68,8 +66,7 @@ class Best:
         else:
             cost = finds.pricer.value(decision)
             if cost is not None:
-                times = pipeline_times(plan_of(decision, finds.table, ""), finds.table)
-                cost = float(PERIOD_SCALE * h2_cost_ns(times))
+                cost = float(PERIOD_SCALE * h2_cost_ns(finds.pricer.times(decision)))
         if cost is not None and cost < self._cost:
             self._cost, self._decision = cost, decision
             self.microbatches = decision.microbatches
@@ -151,7 +148,7 @@ class Assignments:
     def _options(self, j: int, devices: int) -> Iterator[Option | None]:
         """Yield what a type may do, the fastest first, and that it rests."""
         own = self.loads.part.clusters[j]
-        domain = self.finds.problem.pins.of(self.finds.table.cluster_names[j]).stages
+        domain = self.finds.pricer.permitted.stages[j]
         found = []
         for k, strategy in enumerate(own.strategies):
             if (strategy.dp, strategy.cp) != (self.dp, 1):

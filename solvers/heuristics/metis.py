@@ -31,47 +31,27 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.training import RECOMPUTE
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
-from hetopt.solvers.registry import SOLVERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.problem.problem import Problem
+    from hetopt.cost.table import TableSlice
     from hetopt.result import Result
     from hetopt.solvers.heuristics.loads import Host
     from hetopt.solvers.heuristics.shared import Finds
-    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.request import Request
 
 
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find a good plan; see ``hetopt.solvers.race.solve.Solve``.
+def solve(request: Request) -> Result:
+    """Find a good plan; see ``hetopt.solvers.request.Solve``.
 
     Raises
     ------
     InputError
         If pins say how many units a stage or a cluster holds.
     """
-    ensure_free_units("metis", problem.pins)
-    return solve_by(
-        _search,
-        problem,
-        table,
-        params,
-        solver="metis",
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-        principles=SOLVERS["metis"].space,
-    )
+    ensure_free_units("metis", request.problem.pins)
+    return solve_by(_search, request, solver="metis")
 
 
 def device_groups(devices: int, sizes: Sequence[int], stages: int) -> tuple[int, ...]:
@@ -125,7 +105,7 @@ def spread(
     return units
 
 
-def _search(finds: Finds, params: RaceParams, seed: int) -> None:
+def _search(finds: Finds) -> None:
     table = finds.table
     metis = [_Metis(finds, part) for part in table.slices]
     for stages in finds.problem.stage_counts:
@@ -188,26 +168,25 @@ class _Metis:
 
     def _orders(self, subset: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Yield the orders of these clusters that the pins permit."""
-        pins, names = self.finds.problem.pins, self.finds.table.cluster_names
-        used = {names[j] for j in subset}
+        permitted = self.finds.pricer.permitted
         if any(
-            not pins.of(name).stages.permits(0) for name in names if name not in used
+            not own.permits(0)
+            for j, own in enumerate(permitted.stages)
+            if j not in subset
         ):
             return
         for order in permutations(subset):
-            named = tuple(names[j] for j in order)
-            if pins.order is not None and named != pins.order:
-                continue
-            if not any(pair in pins.forbidden_next for pair in pairwise(named)):
+            if permitted.order in (None, order) and permitted.apart.isdisjoint(
+                pairwise(order)
+            ):
                 yield order
 
     def _groups(self, j: int, stages: int) -> tuple[int, ...]:
         """Return the devices of each stage on a cluster; empty if it cannot be."""
-        table, pins = self.finds.table, self.finds.problem.pins
-        if not pins.of(table.cluster_names[j]).stages.permits(stages):
+        if not self.finds.pricer.permitted.stages[j].permits(stages):
             return ()
         sizes = sorted(self.options[j])
-        return device_groups(table.cluster_devices[j], sizes, stages)
+        return device_groups(self.finds.table.cluster_devices[j], sizes, stages)
 
     def _speed(self, j: int, stages: int) -> float:
         """Return the units per ns that so many stages of a cluster do at most."""

@@ -33,92 +33,54 @@ from hetopt.formulations.program import (
     objective_ceiling,
     scaled_below,
 )
-from hetopt.formulations.space import restrict
-from hetopt.interruption import requested
-from hetopt.problem.principles import PRUNED
+from hetopt.formulations.restricting import restrict
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers.decisions.identical import leaders
 from hetopt.solvers.dp.solver import DpEngine
 from hetopt.solvers.heuristics.shared import solve_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table import TableSlice
     from hetopt.plans import Strategy
-    from hetopt.problem.problem import Problem
     from hetopt.problem.training import Pins
     from hetopt.result import Result
     from hetopt.solvers.heuristics.shared import Finds
-    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.request import Request
 
 
-def solve_uniform(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find the best plan of equal stages; see ``hetopt.solvers.race.solve.Solve``."""
-    return solve_by(
-        partial(_search, equal=True),
-        problem,
-        table,
-        params,
-        solver="uniform",
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-    )
+def solve_uniform(request: Request) -> Result:
+    """Find the best plan of equal stages; see ``hetopt.solvers.request.Solve``."""
+    return solve_by(partial(_search, equal=True), request, solver="uniform")
 
 
-def solve_amp(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Find the best plan of one strategy; see ``hetopt.solvers.race.solve.Solve``."""
-    return solve_by(
-        partial(_search, equal=False),
-        problem,
-        table,
-        params,
-        solver="amp",
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff=cutoff,
-    )
+def solve_amp(request: Request) -> Result:
+    """Find the best plan of one strategy; see ``hetopt.solvers.request.Solve``."""
+    return solve_by(partial(_search, equal=False), request, solver="amp")
 
 
-def _search(finds: Finds, params: RaceParams, seed: int, *, equal: bool) -> None:
+def _search(finds: Finds, *, equal: bool) -> None:
     """Settle every (strategy, p, q) that may hold something better."""
-    engine = DpEngine(seed)
+    engine = DpEngine(finds.request.seed)
     waiting = _bounds(finds, equal=equal)
     if equal:
         for program in _programs(finds, waiting):
             for decision in _candidates(program):
                 finds.offer(decision)
     for program in _programs(finds, waiting):
-        _settle(finds, engine, program, params.top)
+        _settle(finds, engine, program)
 
 
-def _bounds(finds: Finds, *, equal: bool) -> list[tuple[float, _Alike, int]]:
+def _bounds(finds: Finds, *, equal: bool) -> list[tuple[float, _EqualStrategy, int]]:
     """Return a lower bound in ns of every (strategy, p, q), the least first."""
     bounds = []
     for part in finds.table.slices:
-        same = leaders(finds.table, part, finds.problem.pins, PRUNED)
+        same = finds.ledger.leaders(part.microbatches)
         for strategy in _strategies(part):
             if not equal and strategy.cp > 1:
                 continue
             finds.check_time()
-            alike = _Alike(finds, part, strategy, equal=equal, leaders=same)
+            alike = _EqualStrategy(finds, part, strategy, equal=equal, leaders=same)
             bounds += [
                 (alike.bound(p), alike, p)
                 for p in finds.problem.stage_counts
@@ -128,7 +90,7 @@ def _bounds(finds: Finds, *, equal: bool) -> list[tuple[float, _Alike, int]]:
 
 
 def _programs(
-    finds: Finds, waiting: list[tuple[float, _Alike, int]]
+    finds: Finds, waiting: list[tuple[float, _EqualStrategy, int]]
 ) -> Iterator[ProgramData]:
     """Yield programs, split by split, until their bound exceeds the best plan."""
     for bound, alike, p in waiting:
@@ -175,22 +137,22 @@ def _candidates(data: ProgramData) -> Iterator[Decision]:
         )
 
 
-def _settle(finds: Finds, engine: DpEngine, data: ProgramData, top: int) -> None:
+def _settle(finds: Finds, engine: DpEngine, data: ProgramData) -> None:
     """Offer the best plans of one program, as many as are wanted."""
     reported: list[Decision] = []
 
     def report(decision: Decision) -> None:
         finds.offer(decision)
 
-    while len(reported) < top:
+    while len(reported) < finds.request.params.top:
         finds.check_time()
         cutoff = min(finds.cutoff, data.cutoff)
         answer = engine.settle(
             replace(data, cutoff=cutoff, period_max=_period_max(data, cutoff)),
             excluded=reported,
             found=report,
-            stop=lambda: requested() is not None,
-            time_limit_s=finds.left_s(),
+            stop=finds.ledger.is_interrupted,
+            deadline=finds.request.deadline,
         )
         if answer.decision is not None:
             finds.offer(answer.decision)
@@ -208,7 +170,7 @@ def _period_max(data: ProgramData, cutoff: int) -> int | None:
     return data.period_min + max(0, cutoff - data.objective_min) // more + 2
 
 
-class _Alike:
+class _EqualStrategy:
     """Plans at one micro-batch count whose stages all have one strategy.
 
     Parameters
@@ -267,16 +229,15 @@ class _Alike:
         period, _ = self._least(stages)
         bound = self.bound(stages)
         for pins in self._pins(stages):
-            yield ProgramData(
-                part=part,
-                chain=self._chain,
-                schedule=table.schedule,
-                pins=pins,
-                names=table.cluster_names,
-                devices=table.cluster_devices,
-                usable_bytes=table.usable_bytes,
-                stages=stages,
-                cutoff=objective_ceiling(part, self._chain, stages),
+            yield replace(
+                ProgramData.of(
+                    table,
+                    part,
+                    self._chain,
+                    pins,
+                    stages=stages,
+                    cutoff=objective_ceiling(part, self._chain, stages),
+                ),
                 objective_min=scaled_below(bound),
                 period_min=scaled_below(period),
                 leaders=self._leaders,

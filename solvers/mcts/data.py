@@ -10,6 +10,7 @@ stage.
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,8 +18,9 @@ import numpy as np
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
 from hetopt.problem.training import RECOMPUTE
+from hetopt.solvers.arrays.costs import Option
 from hetopt.solvers.arrays.pins import pinned
-from hetopt.solvers.arrays.program import CLUSTER, ROOM, STAGE_DEVICES, Offer
+from hetopt.solvers.arrays.program import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +33,11 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Positions in ``Space.facts``.
-P, L, TIED, GPIPE, INSIDE, ACROSS, LEADS, TRAILS, FILLED, FREE = range(10)
+
+class SpaceFact(IntEnum):
+    """Positions in ``Space.facts``."""
+
+    P, L, TIED, GPIPE, INSIDE, ACROSS, LEADS, TRAILS, FILLED, FREE = range(10)
 
 
 class Space(NamedTuple):
@@ -41,7 +46,8 @@ class Space(NamedTuple):
     Attributes
     ----------
     option, sums, temporary
-        As in ``dp_data.Costs``, over the options of all q; clusters are the table's.
+        As in ``arrays.costs.Costs``, over the options of all q; clusters are the
+        table's.
     begins
         Options of cluster j at the i-th q with the r-th level of ``RECOMPUTE`` are
         begins[i, j, r] .. begins[i, j, r + 1], the largest stages first; shape
@@ -60,7 +66,7 @@ class Space(NamedTuple):
     layouts
         Of each q: A, where its part of ``edge`` begins, and that of ``tied``; (Q, 3).
     cut, host, before, stages_ok, units_ok
-        As in ``dp_data.Costs``.
+        As in ``arrays.costs.Costs``.
     required
         Whether a cluster has to host something; length J.
     given
@@ -130,17 +136,7 @@ class SearchData:
         self._guided = guided
         self.chain = chain = Chain.of(table)
         data = [
-            ProgramData(
-                part=part,
-                chain=chain,
-                schedule=table.schedule,
-                pins=pins,
-                names=table.cluster_names,
-                devices=table.cluster_devices,
-                usable_bytes=table.usable_bytes,
-                stages=max(stages),
-                cutoff=0,
-            )
+            ProgramData.of(table, part, chain, pins, stages=max(stages), cutoff=0)
             for part in parts
         ]
         offers = [Offer(own, ()) for own in data]
@@ -221,7 +217,7 @@ def _levels(offer: Offer) -> Ints:
 def _sort(offer: Offer, levels: Ints) -> Ints:
     """Return the options by cluster, level, and devices of a stage, most first."""
     option = offer.costs.option
-    return np.lexsort((-option[:, STAGE_DEVICES], levels, option[:, CLUSTER]))
+    return np.lexsort((-option[:, Option.DEVICES], levels, option[:, Option.CLUSTER]))
 
 
 def _joined(
@@ -243,13 +239,13 @@ def _joined(
     for i, (offer, level, order) in enumerate(zip(offers, levels, sorts, strict=True)):
         costs = offer.costs
         option = costs.option[order]
-        hosts = np.array(offer.guests, dtype=np.int64)[option[:, CLUSTER]]
-        option[:, CLUSTER] = hosts
+        hosts = np.array(offer.guests, dtype=np.int64)[option[:, Option.CLUSTER]]
+        option[:, Option.CLUSTER] = hosts
         keys = hosts * len(RECOMPUTE) + level[order]
         begins[i] = count + np.searchsorted(keys, steps)
-        np.maximum.at(room[i], hosts, option[:, ROOM])
-        hosted, idle = np.divmod(np.array(devices)[hosts], option[:, STAGE_DEVICES])
-        fills = (idle == 0) & (hosted <= option[:, ROOM])
+        np.maximum.at(room[i], hosts, option[:, Option.MOST_STAGES])
+        hosted, idle = np.divmod(np.array(devices)[hosts], option[:, Option.DEVICES])
+        fills = (idle == 0) & (hosted <= option[:, Option.MOST_STAGES])
         full[i, hosts[fills], hosted[fills]] = 1
         layouts[i] = len(costs.home), edge_at, tied_at
         count += len(option)

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.solvers.arrays.program import LAYOUT, LEAD, TAU, TRAIL
-from hetopt.solvers.mcts.data import ACROSS, GPIPE, INSIDE, L, P
+from hetopt.solvers.arrays.costs import Option, Sum
+from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.memory import least_flight, spare_bytes
-from hetopt.solvers.mcts.state import COUNT, Q
+from hetopt.solvers.mcts.state import At
 
 if TYPE_CHECKING:
     from hetopt.solvers.mcts.data import Space
@@ -49,25 +49,27 @@ def fill(space: Space, state: State) -> bool:
 def _packs(space: Space, state: State, period: int) -> bool:
     """Whether all units find a place at this lambda; ``state`` has the places."""
     at, facts = state.at, space.facts
-    stages, length = facts[P], facts[L]
-    size, edge_at = space.layouts[at[Q], 0], space.layouts[at[Q], 1]
+    stages, length = facts[SpaceFact.P], facts[SpaceFact.L]
+    size, edge_at = space.layouts[at[At.Q], 0], space.layouts[at[At.Q], 1]
     stage = left = excess = 0
     before = -1
-    for turn in range(at[COUNT]):
+    for turn in range(at[At.COUNT]):
         o = state.chosen[turn]
-        option, tau = space.option[o], space.sums[TAU, o]
+        option, tau = space.option[o], space.sums[Sum.TAU, o]
         for i in range(state.hosted[turn]):
             inherited = 0
-            if stage and not facts[GPIPE]:
+            if stage and not facts[SpaceFact.GPIPE]:
                 where = edge_at + space.cut[left] * size * size
-                where += space.option[before, LAYOUT] * size + option[LAYOUT]
-                delta = facts[INSIDE] if i else facts[ACROSS]
+                where += (
+                    space.option[before, Option.LAYOUT] * size + option[Option.LAYOUT]
+                )
+                delta = facts[SpaceFact.INSIDE] if i else facts[SpaceFact.ACROSS]
                 inherited = max(0, excess + 2 * space.edge[where] - delta * period)
             fixed = inherited
             if stage == 0:
-                fixed += option[LEAD + TAU]
+                fixed += option[Option.LEAD + Sum.TAU]
             if stage == stages - 1:
-                fixed += option[TRAIL + TAU]
+                fixed += option[Option.TRAIL + Sum.TAU]
             flight = least_flight(space, state, turn, stage)
             most = length - (stages - 1 - stage)
             right, peak = left, 0
@@ -105,9 +107,13 @@ def _cut_back(
     left, right
         Units before the stage, and after as many as it can take.
     """
-    i = state.at[Q]
+    i = state.at[At.Q]
     size, edge_at = space.layouts[i, 0], space.layouts[i, 1]
-    where = edge_at + space.option[o, LAYOUT] * size + space.option[after, LAYOUT]
+    where = (
+        edge_at
+        + space.option[o, Option.LAYOUT] * size
+        + space.option[after, Option.LAYOUT]
+    )
     best = right
     for cut in range(right - 1, max(left, right - _BACK), -1):
         here = space.edge[where + space.cut[cut] * size * size]

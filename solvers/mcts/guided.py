@@ -14,27 +14,21 @@ iterations the plan is the same in one process and in many.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from hetopt.solvers.mcts.guided_worker import GuidedSpec, VisitTask, make
-from hetopt.solvers.mcts.task_loop import seek, take_survey
-from hetopt.solvers.mcts.worker import ensure_compiled
-from hetopt.solvers.params import MctsParams
+from hetopt.solvers.mcts.task_loop import TreeSearch
 from hetopt.solvers.race.messages import Payload, SurveyTask
-from hetopt.solvers.registry import ensure_can, ensure_plans
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.mcts.task_loop import SearchLoop
-    from hetopt.solvers.params import RaceParams
     from hetopt.solvers.race.ledger import Program
+    from hetopt.solvers.request import Request
 
 #: Rewards lie between 0 and 1, those of good plans close together.
 EXPLORATION = 0.2
@@ -50,46 +44,18 @@ _MOST_CLUSTERS = 8
 _PATIENCE = 0.01
 
 
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
-    """Look for a plan of small closed form; see ``mcts.solve``."""
-    ensure_can("mcts-guided", params.principles)
-    ensure_plans("mcts-guided", problem.training.schedule)
-    began = time.monotonic()
-    ensure_compiled(problem, table, time_limit_s)
-    own = params if isinstance(params, MctsParams) else MctsParams()
-    iterations = own.iterations
-    if iterations is None and time_limit_s is None:
-        iterations = ITERATIONS
+def solve(request: Request) -> Result:
+    """Look for a plan of small closed form; see ``solve`` of ``mcts``."""
+    search = TreeSearch(request, "mcts-guided", EXPLORATION, ITERATIONS)
     payload = Payload(
-        problem=problem,
-        table=table,
+        problem=request.problem,
+        table=request.table,
         engine="hetopt.solvers.dp.solver:DpEngine",
-        seed=seed,
-        top=params.top,
+        seed=request.seed,
+        top=request.params.top,
     )
-    return seek(
-        problem,
-        table,
-        params,
-        solver="mcts-guided",
-        make=make,
-        payload=GuidedSpec(
-            payload=payload,
-            exploration=EXPLORATION if own.exploration is None else own.exploration,
-        ),
-        run=lambda loop: _Waves(loop, iterations).run(),
-        began=began,
-        time_limit_s=time_limit_s,
-        cutoff=cutoff,
-    )
+    spec = GuidedSpec(payload=payload, exploration=search.exploration)
+    return search.run(make, spec, lambda loop: _Waves(loop, search.iterations).run())
 
 
 class _Waves:
@@ -121,7 +87,7 @@ class _Waves:
             ledger.refute()
 
     def _surveyed(self, task: SurveyTask, found: Survey) -> None:
-        take_survey(self._loop.ledger, task, found)
+        self._loop.ledger.take_survey(task.microbatches, found)
 
     def _next(self) -> list[Program]:
         """Return what to visit: where the bound is least, or few visits were."""

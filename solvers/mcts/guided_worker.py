@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.formulations.program import scaled_below, ticks_above
-from hetopt.formulations.space import restrict
-from hetopt.solvers.bounds.by_count import focus
+from hetopt.formulations.restricting import restrict
+from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.mcts.best_plans import BestPlans
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.subtree import Subtree
+from hetopt.solvers.pools.memory import share_bytes
 from hetopt.solvers.race.messages import NO_CUTOFF, Payload, SurveyTask
-from hetopt.solvers.race.worker import Worker
+from hetopt.solvers.race.programs import Programs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,20 +76,21 @@ class GuidedWorker:
         self, spec: GuidedSpec, shared: Any, say: Callable[[Any], None]
     ) -> None:
         # Visits go from one q to another.
-        self._worker = Worker(spec.payload, shared, say, keep_all=True)
+        most_bytes = share_bytes(spec.payload.workers)
+        self._programs = Programs(spec.payload, most_bytes, keep_all=True)
         self._exploration = spec.exploration
         self._seed, self._top, self._say = spec.payload.seed, spec.payload.top, say
 
     def run(self, task: VisitTask | SurveyTask) -> int | Survey:
         """Return the bounds on a q, or a bound on a (p, q), beyond which nothing is."""
         if isinstance(task, SurveyTask):
-            survey: Survey = self._worker.run(task)
-            return survey
+            relaxation = self._programs.relaxation(task.microbatches)
+            return survey(relaxation, task.microbatches, cutoff=None)
         return self._visit(task)
 
     def _visit(self, task: VisitTask) -> int:
-        worker, bound = self._worker, task.bound
-        part = worker.programs.part(task.microbatches)
+        programs, bound = self._programs, task.bound
+        part = programs.part(task.microbatches)
         if task.narrow and task.cutoff != NO_CUTOFF:
             narrowed = self._narrowed(task, part)
             if narrowed is None:
@@ -96,9 +98,9 @@ class GuidedWorker:
             part, least = narrowed
             bound = max(bound, least)
         search_data = SearchData(
-            worker.table,
+            programs.table,
             [part],
-            worker.problem.pins,
+            programs.problem.pins,
             [task.stages],
             guided=True,
         )
@@ -127,7 +129,7 @@ class GuidedWorker:
         # One tick more: the relaxation's sums are of floats.
         limit = ticks_above(task.cutoff)
         found = focus(
-            self._worker.programs.relaxation(task.microbatches),
+            self._programs.relaxation(task.microbatches),
             task.microbatches,
             task.stages,
             cutoff=limit,

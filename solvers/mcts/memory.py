@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.solvers.arrays.program import ACTIVE, FREE, LEAD, PEAK, STATE, TRAIL
-from hetopt.solvers.mcts.data import ACROSS, GPIPE, INSIDE, P
-from hetopt.solvers.mcts.state import COUNT, Q
+from hetopt.solvers.arrays.costs import Option
+from hetopt.solvers.arrays.stages import ends_of, with_units
+from hetopt.solvers.mcts.data import SpaceFact
+from hetopt.solvers.mcts.state import At
 
 if TYPE_CHECKING:
     from hetopt.solvers.mcts.data import Space
@@ -20,12 +21,14 @@ def least_flight(space: Space, state: State, turn: int, stage: int) -> int:
 
     Under h-1f1b the fewest there can be; only a complete plan says how many.
     """
-    facts, q = space.facts, space.counts[state.at[Q]]
-    if facts[GPIPE]:
+    facts, q = space.facts, space.counts[state.at[At.Q]]
+    if facts[SpaceFact.GPIPE]:
         return int(q)
-    crossings = state.at[COUNT] - 1 - turn
-    flight = 1 + facts[INSIDE] * (facts[P] - 1 - stage)
-    return int(min(q, flight + (facts[ACROSS] - facts[INSIDE]) * crossings))
+    crossings = state.at[At.COUNT] - 1 - turn
+    flight = 1 + facts[SpaceFact.INSIDE] * (facts[SpaceFact.P] - 1 - stage)
+    return int(
+        min(q, flight + (facts[SpaceFact.ACROSS] - facts[SpaceFact.INSIDE]) * crossings)
+    )
 
 
 @step
@@ -58,15 +61,8 @@ def spare_bytes(
     peak
         Largest temporary of its body units.
     """
-    option = space.option[o]
-    held = space.sums[STATE, o, right] - space.sums[STATE, o, left]
-    active = space.sums[ACTIVE, o, right] - space.sums[ACTIVE, o, left]
-    if stage == 0:
-        held += option[LEAD + STATE]
-        active += option[LEAD + ACTIVE]
-        peak = max(peak, option[LEAD + PEAK])
-    if stage == space.facts[P] - 1:
-        held += option[TRAIL + STATE]
-        active += option[TRAIL + ACTIVE]
-        peak = max(peak, option[TRAIL + PEAK])
-    return int(option[FREE] - held - peak - flight * active)
+    option, last = space.option[o], space.facts[SpaceFact.P] - 1
+    ends = ends_of(option, stage == 0, stage == last)
+    own = with_units(ends, space.sums, o, left, right)
+    held = own.state + max(peak, own.peak) + flight * own.active
+    return int(option[Option.FREE_BYTES] - held)

@@ -19,32 +19,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.solvers.arrays.program import MAY_CLOSE, MAY_OPEN, ROOM, STAGE_DEVICES
-from hetopt.solvers.mcts.data import FILLED, FREE, LEADS, TRAILS, L, P
+from hetopt.solvers.arrays.costs import HostColumn, Option
+from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.fill import fill
 from hetopt.solvers.mcts.memory import least_flight, stage_fits
-from hetopt.solvers.mcts.state import (
-    AT_LEVEL,
-    AT_ORDER,
-    AT_Q,
-    AT_SPLIT,
-    AT_STAGES,
-    AT_STRATEGY,
-    AT_TOTAL,
-    AT_USE,
-    COUNT,
-    DEAD,
-    END,
-    LEAF,
-    LEFT,
-    LEVEL,
-    PARTIAL,
-    PHASE,
-    STAGE,
-    TURN,
-    UNITS,
-    Q,
-)
+from hetopt.solvers.mcts.state import END, At, Phase
 
 if TYPE_CHECKING:
     from hetopt.solvers.mcts.data import Space
@@ -58,20 +37,20 @@ def choices(space: Space, state: State) -> int:
     Only what leaves stages, devices and layers for the clusters to come (HetAuto
     section 4.1, action space pruning).
     """
-    phase = state.at[PHASE]
-    if phase == AT_LEVEL:
+    phase = state.at[At.PHASE]
+    if phase == Phase.LEVEL:
         return _levels(space, state)
-    if phase == AT_USE:
+    if phase == Phase.USE:
         return _uses(space, state)
-    if phase == AT_Q:
+    if phase == Phase.Q:
         return _counts(space, state)
-    if phase == AT_ORDER:
+    if phase == Phase.ORDER:
         return _clusters(space, state)
-    if phase == AT_STAGES:
+    if phase == Phase.STAGES:
         return _stages(space, state)
-    if phase == AT_TOTAL:
+    if phase == Phase.TOTAL:
         return _totals(space, state)
-    if phase == AT_SPLIT:
+    if phase == Phase.SPLIT:
         return _splits(space, state)
     return _strategies(space, state)
 
@@ -105,7 +84,7 @@ def _counts(space: Space, state: State) -> int:
         room = 0
         for j in range(space.room.shape[1]):
             room += space.room[i, j]
-        if room >= space.facts[P]:
+        if room >= space.facts[SpaceFact.P]:
             state.moves[found] = i
             found += 1
     return found
@@ -114,26 +93,26 @@ def _counts(space: Space, state: State) -> int:
 @step
 def _clusters(space: Space, state: State) -> int:
     at = state.at
-    count, last = at[COUNT], state.order[at[COUNT] - 1]
+    count, last = at[At.COUNT], state.order[at[At.COUNT] - 1]
     room = missing = 0
     for j in range(len(state.used)):
         if state.used[j]:
-            room += space.room[at[Q], j]
+            room += space.room[at[At.Q], j]
         elif space.required[j]:
             missing += 1
     found = 0
     for j in range(len(state.used)):
-        if state.used[j] or not space.room[at[Q], j]:
+        if state.used[j] or not space.room[at[At.Q], j]:
             continue
-        if count + missing + 1 - space.required[j] > space.facts[P]:
+        if count + missing + 1 - space.required[j] > space.facts[SpaceFact.P]:
             continue
-        if space.before[last, j] if count else space.host[j, MAY_OPEN]:
+        if space.before[last, j] if count else space.host[j, HostColumn.MAY_OPEN]:
             state.moves[found] = j
             found += 1
-    enough = count and not missing and room >= space.facts[P]
-    if found and not at[PARTIAL]:
+    enough = count and not missing and room >= space.facts[SpaceFact.P]
+    if found and not at[At.PARTIAL]:
         return found
-    if enough and space.host[last, MAY_CLOSE]:
+    if enough and space.host[last, HostColumn.MAY_CLOSE]:
         state.moves[found] = END
         found += 1
     return found
@@ -142,11 +121,11 @@ def _clusters(space: Space, state: State) -> int:
 @step
 def _stages(space: Space, state: State) -> int:
     at = state.at
-    j, left = state.order[at[TURN]], space.facts[P] - at[STAGE]
+    j, left = state.order[at[At.TURN]], space.facts[SpaceFact.P] - at[At.STAGE]
     after = 0
-    for turn in range(at[TURN] + 1, at[COUNT]):
-        after += space.room[at[Q], state.order[turn]]
-    most = min(space.room[at[Q], j], left - (at[COUNT] - 1 - at[TURN]))
+    for turn in range(at[At.TURN] + 1, at[At.COUNT]):
+        after += space.room[at[At.Q], state.order[turn]]
+    most = min(space.room[at[At.Q], j], left - (at[At.COUNT] - 1 - at[At.TURN]))
     found = 0
     for wanted in range(2, -1, -1):
         for hosted in range(max(1, left - after), most + 1):
@@ -166,32 +145,32 @@ def _in_use(space: Space, state: State, hosted: int, left: int) -> int:
     of that one idle.
     """
     at = state.at
-    turn = at[TURN]
-    if space.facts[FREE]:
+    turn = at[At.TURN]
+    if space.facts[SpaceFact.FREE]:
         return 2
-    if not space.full[at[Q], state.order[turn], hosted]:
+    if not space.full[at[At.Q], state.order[turn], hosted]:
         return 0
-    if turn + 2 != at[COUNT]:
+    if turn + 2 != at[At.COUNT]:
         return 2
-    return 1 + int(space.full[at[Q], state.order[turn + 1], left - hosted])
+    return 1 + int(space.full[at[At.Q], state.order[turn + 1], left - hosted])
 
 
 @step
 def _totals(space: Space, state: State) -> int:
     at, facts = state.at, space.facts
-    turn = at[TURN]
+    turn = at[At.TURN]
     j, hosted = state.order[turn], state.hosted[turn]
-    left = facts[L] - at[UNITS]
-    least, most = hosted, left - (facts[P] - at[STAGE] - hosted)
+    left = facts[SpaceFact.L] - at[At.UNITS]
+    least, most = hosted, left - (facts[SpaceFact.P] - at[At.STAGE] - hosted)
     ends = 0
     if turn == 0:
-        ends += facts[LEADS]
-    if turn == at[COUNT] - 1:
-        ends += facts[TRAILS]
+        ends += facts[SpaceFact.LEADS]
+    if turn == at[At.COUNT] - 1:
+        ends += facts[SpaceFact.TRAILS]
         least = left
     if space.given[0] >= 0:
         given = 0
-        for stage in range(at[STAGE], at[STAGE] + hosted):
+        for stage in range(at[At.STAGE], at[At.STAGE] + hosted):
             given += space.given[stage]
         least, most = max(least, given), min(most, given)
     found = 0
@@ -205,9 +184,9 @@ def _totals(space: Space, state: State) -> int:
 @step
 def _splits(space: Space, state: State) -> int:
     at = state.at
-    least, most = 1, at[LEFT] - (ends(state) - at[STAGE] - 1)
+    least, most = 1, at[At.LEFT] - (ends(state) - at[At.STAGE] - 1)
     if space.given[0] >= 0:
-        least = most = space.given[at[STAGE]]
+        least = most = space.given[at[At.STAGE]]
     for units in range(least, most + 1):
         state.moves[units - least] = units
     return int(most + 1 - least)
@@ -217,11 +196,11 @@ def _splits(space: Space, state: State) -> int:
 def _strategies(space: Space, state: State) -> int:
     levels = space.begins.shape[2] - 1
     found = 0
-    if space.facts[FREE]:
+    if space.facts[SpaceFact.FREE]:
         for level in range(levels):
             found = _offered(space, state, level, found)
         return found
-    found = _offered(space, state, state.at[LEVEL], 0)
+    found = _offered(space, state, state.at[At.LEVEL], 0)
     if not found:
         # Pins, or the problem, give this cluster a level of its own.
         for level in range(levels):
@@ -237,16 +216,16 @@ def _offered(space: Space, state: State, level: int, found: int) -> int:
     is room for so many: devices idle only where no strategy has use for them.
     """
     at = state.at
-    j, hosted = state.order[at[TURN]], state.hosted[at[TURN]]
-    begin, end = space.begins[at[Q], j, level], space.begins[at[Q], j, level + 1]
+    j, hosted = state.order[at[At.TURN]], state.hosted[at[At.TURN]]
+    begin, end = space.begins[at[At.Q], j, level], space.begins[at[At.Q], j, level + 1]
     largest = 0
     for o in range(begin, end):
         option = space.option[o]
-        if option[ROOM] < hosted:
+        if option[Option.MOST_STAGES] < hosted:
             continue
-        if not space.facts[FREE] and option[STAGE_DEVICES] < largest:
+        if not space.facts[SpaceFact.FREE] and option[Option.DEVICES] < largest:
             break
-        largest = option[STAGE_DEVICES]
+        largest = option[Option.DEVICES]
         state.moves[found] = o
         found += 1
     return found
@@ -256,7 +235,7 @@ def _offered(space: Space, state: State, level: int, found: int) -> int:
 def ends(state: State) -> int:
     """Return the stage after the last one of the cluster whose turn it is."""
     end = 0
-    for turn in range(state.at[TURN] + 1):
+    for turn in range(state.at[At.TURN] + 1):
         end += state.hosted[turn]
     return end
 
@@ -265,70 +244,70 @@ def ends(state: State) -> int:
 def take(space: Space, state: State, move: int) -> None:
     """Decide."""
     at = state.at
-    phase = at[PHASE]
-    if phase == AT_LEVEL:
-        at[LEVEL], at[PHASE] = move, AT_USE
-    elif phase == AT_USE:
-        at[PARTIAL], at[PHASE] = move, AT_Q
-    elif phase == AT_Q:
-        at[Q], at[PHASE] = move, AT_ORDER
-    elif phase == AT_ORDER:
+    phase = at[At.PHASE]
+    if phase == Phase.LEVEL:
+        at[At.LEVEL], at[At.PHASE] = move, Phase.USE
+    elif phase == Phase.USE:
+        at[At.PARTIAL], at[At.PHASE] = move, Phase.Q
+    elif phase == Phase.Q:
+        at[At.Q], at[At.PHASE] = move, Phase.ORDER
+    elif phase == Phase.ORDER:
         if move == END:
-            at[PHASE] = AT_STAGES
+            at[At.PHASE] = Phase.STAGES
         else:
-            state.order[at[COUNT]] = move
+            state.order[at[At.COUNT]] = move
             state.used[move] = 1
-            at[COUNT] += 1
-    elif phase == AT_STAGES:
-        state.hosted[at[TURN]] = move
-        at[PHASE] = AT_TOTAL
-        if space.facts[FILLED]:
-            at[STAGE] += move
-            at[PHASE] = AT_STRATEGY
-    elif phase == AT_TOTAL:
-        at[LEFT] = move
-        at[PHASE] = AT_SPLIT
+            at[At.COUNT] += 1
+    elif phase == Phase.STAGES:
+        state.hosted[at[At.TURN]] = move
+        at[At.PHASE] = Phase.TOTAL
+        if space.facts[SpaceFact.FILLED]:
+            at[At.STAGE] += move
+            at[At.PHASE] = Phase.STRATEGY
+    elif phase == Phase.TOTAL:
+        at[At.LEFT] = move
+        at[At.PHASE] = Phase.SPLIT
         _close(state)
-    elif phase == AT_SPLIT:
+    elif phase == Phase.SPLIT:
         _place(state, move)
         _close(state)
     else:
-        state.chosen[at[TURN]] = move
-        filled = space.facts[FILLED]
+        state.chosen[at[At.TURN]] = move
+        filled = space.facts[SpaceFact.FILLED]
         if not filled and not _fits(space, state):
-            at[PHASE] = DEAD
+            at[At.PHASE] = Phase.DEAD
             return
-        at[TURN] += 1
-        if at[TURN] < at[COUNT]:
-            at[PHASE] = AT_STAGES
+        at[At.TURN] += 1
+        if at[At.TURN] < at[At.COUNT]:
+            at[At.PHASE] = Phase.STAGES
         elif filled and not fill(space, state):
-            at[PHASE] = DEAD
+            at[At.PHASE] = Phase.DEAD
         else:
-            at[PHASE] = LEAF
+            at[At.PHASE] = Phase.LEAF
 
 
 @step
 def _place(state: State, units: int) -> None:
     at = state.at
-    state.units[at[STAGE]] = units
-    at[STAGE] += 1
-    at[UNITS] += units
-    at[LEFT] -= units
+    state.units[at[At.STAGE]] = units
+    at[At.STAGE] += 1
+    at[At.UNITS] += units
+    at[At.LEFT] -= units
 
 
 @step
 def _close(state: State) -> None:
     """Give the cluster's last stage what is left."""
-    if ends(state) - state.at[STAGE] == 1:
-        _place(state, state.at[LEFT])
-        state.at[PHASE] = AT_STRATEGY
+    if ends(state) - state.at[At.STAGE] == 1:
+        _place(state, state.at[At.LEFT])
+        state.at[At.PHASE] = Phase.STRATEGY
 
 
 @step
 def _fits(space: Space, state: State) -> bool:
     """Whether the stages of the cluster whose turn it is fit into memory."""
     at = state.at
-    turn, end = at[TURN], at[STAGE]
+    turn, end = at[At.TURN], at[At.STAGE]
     left = 0
     for stage in range(end - state.hosted[turn]):
         left += state.units[stage]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.solvers.mcts.data import P
+from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.memory import least_flight, stage_fits
 from hetopt.solvers.mcts.price import TOO_LARGE, price
-from hetopt.solvers.mcts.state import COUNT
+from hetopt.solvers.mcts.state import At
 
 if TYPE_CHECKING:
     from hetopt.solvers.mcts.data import Space
@@ -24,7 +24,7 @@ def polish(space: Space, state: State, value: int) -> int:
     value
         Objective of the plan that ``state`` holds, in 1 / PERIOD_SCALE ticks.
     """
-    units, stages = state.units, space.facts[P]
+    units, stages = state.units, space.facts[SpaceFact.P]
     improved = True
     while improved:
         improved = False
@@ -50,7 +50,7 @@ def polish(space: Space, state: State, value: int) -> int:
 def _fits(space: Space, state: State) -> bool:
     """Whether all stages fit into memory."""
     stage = left = 0
-    for turn in range(state.at[COUNT]):
+    for turn in range(state.at[At.COUNT]):
         o = state.chosen[turn]
         for _ in range(state.hosted[turn]):
             right = left + state.units[stage]

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
 from hetopt.cost.table import LONGEST_NS
 from hetopt.formulations.program import LONGEST, PERIOD_SCALE
-from hetopt.solvers.arrays.program import (
-    FORWARD,
-    KAPPA,
-    LAYOUT,
-    LEAD,
-    OMEGA,
-    SYNC,
-    SYNC_FIXED,
-    TAU,
-    TRAIL,
-)
-from hetopt.solvers.mcts.data import (
-    ACROSS,
-    GPIPE,
-    INSIDE,
-    TIED,
-    L,
-    P,
-)
+from hetopt.solvers.arrays.costs import Edge, Option
+from hetopt.solvers.arrays.stages import ends_of, with_units
+from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.memory import stage_fits
-from hetopt.solvers.mcts.state import COUNT, Q
+from hetopt.solvers.mcts.state import At
 
 if TYPE_CHECKING:
     from hetopt.solvers.mcts.data import Space
@@ -35,8 +20,12 @@ if TYPE_CHECKING:
 
 #: No plan: a stage does not fit into memory.
 TOO_LARGE = -1
-#: Rows of ``State.times``.
-_TAU, _KAPPA, _DELTA = range(3)
+
+
+class _Time(IntEnum):
+    """Rows of ``State.times``."""
+
+    TAU, KAPPA, DELTA = range(3)
 
 
 @step
@@ -47,66 +36,64 @@ def price(space: Space, state: State) -> int:
     more memory than there is.
     """
     at, facts, times = state.at, space.facts, state.times
-    stages, q = facts[P], space.counts[at[Q]]
-    size, edge_at = space.layouts[at[Q], 0], space.layouts[at[Q], 1]
-    classes = size * size
-    row = (OMEGA - KAPPA) * classes * _classes(space, at[Q])
+    stages, q = facts[SpaceFact.P], space.counts[at[At.Q]]
     fill = most_sync = slow_forward = slow_backward = link = longest = 0
     stage = left = 0
     first_sync = last_sync = 0
-    for turn in range(at[COUNT]):
+    for turn in range(at[At.COUNT]):
         o = state.chosen[turn]
-        option = space.option[o]
         for _ in range(state.hosted[turn]):
             right = left + state.units[stage]
-            tau = space.sums[TAU, o, right] - space.sums[TAU, o, left]
-            forward = space.sums[FORWARD, o, right] - space.sums[FORWARD, o, left]
-            sync = space.sums[SYNC, o, right] - space.sums[SYNC, o, left]
-            sync += option[SYNC_FIXED]
-            if stage == 0:
-                tau += option[LEAD + TAU]
-                forward += option[LEAD + FORWARD]
-                sync += option[LEAD + SYNC]
+            ends = ends_of(space.option[o], stage == 0, stage == stages - 1)
+            own = with_units(ends, space.sums, o, left, right)
             if stage == stages - 1:
-                tau += option[TRAIL + TAU]
-                forward += option[TRAIL + FORWARD]
-                sync += option[TRAIL + SYNC]
-                last_sync = sync
+                last_sync = own.sync
             if stage == 0:
-                first_sync = sync
-            most_sync = max(most_sync, sync)
-            slow_forward = max(slow_forward, forward)
-            slow_backward = max(slow_backward, tau - forward)
-            times[_TAU, stage] = tau
-            fill += tau
-            longest = max(longest, tau)
+                first_sync = own.sync
+            most_sync = max(most_sync, own.sync)
+            slow_forward = max(slow_forward, own.forward)
+            slow_backward = max(slow_backward, own.tau - own.forward)
+            times[_Time.TAU, stage] = own.tau
+            fill += own.tau
+            longest = max(longest, own.tau)
             if stage + 1 < stages:
-                crosses = stage + 1 == _end(state, turn)
-                after = state.chosen[turn + 1] if crosses else o
-                where = edge_at + space.cut[right] * classes
-                where += option[LAYOUT] * size + space.option[after, LAYOUT]
-                kappa = space.edge[where]
-                times[_KAPPA, stage] = kappa
-                times[_DELTA, stage] = facts[ACROSS] if crosses else facts[INSIDE]
-                fill += 2 * kappa
-                link = max(link, space.edge[where + row])
+                link = max(link, _cross(space, state, turn, stage, right))
+                fill += 2 * times[_Time.KAPPA, stage]
             left = right
             stage += 1
-    if facts[TIED]:
-        here = space.option[state.chosen[0], LAYOUT]
-        there = space.option[state.chosen[at[COUNT] - 1], LAYOUT]
-        tied = space.tied[space.layouts[at[Q], 2] + here * size + there]
+    if facts[SpaceFact.TIED]:
+        here = space.option[state.chosen[0], Option.LAYOUT]
+        there = space.option[state.chosen[at[At.COUNT] - 1], Option.LAYOUT]
+        size, begin = space.layouts[at[At.Q], 0], space.layouts[at[At.Q], 2]
+        tied = space.tied[begin + here * size + there]
         most_sync = max(most_sync, first_sync + tied, last_sync + tied)
     if fill + most_sync > LONGEST_NS or max(longest, link) > LONGEST_NS // q:
         # No plan takes so long; its objective could exceed 64 bits.
         return LONGEST + 1
     fixed = PERIOD_SCALE * (fill + most_sync)
-    if facts[GPIPE]:
+    if facts[SpaceFact.GPIPE]:
         pace = max(slow_forward, link) + max(slow_backward, link)
         return int(fixed + PERIOD_SCALE * (q - 1) * pace)
     if len(space.thresholds) and not _adapt(space, state, longest):
         return TOO_LARGE
     return int(fixed + (q - 1) * _period(state, stages, max(longest, link)))
+
+
+@step
+def _cross(space: Space, state: State, turn: int, stage: int, cut: int) -> int:
+    """Write down kappa and delta of the boundary after a stage; return its omega."""
+    i, o = state.at[At.Q], state.chosen[turn]
+    size, edge_at = space.layouts[i, 0], space.layouts[i, 1]
+    classes = size * size
+    crosses = stage + 1 == _end(state, turn)
+    after = state.chosen[turn + 1] if crosses else o
+    where = edge_at + space.cut[cut] * classes
+    where += space.option[o, Option.LAYOUT] * size + space.option[after, Option.LAYOUT]
+    delta = SpaceFact.ACROSS if crosses else SpaceFact.INSIDE
+    state.times[_Time.KAPPA, stage] = space.edge[where]
+    state.times[_Time.DELTA, stage] = space.facts[delta]
+    row = (Edge.OMEGA - Edge.KAPPA) * classes * _classes(space, i)
+    return int(space.edge[where + row])
 
 
 @step
@@ -130,21 +117,23 @@ def _end(state: State, turn: int) -> int:
 @step
 def _adapt(space: Space, state: State, longest: int) -> bool:
     """Add to delta what times ask for (HAPT, Eq. 2); whether the warm-ups fit."""
-    at, times, stages = state.at, state.times, space.facts[P]
+    at, times, stages = state.at, state.times, space.facts[SpaceFact.P]
     for stage in range(stages - 1):
-        longest = max(longest, times[_KAPPA, stage])
+        longest = max(longest, times[_Time.KAPPA, stage])
     flight = 1
-    right = space.facts[L]
+    right = space.facts[SpaceFact.L]
     stage = stages - 1
-    for turn in range(at[COUNT] - 1, -1, -1):
+    for turn in range(at[At.COUNT] - 1, -1, -1):
         o = state.chosen[turn]
         for _ in range(state.hosted[turn]):
             if stage < stages - 1:
                 for threshold in space.thresholds:
-                    times[_DELTA, stage] += threshold * times[_KAPPA, stage] > longest
-                flight += times[_DELTA, stage]
+                    times[_Time.DELTA, stage] += (
+                        threshold * times[_Time.KAPPA, stage] > longest
+                    )
+                flight += times[_Time.DELTA, stage]
             left = right - state.units[stage]
-            inflight = min(flight, space.counts[at[Q]])
+            inflight = min(flight, space.counts[at[At.Q]])
             if not stage_fits(space, o, stage, left, right, inflight):
                 return False
             right = left
@@ -165,11 +154,11 @@ def _period(state: State, stages: int, least: int) -> int:
         length = shift = 0
         for stage in range(stages):
             if stage:
-                length += 2 * times[_KAPPA, stage - 1]
-                shift += times[_DELTA, stage - 1]
+                length += 2 * times[_Time.KAPPA, stage - 1]
+                shift += times[_Time.DELTA, stage - 1]
                 if length * scale <= shift * limit:
                     length = shift = 0
-            length += times[_TAU, stage]
+            length += times[_Time.TAU, stage]
             window = shift + 1
             if length * scale > window * limit and (
                 length * worst_scale > worst * window

@@ -5,20 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.solvers.arrays.program import TAU
-from hetopt.solvers.mcts.data import FILLED, L
+from hetopt.solvers.arrays.costs import Sum
+from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.moves import choices, ends, take
-from hetopt.solvers.mcts.state import (
-    AT_SPLIT,
-    AT_STRATEGY,
-    DEAD,
-    LEAF,
-    LEFT,
-    PHASE,
-    STAGE,
-    UNITS,
-    draw,
-)
+from hetopt.solvers.mcts.state import At, Phase, draw
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,13 +26,13 @@ _ENTRANTS = 4
 @step
 def roll_out(space: Space, state: State) -> None:
     """Decide all that is left at random."""
-    while state.at[PHASE] < LEAF:
-        if state.at[PHASE] == AT_SPLIT:
+    while state.at[At.PHASE] < Phase.LEAF:
+        if state.at[At.PHASE] == Phase.SPLIT:
             spread(space, state)
             continue
         count = choices(space, state)
         if not count:
-            state.at[PHASE] = DEAD
+            state.at[At.PHASE] = Phase.DEAD
             return
         take(space, state, state.moves[pick(space, state, state.moves, 0, count)])
 
@@ -56,10 +46,10 @@ def spread(space: Space, state: State) -> None:
     often. (Of all splits alike most give some stage several times its share.)
     """
     at = state.at
-    first = at[STAGE]
+    first = at[At.STAGE]
     count = ends(state) - first
-    extra = at[LEFT] % count
-    share = at[LEFT] // count
+    extra = at[At.LEFT] % count
+    share = at[At.LEFT] // count
     for stage in range(first, first + count):
         units = share
         if draw(state.seed, first + count - stage) < extra:
@@ -75,10 +65,10 @@ def spread(space: Space, state: State) -> None:
     if space.given[0] >= 0:
         for stage in range(first, first + count):
             state.units[stage] = space.given[stage]
-    at[STAGE] += count
-    at[UNITS] += at[LEFT]
-    at[LEFT] = 0
-    at[PHASE] = AT_STRATEGY
+    at[At.STAGE] += count
+    at[At.UNITS] += at[At.LEFT]
+    at[At.LEFT] = 0
+    at[At.PHASE] = Phase.STRATEGY
 
 
 @step
@@ -89,8 +79,8 @@ def pick(space: Space, state: State, moves: Ints, begin: int, count: int) -> int
     that many stages is known by then.
     """
     best = begin + draw(state.seed, count)
-    if space.facts[FILLED] and state.at[PHASE] == AT_STRATEGY:
-        body = space.sums[TAU, :, space.facts[L]]
+    if space.facts[SpaceFact.FILLED] and state.at[At.PHASE] == Phase.STRATEGY:
+        body = space.sums[Sum.TAU, :, space.facts[SpaceFact.L]]
         for _ in range(_ENTRANTS - 1):
             other = begin + draw(state.seed, count)
             if body[moves[other]] < body[moves[best]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hetopt.compiled import step
-from hetopt.solvers.mcts.data import FREE, L
+from hetopt.solvers.mcts.data import SpaceFact
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,23 +17,24 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Positions in ``State.at``: what is decided next, the q as an index, clusters in the
-#: order, the one whose turn it is, stages and units decided, units it has left, level
-#: of recomputation, whether clusters may stay unused.
-PHASE, Q, COUNT, TURN, STAGE, UNITS, LEFT, LEVEL, PARTIAL = range(9)
-#: Phases; in DEAD ends there is no plan.
-(
-    AT_LEVEL,
-    AT_USE,
-    AT_Q,
-    AT_ORDER,
-    AT_STAGES,
-    AT_TOTAL,
-    AT_SPLIT,
-    AT_STRATEGY,
-    LEAF,
-    DEAD,
-) = range(10)
+
+class At(IntEnum):
+    """Positions in ``State.at``.
+
+    What is decided next, the q as an index, clusters in the order, the one whose turn
+    it is, stages and units decided, units it has left, level of recomputation, whether
+    clusters may stay unused.
+    """
+
+    PHASE, Q, COUNT, TURN, STAGE, UNITS, LEFT, LEVEL, PARTIAL = range(9)
+
+
+class Phase(IntEnum):
+    """What is decided next; in DEAD ends there is no plan."""
+
+    LEVEL, USE, Q, ORDER, STAGES, TOTAL, SPLIT, STRATEGY, LEAF, DEAD = range(10)
+
+
 #: No more clusters.
 END = -1
 
@@ -80,12 +82,12 @@ def new_state(space: Space, seed: int) -> State:
         len(space.counts),
         clusters + 1,
         stages,
-        int(space.facts[L]),
+        int(space.facts[SpaceFact.L]),
         space.begins.shape[2] - 1,
         int((space.begins[:, :, -1] - space.begins[:, :, 0]).max(initial=0)),
     )
     return State(
-        at=np.zeros(PARTIAL + 1, dtype=np.int64),
+        at=np.zeros(At.PARTIAL + 1, dtype=np.int64),
         order=np.zeros(clusters, dtype=np.int64),
         used=np.zeros(clusters, dtype=np.int64),
         hosted=np.zeros(clusters, dtype=np.int64),
@@ -112,6 +114,6 @@ def draw(seed: NDArray[np.uint64], count: int) -> int:
 def restart(space: Space, state: State) -> None:
     """Go back to the root; where strategies are free, that is the choice of q."""
     state.at[:] = 0
-    state.at[PHASE] = AT_Q if space.facts[FREE] else AT_LEVEL
-    state.at[PARTIAL] = space.facts[FREE]
+    state.at[At.PHASE] = Phase.Q if space.facts[SpaceFact.FREE] else Phase.LEVEL
+    state.at[At.PARTIAL] = space.facts[SpaceFact.FREE]
     state.used[:] = 0

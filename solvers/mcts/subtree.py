@@ -8,17 +8,8 @@ import numpy as np
 
 from hetopt.formulations.decision import Decision
 from hetopt.solvers.mcts.price import TOO_LARGE
-from hetopt.solvers.mcts.state import COUNT, Q, new_state
-from hetopt.solvers.mcts.tree import (
-    CHOICES,
-    DONE,
-    FULL,
-    NODES,
-    VALUE,
-    Nodes,
-    grow,
-    new_nodes,
-)
+from hetopt.solvers.mcts.state import At, new_state
+from hetopt.solvers.mcts.tree import Grown, Growth, Nodes, TreeSize, grow, new_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,28 +73,25 @@ class Subtree:
             In 1 / PERIOD_SCALE ticks.
         """
         while iterations:
-            grow(
-                self.space,
-                self.state,
-                self.nodes,
+            asked = Growth(
                 self._exploration,
                 iterations,
                 cutoff,
                 len(self.nodes.visits) < self._most_nodes,
                 self._reference,
-                self._report,
             )
-            iterations -= int(self._report[DONE])
-            if self._report[FULL]:
+            grow(self.space, self.state, self.nodes, asked, self._report)
+            iterations -= int(self._report[Grown.DONE])
+            if self._report[Grown.FULL]:
                 self._widen()
-            if self._report[VALUE] != TOO_LARGE:
-                value = int(self._report[VALUE])
+            if self._report[Grown.VALUE] != TOO_LARGE:
+                value = int(self._report[Grown.VALUE])
                 cutoff = take(value, self.decision())
 
     def decision(self) -> Decision:
         """Return what the last iteration decided."""
         state, space = self.state, self.space
-        count, i = int(state.at[COUNT]), int(state.at[Q])
+        count, i = int(state.at[At.COUNT]), int(state.at[At.Q])
         options = [self.search_data.options[o] for o in state.chosen[:count]]
         part = self.search_data.parts[i]
         units = state.units.copy()
@@ -122,7 +110,7 @@ class Subtree:
         old = self.nodes
         nodes = min(2 * len(old.visits), self._most_nodes)
         wide = new_nodes(nodes, 2 * len(old.move) + self._most, self._depth)
-        inner, choices = int(old.size[NODES]), int(old.size[CHOICES])
+        inner, choices = int(old.size[TreeSize.NODES]), int(old.size[TreeSize.CHOICES])
         sizes = {"move": choices, "child": choices, "path": 0, "size": 2}
         for name in Nodes._fields:
             size = sizes.get(name, inner)

@@ -7,6 +7,7 @@ the child of the largest UCB is followed.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from math import inf, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,12 +16,12 @@ import numpy as np
 from hetopt.compiled import kernel, step
 from hetopt.cost.table import TICK_S
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.mcts.data import FILLED
+from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.moves import choices, take
 from hetopt.solvers.mcts.polish import polish
 from hetopt.solvers.mcts.price import TOO_LARGE, price
 from hetopt.solvers.mcts.rollout import pick, roll_out
-from hetopt.solvers.mcts.state import DEAD, LEAF, PHASE, restart
+from hetopt.solvers.mcts.state import At, Phase, restart
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,11 +32,45 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-#: Positions in ``Nodes.size``, and in what ``grow`` reports.
-NODES, CHOICES = range(2)
-DONE, VALUE, FULL = range(3)
+
+class TreeSize(IntEnum):
+    """Positions in ``Nodes.size``."""
+
+    NODES, CHOICES = range(2)
+
+
+class Grown(IntEnum):
+    """Positions in what ``grow`` reports."""
+
+    DONE, VALUE, FULL = range(3)
+
+
 #: Plans are near the cutoff that exceed it by at most one part in so many.
 _NEAR = 100
+
+
+class Growth(NamedTuple):
+    """How a tree is to grow.
+
+    Attributes
+    ----------
+    exploration
+        lambda of HetAuto's Eq. 1.
+    cutoff
+        In 1 / PERIOD_SCALE ticks.
+    may_widen
+        Whether to stop for more room; else the tree stays as large as it is, and
+        rollouts begin at its leaves.
+    reference
+        0 for the paper's rewards, else an objective no plan is below, for
+        ``standing``.
+    """
+
+    exploration: float
+    iterations: int
+    cutoff: int
+    may_widen: bool
+    reference: int
 
 
 class Nodes(NamedTuple):
@@ -80,7 +115,7 @@ def new_nodes(nodes: int, branches: int, depth: int) -> Nodes:
         path=np.zeros(depth, dtype=np.int64),
         size=np.zeros(2, dtype=np.int64),
     )
-    made.size[NODES] = 1
+    made.size[TreeSize.NODES] = 1
     return made
 
 
@@ -123,11 +158,11 @@ def _select(nodes: Nodes, node: int, exploration: float) -> int:
 
 @step
 def _open(nodes: Nodes, node: int, state: State, count: int) -> None:
-    begin = nodes.size[CHOICES]
+    begin = nodes.size[TreeSize.CHOICES]
     nodes.first[node], nodes.branches[node] = begin, count
     for i in range(count):
         nodes.move[begin + i] = state.moves[i]
-    nodes.size[CHOICES] += count
+    nodes.size[TreeSize.CHOICES] += count
 
 
 @step
@@ -137,9 +172,9 @@ def _expand(space: Space, state: State, nodes: Nodes, node: int) -> int:
     here = begin + tried
     other = pick(space, state, nodes.move, here, nodes.branches[node] - tried)
     nodes.move[here], nodes.move[other] = nodes.move[other], nodes.move[here]
-    child = nodes.size[NODES]
+    child = nodes.size[TreeSize.NODES]
     nodes.child[here] = child
-    nodes.size[NODES] += 1
+    nodes.size[TreeSize.NODES] += 1
     nodes.tried[node] += 1
     return int(here)
 
@@ -149,19 +184,19 @@ def _descend(space: Space, state: State, nodes: Nodes, exploration: float) -> in
     """Select and expand; return how many nodes the path has."""
     node, depth = 0, 0
     nodes.path[0] = 0
-    while state.at[PHASE] < LEAF:
+    while state.at[At.PHASE] < Phase.LEAF:
         if nodes.first[node] < 0:
             count = choices(space, state)
-            room = len(nodes.move) - nodes.size[CHOICES]
-            if count > room or nodes.size[NODES] == len(nodes.visits):
+            room = len(nodes.move) - nodes.size[TreeSize.CHOICES]
+            if count > room or nodes.size[TreeSize.NODES] == len(nodes.visits):
                 # No room to grow: what is left is decided by the rollout.
                 return depth + 1
             _open(nodes, node, state, count)
         if not nodes.branches[node]:
-            state.at[PHASE] = DEAD
+            state.at[At.PHASE] = Phase.DEAD
             return depth + 1
         new = nodes.tried[node] < nodes.branches[node]
-        if new and nodes.size[NODES] == len(nodes.visits):
+        if new and nodes.size[TreeSize.NODES] == len(nodes.visits):
             return depth + 1
         place = (
             _expand(space, state, nodes, node)
@@ -182,11 +217,7 @@ def grow(
     space: Space,
     state: State,
     nodes: Nodes,
-    exploration: float,
-    iterations: int,
-    cutoff: int,
-    may_widen: bool,
-    reference: int,
+    asked: Growth,
     report: Ints,
 ) -> None:
     """Iterate until a plan within the cutoff is met, or the tree needs more room.
@@ -195,42 +226,38 @@ def grow(
 
     Parameters
     ----------
-    cutoff
-        In 1 / PERIOD_SCALE ticks.
-    may_widen
-        Whether to stop for more room; else the tree stays as large as it is, and
-        rollouts begin at its leaves.
-    reference
-        0 for the paper's rewards, else an objective no plan is below, for
-        ``standing``.
     report
         What happened: iterations done; the objective of the plan that ``state``
         holds, or TOO_LARGE; whether there is no room for another iteration's nodes.
     """
-    report[DONE], report[VALUE], report[FULL] = 0, TOO_LARGE, 0
+    report[Grown.DONE], report[Grown.VALUE], report[Grown.FULL] = 0, TOO_LARGE, 0
     most = len(state.moves)
-    while report[DONE] < iterations:
-        room = len(nodes.move) - nodes.size[CHOICES]
-        if may_widen and (room < most or nodes.size[NODES] == len(nodes.visits)):
-            report[FULL] = 1
+    while report[Grown.DONE] < asked.iterations:
+        room = len(nodes.move) - nodes.size[TreeSize.CHOICES]
+        if asked.may_widen and (
+            room < most or nodes.size[TreeSize.NODES] == len(nodes.visits)
+        ):
+            report[Grown.FULL] = 1
             return
         restart(space, state)
-        depth = _descend(space, state, nodes, exploration)
+        depth = _descend(space, state, nodes, asked.exploration)
         roll_out(space, state)
         value = TOO_LARGE
-        if state.at[PHASE] == LEAF:
+        if state.at[At.PHASE] == Phase.LEAF:
             value = price(space, state)
-        near = value != TOO_LARGE and value <= cutoff + cutoff // _NEAR
-        if space.facts[FILLED] and near:
+        near = value != TOO_LARGE and value <= asked.cutoff + asked.cutoff // _NEAR
+        if space.facts[SpaceFact.FILLED] and near:
             value = polish(space, state, value)
         reward = 0.0
         if value != TOO_LARGE:
-            reward = standing(value, reference) if reference else reward_of(value)
+            reward = reward_of(value)
+            if asked.reference:
+                reward = standing(value, asked.reference)
         for i in range(depth):
             node = nodes.path[i]
             nodes.visits[node] += 1
             nodes.reward[node] += reward
-        report[DONE] += 1
-        if value != TOO_LARGE and value <= cutoff:
-            report[VALUE] = value
+        report[Grown.DONE] += 1
+        if value != TOO_LARGE and value <= asked.cutoff:
+            report[Grown.VALUE] = value
             return

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.compiled import are_kept
+from hetopt.deadline import Deadline, Stopped, run_until
 from hetopt.interruption import released
 from hetopt.solvers.mcts.best_plans import BestPlans
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.subtree import Subtree
-from hetopt.solvers.pools.deadline import Stopped, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.solvers.request import Request
 
 #: Iterations of one tree before it is another one's turn: some milliseconds.
 SLICE = 500
@@ -69,17 +69,13 @@ def make(
     return TreeWorker(payload, shared, say).run
 
 
-def ensure_compiled(problem: Problem, table: CostTable, limit_s: float | None) -> None:
-    """Compile what is not kept on the disk yet, once for all workers.
-
-    Parameters
-    ----------
-    limit_s
-        Seconds it may take; None for any.
-    """
+def ensure_compiled(request: Request) -> None:
+    """Compile what is not kept on the disk yet, once for all workers."""
     if not are_kept("hetopt.solvers.mcts.tree"):
         with suppress(Stopped):
-            run_until(limit_s, lambda: _iterate_once(problem, table))
+            run_until(
+                request.deadline, lambda: _iterate_once(request.problem, request.table)
+            )
 
 
 def _iterate_once(problem: Problem, table: CostTable) -> None:
@@ -109,7 +105,7 @@ class TreeWorker:
 
     def run(self, task: GrowTask) -> bool:
         """Let the trees grow; whether all are done."""
-        ends = None if task.limit_s is None else time.monotonic() + task.limit_s
+        deadline = Deadline.after(task.limit_s)
         waiting = self._waiting
         for p in task.stages:
             # A task comes again for another turn, or from a worker that was lost.
@@ -121,7 +117,7 @@ class TreeWorker:
             tree.grow(int(self._shared.value))
             if tree.left != 0:
                 waiting.append(tree)
-            if ends is not None and time.monotonic() >= ends:
+            if deadline.is_over():
                 break
         return not waiting
 

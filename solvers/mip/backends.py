@@ -15,6 +15,7 @@ from hetopt.solvers.mip.status import verdict_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hetopt.deadline import Deadline
     from hetopt.solvers.race.engine import Verdict
 
 #: Of ``SCIPgetStatus``, as PySCIPOpt spells them. The objective is a sum of times,
@@ -79,7 +80,7 @@ class Backend(ABC):
         seed: int,
         found: Callable[[], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: bool = False,
     ) -> Outcome:
         """Solve a model; whatever a callback raises comes out of here.
@@ -111,7 +112,7 @@ class HighsBackend(Backend):
         seed: int,
         found: Callable[[], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: bool = False,
     ) -> Outcome:
         """Linearise and solve; see ``Backend``. The model stays as it is."""
@@ -138,9 +139,7 @@ class HighsBackend(Backend):
             if start and _is_given(variable)
         }
         run = HighsRun(program, seed=seed)
-        verdict = run.solve(
-            time_limit_s=time_limit_s, found=improved, stop=stop, start=given
-        )
+        verdict = run.solve(deadline=deadline, found=improved, stop=stop, start=given)
         values = run.values
         if values is None or verdict == "infeasible":
             return Outcome(verdict=verdict, bound=_finite(run.bound), objective=None)
@@ -170,7 +169,7 @@ class ScipBackend(Backend):
         seed: int,
         found: Callable[[], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: bool = False,
     ) -> Outcome:
         """Solve; see ``Backend``."""
@@ -179,7 +178,7 @@ class ScipBackend(Backend):
         scip = WatchedScip(found=found, stop=stop)
         results = scip.solve(
             model,
-            **_common(time_limit_s, start=start),
+            **_common(deadline, start=start),
             solver_options={
                 # With a longer log Pyomo's interface hangs past its time limit.
                 "display/verblevel": 0,
@@ -225,7 +224,7 @@ class GurobiBackend(Backend):
         seed: int,
         found: Callable[[], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: bool = False,
     ) -> Outcome:
         """Solve; see ``Backend``. Solutions on the way are not told.
@@ -256,7 +255,7 @@ class GurobiBackend(Backend):
         try:
             results = gurobi.solve(
                 model,
-                **_common(time_limit_s, start=start),
+                **_common(deadline, start=start),
                 solver_options={
                     "OutputFlag": 0,
                     "Seed": seed % 2**31,
@@ -276,12 +275,13 @@ class GurobiBackend(Backend):
         return _loaded(verdict_of(name, GUROBI_STATUS, "Gurobi"), results)
 
 
-def _common(time_limit_s: float | None, *, start: bool) -> dict[str, Any]:
+def _common(deadline: Deadline, *, start: bool) -> dict[str, Any]:
     """Return what all of Pyomo's interfaces are told."""
+    left_s = deadline.left_s()
     return {
         "load_solutions": False,
         "raise_exception_on_nonoptimal_result": False,
-        "time_limit": None if time_limit_s is None else max(time_limit_s, _SHORTEST_S),
+        "time_limit": None if left_s is None else max(left_s, _SHORTEST_S),
         "threads": 1,
         "rel_gap": 0.0,
         "abs_gap": 0.0,

@@ -7,7 +7,6 @@ what the solver takes it for is ruled out, and the search goes on without it.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +16,7 @@ from hetopt.solvers.race.engine import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hetopt.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.race.engine import Verdict
@@ -43,11 +43,11 @@ class Attempt:
     decision: Decision | None
 
 
-class Run(Protocol):
+class RunSolver(Protocol):
     """Runs a solver on what is left of a program."""
 
     def __call__(
-        self, *, report: Callable[[Decision], None], time_limit_s: float | None
+        self, *, report: Callable[[Decision], None], deadline: Deadline
     ) -> Attempt:
         """Run it; ``report`` is called with every better decision."""
         ...
@@ -55,12 +55,12 @@ class Run(Protocol):
 
 def settle_exactly(
     data: ProgramData,
-    run: Run,
+    run: RunSolver,
     *,
     exclude: Callable[[Decision], None],
     found: Callable[[Decision], None],
     stop: Callable[[], bool],
-    time_limit_s: float | None,
+    deadline: Deadline,
 ) -> Answer:
     """Run a solver until its answer is exact; see ``Engine.settle``.
 
@@ -69,14 +69,12 @@ def settle_exactly(
     exclude
         Takes a decision, and no other, from the program.
     """
-    ends = None if time_limit_s is None else time.monotonic() + time_limit_s
     best = _Best(data, found)
     bound = data.objective_min
     while not stop():
-        left = None if ends is None else ends - time.monotonic()
-        if left is not None and left <= 0:
+        if deadline.is_over():
             break
-        attempt = run(report=best.report, time_limit_s=left)
+        attempt = run(report=best.report, deadline=deadline)
         if attempt.verdict == "infeasible":
             return best.answer()
         if attempt.bound is not None:

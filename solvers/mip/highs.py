@@ -18,6 +18,7 @@ from hetopt.solvers.mip.status import HIGHS, verdict_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hetopt.deadline import Deadline
     from hetopt.formulations.linear_program import LinearProgram
     from hetopt.solvers.race.engine import Verdict
 
@@ -62,7 +63,7 @@ class HighsRun:
     def solve(
         self,
         *,
-        time_limit_s: float | None = None,
+        deadline: Deadline | None = None,
         found: Callable[[Sequence[float]], None] = lambda values: None,
         stop: Callable[[], bool] = lambda: False,
         start: Mapping[int, float] | None = None,
@@ -79,11 +80,7 @@ class HighsRun:
             Values of columns to start from; HiGHS finds the others, or drops them.
         """
         highs = self._highs
-        if start:
-            columns = np.array(list(start), dtype=np.int32)
-            values = np.array(list(start.values()), dtype=np.float64)
-            # Refuses values beyond the columns' bounds: then there is no start.
-            highs.setSolution(len(start), columns, values)
+        self._begin(deadline, start)
         failure: list[BaseException] = []
 
         def guarded(act: Callable[[], bool]) -> bool:
@@ -107,9 +104,6 @@ class HighsRun:
             if failure or guarded(stop):
                 event.interrupt()
 
-        if time_limit_s is not None:
-            limit = max(time_limit_s, 0.01)
-            _ensure(highs.setOptionValue("time_limit", limit), "time_limit")
         highs.cbMipImprovingSolution.subscribe(improved)
         highs.cbMipInterrupt.subscribe(asked)
         highs.cbSimplexInterrupt.subscribe(asked)
@@ -121,6 +115,20 @@ class HighsRun:
         if failure:
             raise failure[0]
         return verdict_of(highs.getModelStatus().name, HIGHS, "HiGHS")
+
+    def _begin(
+        self, deadline: Deadline | None, start: Mapping[int, float] | None
+    ) -> None:
+        """Tell HiGHS what to start from, and how long it has."""
+        if start:
+            columns = np.array(list(start), dtype=np.int32)
+            values = np.array(list(start.values()), dtype=np.float64)
+            # Refuses values beyond the columns' bounds: then there is no start.
+            self._highs.setSolution(len(start), columns, values)
+        left_s = None if deadline is None else deadline.left_s()
+        if left_s is not None:
+            limit = max(left_s, 0.01)
+            _ensure(self._highs.setOptionValue("time_limit", limit), "time_limit")
 
     @property
     def values(self) -> Sequence[float] | None:

@@ -14,6 +14,7 @@ from hetopt.solvers.race.solve import racing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hetopt.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.race.engine import Answer
@@ -32,7 +33,7 @@ class MilpEngine(Engine):
         excluded: Sequence[Decision],
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
@@ -43,12 +44,10 @@ class MilpEngine(Engine):
         for decision in all_copies(excluded, data.leaders):
             program.exclude(decision)
 
-        def run(
-            *, report: Callable[[Decision], None], time_limit_s: float | None
-        ) -> Attempt:
+        def run(*, report: Callable[[Decision], None], deadline: Deadline) -> Attempt:
             highs = HighsRun(program.program, seed=self._seed)
             verdict = highs.solve(
-                time_limit_s=time_limit_s,
+                deadline=deadline,
                 found=lambda values: report(program.extract(values)),
                 stop=stop,
                 start=None if start is None else program.start(start),
@@ -67,7 +66,7 @@ class MilpEngine(Engine):
             exclude=partial(program.exclude, units=True),
             found=found,
             stop=stop,
-            time_limit_s=time_limit_s,
+            deadline=deadline,
         )
 
     def settle_tie(

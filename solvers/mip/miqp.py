@@ -15,10 +15,11 @@ from hetopt.solvers.race.solve import racing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hetopt.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.mip.backends import Backend
-    from hetopt.solvers.race.solve import Solve
+    from hetopt.solvers.request import Solve
 
 
 class MiqpEngine(Engine, ABC):
@@ -36,7 +37,7 @@ class MiqpEngine(Engine, ABC):
         excluded: Sequence[Decision],
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
@@ -48,15 +49,13 @@ class MiqpEngine(Engine, ABC):
         for decision in all_copies(excluded, data.leaders):
             program.exclude(decision)
 
-        def run(
-            *, report: Callable[[Decision], None], time_limit_s: float | None
-        ) -> Attempt:
+        def run(*, report: Callable[[Decision], None], deadline: Deadline) -> Attempt:
             outcome = self.backend().solve(
                 program.model,
                 seed=self._seed,
                 found=lambda: report(program.extract()),
                 stop=stop,
-                time_limit_s=time_limit_s,
+                deadline=deadline,
                 start=start is not None and program.start(start),
             )
             bound, objective = outcome.bound, outcome.objective
@@ -73,7 +72,7 @@ class MiqpEngine(Engine, ABC):
             exclude=partial(program.exclude, units=True),
             found=found,
             stop=stop,
-            time_limit_s=time_limit_s,
+            deadline=deadline,
         )
 
     def settle_tie(

@@ -82,12 +82,12 @@ class WatchedScip(ScipDirect):  # type: ignore[misc]
     def _create_solver_model(self, model: Any, config: Any) -> Any:
         made = super()._create_solver_model(model, config)
         self._solver_model.includeEventhdlr(
-            _Watch(self), "watch", "stops SCIP when told to, and tells what it finds"
+            _Events(self), "watch", "stops SCIP when told to, and tells what it finds"
         )
         return made
 
 
-class _Watch(Eventhdlr):  # type: ignore[misc]
+class _Events(Eventhdlr):  # type: ignore[misc]
     """SCIP's events, passed on."""
 
     def __init__(self, watched: WatchedScip) -> None:

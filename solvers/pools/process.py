@@ -15,9 +15,9 @@ from multiprocessing.connection import wait
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
+from hetopt.deadline import Stopped
 from hetopt.interruption import held
 from hetopt.solvers.pools import children
-from hetopt.solvers.pools.deadline import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable

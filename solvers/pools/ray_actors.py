@@ -102,11 +102,11 @@ class RayPool:
                 self._ray.kill(worker.actor)
         self._ray.shutdown()
 
-    def _start(self) -> _Worker:
+    def _start(self) -> _WorkerActor:
         actor = self._actor.remote(self._make, self._payload, self.shared.value)
-        return _Worker(actor=actor)
+        return _WorkerActor(actor=actor)
 
-    def _read(self, worker: _Worker, ready: set[Any]) -> list[Event]:
+    def _read(self, worker: _WorkerActor, ready: set[Any]) -> list[Event]:
         """Everything an actor has said; its answer comes after its last words."""
         task = worker.task
         if task is None:
@@ -131,7 +131,7 @@ class RayPool:
             self._replace(worker)
         return events
 
-    def _replace(self, worker: _Worker) -> None:
+    def _replace(self, worker: _WorkerActor) -> None:
         """Start another actor if there is a core for it; never be left with none."""
         self._workers.remove(worker)
         with suppress(Exception):
@@ -179,7 +179,7 @@ class _Broadcast:
 
 
 @dataclass(slots=True)
-class _Shared:
+class _SharedActor:
     value: int
 
 
@@ -189,7 +189,7 @@ class _Runner:
     def __init__(
         self, make: Callable[..., Callable[[Any], Any]], payload: Any, value: int
     ) -> None:
-        self._shared = _Shared(value)
+        self._shared = _SharedActor(value)
         self._said: list[Any] = []
         self._news = threading.Condition()
         self._running = False
@@ -232,7 +232,7 @@ class _Runner:
 
 
 @dataclass(slots=True, eq=False)
-class _Worker:
+class _WorkerActor:
     actor: Any
     task: int | None = None
     answer: Any = None

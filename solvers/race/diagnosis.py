@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.build import coefficients
+from hetopt.cost.build import coefficients, usable_bytes
 from hetopt.cost.table import LONGEST_NS, LONGEST_S
 from hetopt.formulations.chain import Chain
 from hetopt.problem.principles import PRUNED
@@ -137,7 +137,7 @@ def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
             )
             continue
         need, strategy = min(needs)
-        usable = cluster.memory_bytes * (1 - problem.training.reserve)
+        usable = usable_bytes(problem, cluster)
         pinned = cluster.name not in without_strategy(free)
         yield (
             f"memory: one {_body_name(ample)} on {cluster.name} at any allowed "

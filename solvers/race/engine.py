@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hetopt.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
 
@@ -55,7 +56,7 @@ class Engine(Protocol):
         excluded: Sequence[Decision],
         found: Callable[[Decision], None],
         stop: Callable[[], bool],
-        time_limit_s: float | None,
+        deadline: Deadline,
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff, or show that there is none.
@@ -69,6 +70,8 @@ class Engine(Protocol):
             Called with every better decision on the way.
         stop
             Asked now and then; the engine gives up soon after it says True.
+        deadline
+            It gives up soon after this as well.
         start
             A plan of this very (p, q) to start from. It may lie outside the program,
             and changes nothing but how long the search takes.

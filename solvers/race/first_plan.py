@@ -67,6 +67,8 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
             spent_s = time.thread_time() - began
             if spent_s > (_MOST_S if best is None else _MORE_S):
                 return best
+            if decision is None:
+                continue
             value = pricer.value(decision)
             # What takes longer is no plan: it waits for a link as good as dead.
             if value is not None and value <= NO_CUTOFF:
@@ -90,8 +92,11 @@ def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
 
 def _decisions(
     problem: Problem, pricer: Pricer, part: TableSlice
-) -> Iterator[Decision]:
-    """Yield what may be plans at one q, the least estimate first."""
+) -> Iterator[Decision | None]:
+    """Yield what may be plans at one q, the least estimate first.
+
+    None stands for a try that came to nothing: it took time too.
+    """
     counts = np.array([p for p in problem.stage_counts if p <= pricer.chain.length])
     hosts: dict[Strategy, dict[int, int]] = {}
     for j, own in enumerate(part.clusters):
@@ -99,7 +104,7 @@ def _decisions(
             hosts.setdefault(strategy, {})[j] = k
     if not hosts or not len(counts):
         return
-    places = [_Alike(pricer, part, each, hosts[each]) for each in sorted(hosts)]
+    places = [_OneStrategy(pricer, part, each, hosts[each]) for each in sorted(hosts)]
     grid = np.array([alike.estimates(counts) for alike in places])
     # Of each strategy the best p first, then the second best ones.
     ranked = np.argsort(grid, axis=1, kind="stable")
@@ -110,7 +115,7 @@ def _decisions(
                 yield from places[row].decisions(int(counts[ranked[row, column]]))
 
 
-class _Alike:
+class _OneStrategy:
     """Plans of one micro-batch count whose stages all have one strategy.
 
     Parameters
@@ -170,8 +175,8 @@ class _Alike:
         most: NDArray[np.int64] = max(0, left) // np.maximum(each, 1)
         return most
 
-    def decisions(self, stages: int) -> Iterator[Decision]:
-        """Yield a few decisions on p = ``stages`` that may fit into memory."""
+    def decisions(self, stages: int) -> Iterator[Decision | None]:
+        """Yield a few decisions on p = ``stages`` that may fit, None for none."""
         hosted, left = {}, stages
         for j in self._tau:
             hosted[j] = min(left, self._room(j))
@@ -185,6 +190,7 @@ class _Alike:
                 self._pricer.chain.length, [self._tau[j] for j in hosts], most
             )
             if units is None:
+                yield None
                 continue
             units[0] += int(self._ends[0].sum())
             units[-1] += int(self._ends[1].sum())

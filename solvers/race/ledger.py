@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.decisions.assembly import bound_seconds
+from hetopt.solvers.progress import Progress
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict
 
 if TYPE_CHECKING:
@@ -159,6 +162,23 @@ class Ledger:
             if program.how != "infeasible"
         ]
         return min(bounds) if bounds else None
+
+    def progress(self, elapsed_s: float) -> Progress:
+        """Return how far the search is."""
+        ranked = self.ranked()
+        incumbent_s = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None
+        bound_s, gap = self.bound_s(), None
+        if incumbent_s is not None and bound_s is not None:
+            bound_s = min(bound_s, incumbent_s)
+            gap = (incumbent_s - bound_s) / incumbent_s
+        return Progress(
+            elapsed_s=elapsed_s,
+            incumbent_s=incumbent_s,
+            bound_s=bound_s,
+            gap=gap,
+            settled=len(self.programs) - len(self.open()),
+            programs=len(self.programs),
+        )
 
     def seconds(self, program: Program) -> float:
         """Return the lower bound on what is minimised that a program's bound gives."""

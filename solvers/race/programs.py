@@ -17,7 +17,8 @@ from hetopt.formulations.program import (
     ticks_above,
     within,
 )
-from hetopt.formulations.space import restrict, undominated
+from hetopt.formulations.restricting import restrict
+from hetopt.formulations.space import undominated
 from hetopt.pricing import pipeline_times
 from hetopt.solvers.bounds.boxes import BoxBounds, largest_box_bounds_bytes
 from hetopt.solvers.bounds.by_count import focus, survey
@@ -99,16 +100,10 @@ class Programs:
         self, part: TableSlice, pins: Pins, stages: int, cutoff: int
     ) -> ProgramData:
         """Return the program of one (p, q) within a cutoff."""
-        return ProgramData(
-            part=part,
-            chain=self.chain,
-            schedule=self.table.schedule,
-            pins=pins,
-            names=self.table.cluster_names,
-            devices=self.table.cluster_devices,
-            usable_bytes=self.table.usable_bytes,
-            stages=stages,
-            cutoff=cutoff,
+        return replace(
+            ProgramData.of(
+                self.table, part, self.chain, pins, stages=stages, cutoff=cutoff
+            ),
             principles=self.principles,
             leaders=self.leaders(part.microbatches),
         )

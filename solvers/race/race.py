@@ -13,7 +13,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -22,11 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.compiled import are_kept
+from hetopt.deadline import Stopped
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below, ticks_above
-from hetopt.problem.principles import PRUNED
 from hetopt.solvers.compiling import FEW_CLUSTERS
-from hetopt.solvers.pools.deadline import Stopped
 from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
 from hetopt.solvers.race.journal import Journal
@@ -49,16 +47,15 @@ from hetopt.solvers.race.task_loop import TaskLoop, open_pool, worker_count
 from hetopt.solvers.race.worker import make
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hetopt.cost.table import CostTable
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.bounds.by_count import Survey
-    from hetopt.solvers.params import Executor
-    from hetopt.solvers.progress import Progress
     from hetopt.solvers.race.messages import Kernels
+    from hetopt.solvers.request import Request
 
 #: Modules whose kernels bounds on a whole q, and surveys, call.
 _BOUND_Q = "hetopt.solvers.bounds.ordering_loop"
@@ -67,39 +64,14 @@ _SURVEY = "hetopt.solvers.bounds.sums"
 _RELAXED_PLANS, _RELAXED_PLANS_PER_Q = 8, 3
 
 
-def race(
-    problem: Problem,
-    table: CostTable,
-    *,
-    solver: str,
-    engine: str,
-    jobs: int | None,
-    top: int,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None,
-    on_progress: Callable[[Progress], None] | None,
-    principles: Principles = PRUNED,
-    journal: str | None = None,
-    executor: Executor = "process",
-    quick: bool = False,
-) -> Result:
+def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> Result:
     """Find the best plan over all (p, q) and settle every one of them.
 
     Parameters
     ----------
     engine
-        ``module:attribute`` of what makes the engine in every worker.
-    jobs
-        Worker processes; None for one per core, 0 to work in this process.
-    cutoff
-        Seconds; plans above it are of no interest.
-    principles
-        What a plan has to keep; the engine must know a program for them.
-    journal
-        A file to go on from, and to remember everything in.
-    executor
-        Where the workers run.
+        ``module:attribute`` of what makes the engine in every worker; it must know a
+        program for the principles of the request.
     quick
         Whether the engine is so quick that workers often do not pay.
 
@@ -108,60 +80,66 @@ def race(
     InputError
         The journal cannot be used.
     """
-    limit = cutoff_of(cutoff)
-    ledger = Ledger(problem, table, top=top, limit=limit)
-    began = time.monotonic()
+    problem, table, params = request.problem, request.table, request.params
+    ledger = Ledger(problem, table, top=params.top, limit=cutoff_of(request.cutoff_s))
     interrupted = False
-    with _open(journal, ledger, table, principles) as memory:
-        if ledger.open() or memory is not None:
-            payload = Payload(
-                problem=problem,
-                table=table,
-                engine=engine,
-                seed=seed,
-                top=top,
-                workers=worker_count(jobs),
-                principles=principles,
-            )
-            pool = open_pool(executor, jobs, make, payload, growing=quick)
-            loop = _Race(
-                ledger,
-                pool,
-                began=began,
-                limit_s=time_limit_s,
-                on_progress=on_progress,
-                journal=memory,
-            )
-            # Boxes know neither units of several kinds nor the wider spaces. For a
-            # few clusters they are not worth compiling at once.
-            whole_q = (
-                not principles.relaxed
-                and Chain.of(table).is_uniform
-                and (are_kept(_BOUND_Q) or len(table.cluster_names) > FEW_CLUSTERS)
-            )
-            # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
-            try:
-                with suppress(Stopped):
-                    loop.run(problem, whole_q=whole_q)
-            except KeyboardInterrupt:
-                interrupted = True
-            finally:
-                pool.close()
-    if time_limit_s is not None and not interrupted:
+    with _open(params.journal, ledger, table, params.principles) as journal:
+        if ledger.open() or journal is not None:
+            interrupted = _run(request, ledger, journal, engine=engine, quick=quick)
+    if request.deadline.limit_s is not None and not interrupted:
         ensure_plan(ledger, problem)
     result = result_of(
         ledger,
         problem,
         table,
         solver=solver,
-        principles=principles,
-        search_time_s=time.monotonic() - began,
+        principles=params.principles,
+        search_time_s=request.deadline.elapsed_s(),
     )
     return replace(
         result,
         interrupted=interrupted,
-        journal_failure=None if memory is None else memory.failure,
+        journal_failure=None if journal is None else journal.failure,
     )
+
+
+def _run(
+    request: Request,
+    ledger: Ledger,
+    journal: Journal | None,
+    *,
+    engine: str,
+    quick: bool,
+) -> bool:
+    """Race until all is settled or the time is up; whether the user interrupted."""
+    table, params = request.table, request.params
+    payload = Payload(
+        problem=request.problem,
+        table=table,
+        engine=engine,
+        seed=request.seed,
+        top=params.top,
+        workers=worker_count(params.jobs),
+        principles=params.principles,
+    )
+    pool = open_pool(params, make, payload, growing=quick)
+    loop = _Race(ledger, pool, request, journal)
+    # Boxes know neither units of several kinds nor the wider spaces. For a few
+    # clusters they are not worth compiling at once.
+    whole_q = (
+        not params.principles.relaxed
+        and Chain.of(table).is_uniform
+        and (are_kept(_BOUND_Q) or len(table.cluster_names) > FEW_CLUSTERS)
+    )
+    # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
+    try:
+        with suppress(Stopped):
+            loop.run(request.problem, whole_q=whole_q)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        pool.close()
+    return False
 
 
 @contextmanager

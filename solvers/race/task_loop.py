@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.table import TICK_S
+from hetopt.deadline import Deadline, Stopped, run_until
 from hetopt.errors import SolverError
-from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.interruption import released
-from hetopt.solvers.pools.deadline import Stopped, run_until
 from hetopt.solvers.pools.growing import GrowingPool
 from hetopt.solvers.pools.process import (
     Died,
@@ -23,16 +20,16 @@ from hetopt.solvers.pools.process import (
     Note,
     Pool,
 )
-from hetopt.solvers.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hetopt.solvers.params import Executor
+    from hetopt.solvers.params import RaceParams
     from hetopt.solvers.pools.ray_actors import RayPool
     from hetopt.solvers.race.journal import Journal
     from hetopt.solvers.race.ledger import Ledger
     from hetopt.solvers.race.messages import Found
+    from hetopt.solvers.request import Request
 
     AnyPool = Pool | InlinePool | GrowingPool | RayPool
 
@@ -51,20 +48,16 @@ class TaskLoop:
         self,
         ledger: Ledger,
         pool: AnyPool,
-        *,
-        began: float,
-        limit_s: float | None,
-        on_progress: Callable[[Progress], None] | None,
-        journal: Journal | None,
+        request: Request,
+        journal: Journal | None = None,
     ) -> None:
         self.ledger = ledger
         self.journal = journal
         self.pool = pool
-        self.began = began
-        self.limit_s = limit_s
-        self.on_progress = on_progress
+        self.deadline = request.deadline
+        self._on_progress = request.params.on_progress
         self.deaths: Counter[Any] = Counter()
-        self._told = -inf
+        self._told_s = -inf
         pool.shared.value = ledger.cutoff
 
     def perform(
@@ -103,10 +96,9 @@ class TaskLoop:
                     case Died():
                         self._after_death(task, again)
                 del running[event.task]
-            if time.monotonic() >= self._told + _TURN_S:
+            if self.deadline.elapsed_s() >= self._told_s + _TURN_S:
                 self.tell()
-            left = self.left()
-            if timed and left is not None and left <= 0:
+            if timed and self.deadline.is_over():
                 raise Stopped
 
     def _collect(self, *, timed: bool) -> list[Event]:
@@ -114,7 +106,7 @@ class TaskLoop:
 
         What it has found until then is taken in.
         """
-        pool, left_s = self.pool, self.left() if timed else None
+        pool = self.pool
 
         def collect() -> list[Event]:
             # Only here may the user's word to stop come in between: what is known is
@@ -125,7 +117,7 @@ class TaskLoop:
         if not isinstance(pool, InlinePool | GrowingPool):
             return collect()
         try:
-            return run_until(left_s, collect)
+            return run_until(self.deadline if timed else Deadline(), collect)
         except (Stopped, KeyboardInterrupt):
             for content in pool.unheard:
                 self.find(content)
@@ -155,46 +147,27 @@ class TaskLoop:
 
     def allowance(self) -> float | None:
         """Return the seconds a task may take: until the end, or until others help."""
-        limits = [self.left(), self.patience_s()]
-        return min((limit for limit in limits if limit is not None), default=None)
+        return self.deadline.within(self.patience_s()).limit_s
 
     def patience_s(self) -> float | None:
         """Return the seconds a task may take before others help; None for any."""
         return self.pool.patience_s if isinstance(self.pool, GrowingPool) else None
 
-    def left(self) -> float | None:
-        """Return the seconds left; None without a limit."""
-        if self.limit_s is None:
-            return None
-        return self.limit_s - (time.monotonic() - self.began)
-
     def tell(self) -> None:
         """Tell how far the search is."""
-        if self.on_progress is None:
+        if self._on_progress is None:
             return
-        self._told = time.monotonic()
-        ledger = self.ledger
-        ranked = ledger.ranked()
-        incumbent = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None
-        bound, gap = ledger.bound_s(), None
-        if incumbent is not None and bound is not None:
-            bound = min(bound, incumbent)
-            gap = (incumbent - bound) / incumbent
-        self.on_progress(
-            Progress(
-                elapsed_s=time.monotonic() - self.began,
-                incumbent_s=incumbent,
-                bound_s=bound,
-                gap=gap,
-                settled=len(ledger.programs) - len(ledger.open()),
-                programs=len(ledger.programs),
-            )
-        )
+        self._told_s = self.deadline.elapsed_s()
+        self._on_progress(self.ledger.progress(self._told_s))
+
+    @property
+    def works_here(self) -> bool:
+        """Whether tasks are done in this process, one at a time."""
+        return isinstance(self.pool, InlinePool)
 
 
 def open_pool(
-    executor: Executor,
-    jobs: int | None,
+    params: RaceParams,
     make: Callable[..., Callable[[Any], Any]],
     payload: Any,
     *,
@@ -207,7 +180,8 @@ def open_pool(
     growing
         Whether this process may work alone at first, if ``jobs`` is up to us.
     """
-    if executor == "ray":
+    jobs = params.jobs
+    if params.executor == "ray":
         from hetopt.solvers.pools.ray_actors import RayPool
 
         return RayPool(jobs, make, payload)

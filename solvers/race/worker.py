@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
+from hetopt.formulations.permitted import Permitted
 from hetopt.formulations.program import (
     objective_ceiling,
     ticks_above,
     within,
 )
-from hetopt.formulations.space import restrict
+from hetopt.formulations.restricting import restrict
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.result import OPTIMALITY_GAP
@@ -83,6 +85,9 @@ class Worker:
         self.programs = Programs(payload, memory_bytes, keep_all=keep_all)
         self.problem = payload.problem
         self.table = payload.table
+        self._permitted = Permitted.of(
+            payload.problem.pins, payload.table.cluster_names
+        )
         self.top = payload.top
         self.seed = payload.seed
         self.principles = payload.principles
@@ -188,22 +193,17 @@ class Worker:
         return np.inf if cutoff == NO_CUTOFF else ticks_above(cutoff)
 
     def _is_plan(self, decision: Decision) -> bool:
-        """Whether a decision fits into memory and keeps to the pins that count."""
-        pins, part = self.problem.pins, self.table.at(decision.microbatches)
-        hosted = dict(zip(decision.order, decision.hosted, strict=True))
-        held, first = dict.fromkeys(hosted, 0), 0
-        for j, stages in hosted.items():
-            held[j] = sum(decision.units[first : first + stages])
-            first += stages
-        for j, name in enumerate(self.table.cluster_names):
-            own = pins.of(name)
-            if not own.stages.permits(hosted.get(j, 0)):
-                return False
-            if not own.units.permits(held.get(j, 0)):
-                return False
+        """Whether a decision fits into memory and keeps to the pins."""
+        if not self._permitted.permits(decision):
+            return False
         if decision.stages not in self.problem.stage_counts:
             return False
-        data = self.programs.data(part, pins, decision.stages, self._cutoff())
+        data = self.programs.data(
+            self.table.at(decision.microbatches),
+            self.problem.pins,
+            decision.stages,
+            self._cutoff(),
+        )
         return exact_value(decision, data) is not None
 
     def _survey(self, task: SurveyTask) -> Survey:
@@ -244,7 +244,7 @@ class Worker:
                 excluded=(),
                 found=lambda decision: None,
                 stop=lambda: False,
-                time_limit_s=_POLISH_S,
+                deadline=Deadline.after(_POLISH_S),
             )
             if answer.decision is not None:
                 self._report(answer.decision)
@@ -299,7 +299,7 @@ class Worker:
                 excluded=reported,
                 found=self._report,
                 stop=partial(self._is_beaten, cutoff),
-                time_limit_s=task.time_limit_s,
+                deadline=Deadline.after(task.time_limit_s),
                 start=self._within(task.start, cutoff, reported),
             )
             if answer.verdict == "optimal" and answer.decision is not None:

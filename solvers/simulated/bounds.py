@@ -28,39 +28,32 @@ so a range of E is cut into intervals.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.program import (
-    ACTIVE,
-    AUTO,
-    FORWARD,
-    FREE,
-    GPIPE,
-    KAPPA,
-    LAYOUT,
-    STATE,
-    TAU,
-    TRAIL,
-    L,
-    P,
-    Q,
-)
+from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.windows import INFINITE
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
-
-#: More than any sum of times.
-INFINITE = 2**60
-#: Rows of ``Short``.
-PHI, BETA, BOTH, HELD, KEPT = range(5)
-#: Rows of ``Steps``: warm-ups added at a boundary inside a run and between runs.
-INSIDE, ACROSS = range(2)
+    from hetopt.solvers.arrays.costs import Costs, Ints
 
 
-class Limits(NamedTuple):
+class Least(IntEnum):
+    """Rows of what ``shortest`` returns."""
+
+    PHI, BETA, BOTH, HELD, KEPT = range(5)
+
+
+class Boundary(IntEnum):
+    """Columns of warm-ups added at a boundary inside a run and between runs."""
+
+    INSIDE, ACROSS = range(2)
+
+
+class StageLimits(NamedTuple):
     """What stages and runs hold while no excess is above some E.
 
     Attributes
@@ -88,17 +81,17 @@ def _shortest(sums: Ints, least: Ints) -> None:
                 best = INFINITE
                 for start in range(size - length):
                     end = start + length
-                    if row == PHI:
-                        worth = sums[FORWARD, o, end] - sums[FORWARD, o, start]
-                    elif row == BETA:
-                        worth = sums[TAU, o, end] - sums[TAU, o, start]
-                        worth -= sums[FORWARD, o, end] - sums[FORWARD, o, start]
-                    elif row == BOTH:
-                        worth = sums[TAU, o, end] - sums[TAU, o, start]
-                    elif row == HELD:
-                        worth = sums[STATE, o, end] - sums[STATE, o, start]
+                    if row == Least.PHI:
+                        worth = sums[Sum.FORWARD, o, end] - sums[Sum.FORWARD, o, start]
+                    elif row == Least.BETA:
+                        worth = sums[Sum.TAU, o, end] - sums[Sum.TAU, o, start]
+                        worth -= sums[Sum.FORWARD, o, end] - sums[Sum.FORWARD, o, start]
+                    elif row == Least.BOTH:
+                        worth = sums[Sum.TAU, o, end] - sums[Sum.TAU, o, start]
+                    elif row == Least.HELD:
+                        worth = sums[Sum.STATE, o, end] - sums[Sum.STATE, o, start]
                     else:
-                        worth = sums[ACTIVE, o, end] - sums[ACTIVE, o, start]
+                        worth = sums[Sum.ACTIVE, o, end] - sums[Sum.ACTIVE, o, start]
                     best = min(best, worth)
                 least[row, o, length] = best
 
@@ -134,17 +127,20 @@ def _free_cap(
 
     Every unit more leaves memory for fewer warm-ups. The last stage has one.
     """
-    q = costs.facts[Q]
+    q = costs.facts[Fact.Q]
     low, high = 0, quick
     while low < high:
         length = (low + high + 1) // 2
-        left = room - short[HELD, o, length]
-        each = short[KEPT, o, length]
+        left = room - short[Least.HELD, o, length]
+        each = short[Least.KEPT, o, length]
         warmup = 1 if i == 1 else q
-        phi, beta = short[PHI, o, length], short[BETA, o, length]
+        phi, beta = short[Least.PHI, o, length], short[Least.BETA, o, length]
         if i == 1:
-            phi += costs.option[o, TRAIL + FORWARD]
-            beta += costs.option[o, TRAIL + TAU] - costs.option[o, TRAIL + FORWARD]
+            phi += costs.option[o, Option.TRAIL + Sum.FORWARD]
+            beta += (
+                costs.option[o, Option.TRAIL + Sum.TAU]
+                - costs.option[o, Option.TRAIL + Sum.FORWARD]
+            )
         if each * warmup > left:
             warmup = left // each if left >= 0 else 0
         if warmup >= 1 and (q - warmup) * phi + (q - 1) * beta <= excess:
@@ -164,32 +160,46 @@ def _limit(
     excess: int,
     caps: Ints,
 ) -> None:
-    p, q = costs.facts[P], costs.facts[Q]
+    p, q = costs.facts[Fact.P], costs.facts[Fact.Q]
     count, clusters = len(costs.option), len(costs.host)
     for c in range(clusters):
         for o in range(count):
-            room = costs.option[o, FREE] - peak[o]
-            quick = fitting(short[BOTH, o], 1, short[BOTH, o], 0, longest)
+            room = costs.option[o, Option.FREE_BYTES] - peak[o]
+            quick = fitting(short[Least.BOTH, o], 1, short[Least.BOTH, o], 0, longest)
             for i in range(c + 1, p + 1):
-                light = 1 + (i - 1 - c) * steps[0, INSIDE] + c * steps[0, ACROSS]
-                heavy = 1 + (i - 1 - c) * steps[1, INSIDE] + c * steps[1, ACROSS]
+                light = (
+                    1
+                    + (i - 1 - c) * steps[Delta.LIGHT, Boundary.INSIDE]
+                    + c * steps[Delta.LIGHT, Boundary.ACROSS]
+                )
+                heavy = (
+                    1
+                    + (i - 1 - c) * steps[Delta.HEAVY, Boundary.INSIDE]
+                    + c * steps[Delta.HEAVY, Boundary.ACROSS]
+                )
                 light, heavy = min(light, q), min(heavy, q)
-                if costs.facts[GPIPE]:
+                if costs.facts[Fact.GPIPE]:
                     light, heavy = q, 1
-                if costs.facts[AUTO]:
+                if costs.facts[Fact.AUTO]:
                     caps[c, o, i] = _free_cap(costs, short, room, quick, excess, o, i)
                     continue
                 left = excess
                 if i == 1:
-                    ends = costs.option[o, TRAIL + FORWARD]
+                    ends = costs.option[o, Option.TRAIL + Sum.FORWARD]
                     left -= (q - heavy) * ends
-                    left -= (q - 1) * (costs.option[o, TRAIL + TAU] - ends)
-                within = fitting(short[PHI, o], q - heavy, short[BETA, o], q - 1, left)
-                fits = fitting(short[HELD, o], 1, short[KEPT, o], light, room)
+                    left -= (q - 1) * (costs.option[o, Option.TRAIL + Sum.TAU] - ends)
+                within = fitting(
+                    short[Least.PHI, o], q - heavy, short[Least.BETA, o], q - 1, left
+                )
+                fits = fitting(
+                    short[Least.HELD, o], 1, short[Least.KEPT, o], light, room
+                )
                 caps[c, o, i] = max(0, min(quick, within, fits))
 
 
-def limits(costs: Costs, short: Ints, steps: Ints, longest: int, excess: int) -> Limits:
+def limits(
+    costs: Costs, short: Ints, steps: Ints, longest: int, excess: int
+) -> StageLimits:
     """Return what stages and runs hold with no excess above ``excess``.
 
     Parameters
@@ -199,14 +209,14 @@ def limits(costs: Costs, short: Ints, steps: Ints, longest: int, excess: int) ->
     longest
         Most ns that tau of any stage may take.
     """
-    p, length = int(costs.facts[P]), int(costs.facts[L])
-    own = costs.option[:, LAYOUT]
+    p, length = int(costs.facts[Fact.P]), int(costs.facts[Fact.L])
+    own = costs.option[:, Option.LAYOUT]
     seen = np.unique(costs.cut[1:length])
-    inner = costs.edge[KAPPA][np.ix_(seen, own, own)]
+    inner = costs.edge[Edge.KAPPA][np.ix_(seen, own, own)]
     shape = (len(costs.host), len(own), p + 1)
     caps = np.zeros(shape, dtype=np.int64)
     _limit(costs, short, steps, costs.temporary.min(axis=1), longest, excess, caps)
-    return Limits(
+    return StageLimits(
         excess=excess,
         caps=caps,
         inner=np.diagonal(inner, axis1=1, axis2=2).min(axis=0, initial=INFINITE),

@@ -7,57 +7,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import kernel, step
+from hetopt.compiled import step
+from hetopt.solvers.simulated.columns import Clock, StageTime
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Ints
+    from hetopt.solvers.arrays.costs import Ints
+    from hetopt.solvers.simulated.state import Walk
 
-#: Columns of ``Walk.times``: phi, beta, kappa and omega to the next stage, w, g.
-PHI, BETA, HOP, PACE, FLIGHT, SYNCED = range(6)
+
 #: Before any time: what nothing leads to.
 ABSENT = -(2**61)
 
 
 @step
-def run_end(times: Ints, depth: int, q: int, arrive: Ints, clock: Ints) -> int:
-    """Simulate the last ``depth`` stages; return when the first of them is free.
-
-    In ``clock`` are left: when each stage is free, its forwards, and when its links
-    to the next and to the stage before are free.
-    """
+def run_end(walk: Walk, depth: int, q: int) -> int:
+    """Simulate the last ``depth`` stages; return when the first of them is free."""
     for i in range(1, depth + 1):
-        clock[i, :] = 0
-    arrive[depth, :q] = 0
+        walk.clock[i, :] = 0
+    walk.arrive[depth, :q] = 0
     for batch in range(q):
-        for i in range(depth, 0, -1):
-            until = min(batch + times[i, FLIGHT], q)
-            if clock[i, 1] < until:
-                _forwards(times, i, until, arrive, clock, clock[0, :0])
-        arrival = 0
-        for i in range(1, depth + 1):
-            free = max(arrival, clock[i, 0]) + times[i, BETA]
-            clock[i, 0] = free
-            if i < depth:
-                send = max(free, clock[i, 3])
-                clock[i, 3] = send + times[i + 1, PACE]
-                arrival = send + times[i + 1, HOP]
-    return int(clock[depth, 0])
-
-
-@kernel
-def simulate_end(times: Ints, depth: int, q: int, arrive: Ints, clock: Ints) -> int:
-    """Return when the first of the last ``depth`` stages ends its last backward.
-
-    In the first column of ``clock`` is when each of them does, counted from 1.
-    """
-    return int(run_end(times, depth, q, arrive, clock))
+        _run_forwards(walk, depth, q, batch)
+        _run_backward(walk, depth, 0)
+    return int(walk.clock[depth, Clock.FREE])
 
 
 @step
-def feed(
-    times: Ints, depth: int, q: int, first: int, loose: bool, arrive: Ints,
-    clock: Ints, done: Ints, answer: Ints,
-) -> None:  # fmt: skip
+def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) -> None:
     """Return when backwards end on the first of the last ``depth`` stages.
 
     The end of a pipeline answers forwards with gradients. Every end of a backward
@@ -80,67 +55,91 @@ def feed(
         decides nothing (what tied embeddings add, the first stage of all has as
         well). ABSENT where no path leads. Length q + 1.
     """
-    flight = times[depth, FLIGHT]
+    times, clock, arrive, done = walk.times, walk.clock, walk.arrive, walk.warm.done
+    flight = times[depth, StageTime.FLIGHT]
     skipped = max(0, first - flight + 1)
     for i in range(1, depth + 1):
         clock[i, :] = ABSENT
-        clock[i, 1] = min(skipped - 1 + times[i, FLIGHT], q) if skipped else 0
+        ahead = skipped - 1 + times[i, StageTime.FLIGHT]
+        clock[i, Clock.FORWARDS] = min(ahead, q) if skipped else 0
         arrive[i, :q] = ABSENT
     if first < 0:
         arrive[depth, :q] = 0
     else:
         arrive[depth, first] = 0
-    top = depth
     if loose:
-        top = depth - 1
         done[:] = ABSENT
-        _forwards(times, depth, q, arrive, clock, done)
-        clock[depth, 0] = ABSENT
+        _forwards(walk, depth, q, done)
+        clock[depth, Clock.FREE] = ABSENT
     answer[:] = ABSENT
     for batch in range(skipped, q):
-        for i in range(top, 0, -1):
-            until = min(batch + times[i, FLIGHT], q)
-            if clock[i, 1] < until:
-                _forwards(times, i, until, arrive, clock, done[:0])
-        arrival = ABSENT
-        for i in range(1, depth + 1):
-            free = max(arrival, clock[i, 0])
-            if loose and i == depth:
-                free = max(free, done[min(batch + flight, q) - 1])
-            free += times[i, BETA]
-            clock[i, 0] = free
-            if i < depth:
-                send = max(free, clock[i, 3])
-                clock[i, 3] = send + times[i + 1, PACE]
-                arrival = send + times[i + 1, HOP]
-        end = clock[depth, 0]
+        _run_forwards(walk, depth - 1 if loose else depth, q, batch)
+        opens = ABSENT
+        if loose:
+            opens = done[min(batch + flight, q) - 1]
+        _run_backward(walk, depth, opens)
+        end = clock[depth, Clock.FREE]
         if loose:
             ahead = min(batch + flight, q) - max(first, 0)
             back = batch - max(0, first - flight + 1) + 1
-            end = max(end, ahead * times[depth, PHI] + back * times[depth, BETA])
+            path = ahead * times[depth, StageTime.PHI]
+            end = max(end, path + back * times[depth, StageTime.BETA])
         if end > ABSENT // 2:
             answer[batch] = end
     travel = 0
     for i in range(depth - 1, 0, -1):
-        travel += times[i + 1, HOP] + times[i + 1, BETA]
-        if times[i, SYNCED] > travel and clock[i, 0] > ABSENT // 2:
-            answer[q] = max(answer[q], clock[i, 0] + times[i, SYNCED])
+        travel += times[i + 1, StageTime.HOP] + times[i + 1, StageTime.BETA]
+        sync = times[i, StageTime.SYNCED]
+        if sync > travel and clock[i, Clock.FREE] > ABSENT // 2:
+            answer[q] = max(answer[q], clock[i, Clock.FREE] + sync)
 
 
 @step
-def _forwards(
-    times: Ints, i: int, until: int, arrive: Ints, clock: Ints, done: Ints
-) -> None:
+def _run_forwards(walk: Walk, depth: int, q: int, batch: int) -> None:
+    """Run the forwards that come before a stage's backward, on the last stages."""
+    for i in range(depth, 0, -1):
+        until = min(batch + walk.times[i, StageTime.FLIGHT], q)
+        if walk.clock[i, Clock.FORWARDS] < until:
+            _forwards(walk, i, until, walk.warm.done[:0])
+
+
+@step
+def _run_backward(walk: Walk, depth: int, opens: int) -> None:
+    """Run the next backward of the last ``depth`` stages.
+
+    Parameters
+    ----------
+    opens
+        The first of them does not begin before.
+    """
+    times, clock = walk.times, walk.clock
+    arrival = ABSENT
+    for i in range(1, depth + 1):
+        free = max(arrival, clock[i, Clock.FREE])
+        if i == depth:
+            free = max(free, opens)
+        free += times[i, StageTime.BETA]
+        clock[i, Clock.FREE] = free
+        if i < depth:
+            send = max(free, clock[i, Clock.BEFORE])
+            clock[i, Clock.BEFORE] = send + times[i + 1, StageTime.PACE]
+            arrival = send + times[i + 1, StageTime.HOP]
+
+
+@step
+def _forwards(walk: Walk, i: int, until: int, done: Ints) -> None:
     """Run forwards of stage i up to one; their ends go into ``done`` if it has room."""
-    phi, hop, pace = times[i, PHI], times[i, HOP], times[i, PACE]
-    free, ahead, link = clock[i, 0], clock[i, 1], clock[i, 2]
+    row, clock, arrive = walk.times[i], walk.clock[i], walk.arrive
+    free, ahead = clock[Clock.FREE], clock[Clock.FORWARDS]
+    link = clock[Clock.NEXT]
     while ahead < until:
-        free = max(free, arrive[i, ahead]) + phi
+        free = max(free, arrive[i, ahead]) + row[StageTime.PHI]
         if len(done):
             done[ahead] = free
         if i > 1:
             send = max(free, link)
-            link = send + pace
-            arrive[i - 1, ahead] = send + hop
+            link = send + row[StageTime.PACE]
+            arrive[i - 1, ahead] = send + row[StageTime.HOP]
         ahead += 1
-    clock[i, 0], clock[i, 1], clock[i, 2] = free, ahead, link
+    clock[Clock.FREE], clock[Clock.FORWARDS] = free, ahead
+    clock[Clock.NEXT] = link

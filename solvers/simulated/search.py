@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.deadline import Deadline, Interrupted
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.space import restrict
+from hetopt.formulations.restricting import restrict
 from hetopt.schedule.schedules import MAX_DELTA
-from hetopt.solvers.arrays.program import (
-    CLUSTER,
-    KAPPA,
-    LEAD,
-    STAGE_DEVICES,
-    STOCK,
-    SYNC,
-    SYNC_FIXED,
-    TAU,
-    Offer,
+from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
+from hetopt.solvers.arrays.program import Offer
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.simulated.bounds import (
+    Least,
+    limits,
+    shortest,
 )
-from hetopt.solvers.simulated.bounds import BOTH, INFINITE, Limits, limits, shortest
-from hetopt.solvers.simulated.fills import joints, prefixes, promising, suffixes
+from hetopt.solvers.simulated.fills import Runs, joints, prefixes, promising, suffixes
 from hetopt.solvers.simulated.state import (
-    LENGTH,
-    LIMIT,
     MOST_ANSWERED,
-    OPTION,
-    PLANS,
-    RUN_PLACE,
-    RUN_STAGES,
-    STEPS,
-    VALUE,
     Levels,
+    Placed,
     Walk,
+    WalkState,
     new_walk,
 )
-from hetopt.solvers.simulated.walk import CROWDED, DONE, FOUND, walk_on
+from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.arrays.program import Ints
+    from hetopt.solvers.arrays.costs import Ints
 
 #: Intervals of the excess are at most this share of the limit wide.
 _SEARCHED = 1 / 256
@@ -55,10 +45,6 @@ _FIRST = 8
 _MOST_ENTRIES, _MOST_IN_ALL = 2**24, 2**25
 #: Stages tried between two looks at the clock.
 _STEPS = 200_000
-
-
-class Interrupted(Exception):
-    """Out of time, or too large to be searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +68,12 @@ class View:
         costs = self.costs = self.offer.costs
         self.short = shortest(costs.sums)
         self.joint = joints(costs)
-        self.least_tau = int(self.short[BOTH, :, 1].min())
+        self.least_tau = int(self.short[Least.BOTH, :, 1].min())
         self.least_sync = int(
             (
-                costs.option[:, SYNC_FIXED]
-                + costs.option[:, LEAD + SYNC]
-                + np.diff(costs.sums[SYNC], axis=1).min(axis=1)
+                costs.option[:, Option.SYNC_FIXED]
+                + costs.option[:, Option.LEAD + Sum.SYNC]
+                + np.diff(costs.sums[Sum.SYNC], axis=1).min(axis=1)
             ).min()
         )
         least, most = self.offer.deltas(within.floor, within.ceiling)
@@ -113,30 +99,25 @@ class View:
         best option; every one runs q times.
         """
         costs = self.costs
-        unit = np.diff(costs.sums[TAU], axis=1).min(axis=1)
-        work = np.maximum(unit * costs.option[:, STAGE_DEVICES], 1)
+        unit = np.diff(costs.sums[Sum.TAU], axis=1).min(axis=1)
+        work = np.maximum(unit * costs.option[:, Option.DEVICES], 1)
         rate = 0.0
         for j, host in enumerate(costs.host):
-            own = costs.option[:, CLUSTER] == j
-            rate += float(host[STOCK] / work[own].min())
+            own = costs.option[:, Option.CLUSTER] == j
+            rate += float(host[HostColumn.DEVICES] / work[own].min())
         batches = self.data.part.microbatches * self.data.chain.length
         return int(batches / rate * (1 - 1e-9))
 
-    def level(self, limit: int, excess: int) -> Limits:
-        """Return what stages hold with at most this excess, within the limit."""
+    def runs(self, limit: int, excess: int) -> Runs:
+        """Return runs with at most this excess, within the limit."""
         longest = min(self.within.ceiling, limit // self.data.part.microbatches)
-        return limits(self.costs, self.short, self.steps, longest, excess)
+        level = limits(self.costs, self.short, self.steps, longest, excess)
+        return Runs(self.costs, self.short, self.steps, self.joint, level)
 
-    def fills(self, limit: int, low: int, high: int) -> tuple[Limits, Ints]:
+    def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
         """Return ``suffixes`` of an interval of the excess."""
-        level = self.level(limit, high)
-        most = limit - low - self.least_sync
-        table = suffixes(self.costs, self.short, self.steps, self.joint, level, most)
-        return level, table
-
-    def rest(self, level: Limits, most: int) -> Ints:
-        """Return ``prefixes``."""
-        return prefixes(self.costs, self.short, self.steps, self.joint, level, most)
+        runs = self.runs(limit, high)
+        return runs, suffixes(runs, limit - low - self.least_sync)
 
 
 def survey(data: ProgramData, limit: int, share: float) -> Ints:
@@ -183,7 +164,7 @@ def _intervals(limit: int) -> list[tuple[int, int]]:
     return [(low + (low > 0), high) for low, high in pairwise(ends)][::-1]
 
 
-class Search:
+class SimulatedSearch:
     """All plans of one (p, q) whose simulated time is within a limit.
 
     Parameters
@@ -192,8 +173,6 @@ class Search:
         Asked again and again: the largest simulated time of interest, in ns.
     found
         Called with every plan within the limit and its simulated time.
-    end
-        When to give up, by the monotonic clock.
     """
 
     def __init__(
@@ -202,21 +181,24 @@ class Search:
         *,
         limit: Callable[[], int],
         found: Callable[[Decision, int], None],
-        end: float | None,
+        deadline: Deadline,
     ) -> None:
         self.data = data
         self.simulated = 0
         self._limit = limit
         self._found = found
-        self._end = end
+        self._deadline = deadline
 
     def run(self) -> None:
         """Find them all; raises Interrupted."""
         for within in self._ranges():
             view = View(self.data, within)
-            levels = self._levels(view)
-            if levels is not None:
-                self._walk(view, levels)
+            if not view.possible:
+                continue
+            limit = self._limit()
+            narrowed, intervals = self._narrowed(view, limit)
+            if intervals and narrowed.possible:
+                self._walk(narrowed, _levels(narrowed, intervals, limit))
 
     def _ranges(self) -> Iterator[Range]:
         """Ranges of lambda_0 in which every warm-up count is known."""
@@ -227,20 +209,18 @@ class Search:
         if not offer.possible:
             return
         most = self._limit() // self.data.part.microbatches
-        most = max(most, int(offer.costs.edge[KAPPA].max(initial=0)))
+        most = max(most, int(offer.costs.edge[Edge.KAPPA].max(initial=0)))
         ends = [0, *(t for t in offer.thresholds() if 0 < t <= most), INFINITE]
         for floor, following in pairwise(ends):
             yield Range(floor, following - 1)
 
     def _check(self) -> None:
-        if self._end is not None and time.monotonic() > self._end:
+        if self._deadline.is_over():
             raise Interrupted
 
-    def _levels(self, view: View) -> Levels | None:
-        """Cut the excess into intervals; narrow the view to what they leave."""
-        if not view.possible:
-            return None
-        limit, p = self._limit(), self.data.stages
+    def _narrowed(self, view: View, limit: int) -> tuple[View, list[tuple[int, int]]]:
+        """Cut the excess into intervals; return a view of what they leave, and them."""
+        p = self.data.stages
         share = max(_SEARCHED, view.entries / _MOST_IN_ALL)
         if share > 1 / _FIRST:
             # Too many clusters to tell apart which of them are left.
@@ -251,7 +231,7 @@ class Search:
         while waiting:
             self._check()
             low, high = waiting.pop()
-            level, table = view.fills(limit, low, high)
+            runs, table = view.fills(limit, low, high)
             fill = int(table[:, p, 0].min())
             if fill + low + view.least_sync > limit:
                 continue
@@ -260,62 +240,16 @@ class Search:
                 waiting += [(middle + 1, high), (low, middle)]
                 continue
             most = limit - low - view.least_sync
-            rest = view.rest(level, most)
-            promising(
-                view.costs,
-                view.short,
-                view.steps,
-                view.joint,
-                level,
-                table,
-                rest,
-                most,
-                keep,
-            )
+            promising(runs, table, prefixes(runs, most), most, keep)
             # Ascending: the last one is the widest.
             intervals.append((low, high))
-        if not intervals or not keep.any():
-            return None
-        self._narrow(view, keep)
-        if not view.possible:
-            return None
-        tables = []
-        for low, high in intervals:
-            level = view.level(limit, high)
-            most = limit - low - view.least_sync
-            rest = view.rest(level, most)
-            tables.append((level, rest))
-        caps = np.stack([level.caps for level, _ in tables])
-        return Levels(
-            low=np.array([low for low, _ in intervals], dtype=np.int64),
-            high=np.array([high for _, high in intervals], dtype=np.int64),
-            total=np.cumsum(caps, axis=-1),
-            rest=np.stack([rest for _, rest in tables]),
-            inner=tables[0][0].inner,
-            knobs=np.array(
-                [view.least_sync, view.within.floor, view.within.ceiling],
-                dtype=np.int64,
-            ),
-            delta=view.delta,
-        )
-
-    def _narrow(self, view: View, keep: Ints) -> None:
-        """Keep only some options."""
-        part = self.data.part
-        kept = [
-            np.array(
-                [
-                    k
-                    for (i, k), wanted in zip(view.offer.options, keep, strict=True)
-                    if i == j and wanted
-                ],
-                dtype=np.int64,
-            )
-            for j in range(len(part.clusters))
-        ]
-        view.__init__(  # type: ignore[misc]
-            replace(self.data, part=restrict(part, kept)), view.within
-        )
+        kept: list[list[int]] = [[] for _ in self.data.part.clusters]
+        for (j, k), wanted in zip(view.offer.options, keep, strict=True):
+            if wanted:
+                kept[j].append(k)
+        rows = [np.array(own, dtype=np.int64) for own in kept]
+        part = restrict(self.data.part, rows)
+        return View(replace(self.data, part=part), view.within), intervals
 
     def _walk(self, view: View, levels: Levels) -> None:
         free = self.data.rule.free
@@ -326,25 +260,27 @@ class Search:
         )
         while True:
             self._check()
-            walk.state[LIMIT] = self._limit()
-            walk.state[STEPS] = _STEPS
+            walk.state[WalkState.LIMIT] = self._limit()
+            walk.state[WalkState.STEPS] = _STEPS
             outcome = walk_on(view.costs, levels, walk)
-            if outcome == FOUND:
-                self._found(self._decision(view, walk), int(walk.state[VALUE]))
-            if outcome == CROWDED:
+            if outcome == WalkEnd.FOUND:
+                self._found(
+                    self._decision(view, walk), int(walk.state[WalkState.VALUE])
+                )
+            if outcome == WalkEnd.CROWDED:
                 raise Interrupted
-            if outcome == DONE:
-                self.simulated += int(walk.state[PLANS])
+            if outcome == WalkEnd.DONE:
+                self.simulated += int(walk.state[WalkState.PLANS])
                 return
 
     def _decision(self, view: View, walk: Walk) -> Decision:
         chain, part = self.data.chain, view.data.part
         rows = walk.stage[1 : self.data.stages + 1][::-1]
-        units = [int(row[LENGTH]) for row in rows]
+        units = [int(row[Placed.LENGTH]) for row in rows]
         units[0] += sum(chain.lead)
         units[-1] += sum(chain.trail)
-        runs = [row for row in rows if row[RUN_PLACE] == 0]
-        options = [view.offer.options[int(row[OPTION])] for row in runs]
+        runs = [row for row in rows if row[Placed.RUN_PLACE] == 0]
+        options = [view.offer.options[int(row[Placed.OPTION])] for row in runs]
         warmups = None
         if self.data.rule.free:
             p = self.data.stages
@@ -353,7 +289,26 @@ class Search:
             microbatches=part.microbatches,
             order=tuple(j for j, _ in options),
             strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
-            hosted=tuple(int(row[RUN_STAGES]) for row in runs),
+            hosted=tuple(int(row[Placed.RUN_STAGES]) for row in runs),
             units=tuple(units),
             warmups=warmups,
         )
+
+
+def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Levels:
+    """Return what the walk looks ahead with."""
+    runs = [view.runs(limit, high) for _, high in intervals]
+    rest = [
+        prefixes(own, limit - low - view.least_sync)
+        for own, (low, _) in zip(runs, intervals, strict=True)
+    ]
+    ends = [view.least_sync, view.within.floor, view.within.ceiling]
+    return Levels(
+        low=np.array([low for low, _ in intervals], dtype=np.int64),
+        high=np.array([high for _, high in intervals], dtype=np.int64),
+        total=np.cumsum(np.stack([own.level.caps for own in runs]), axis=-1),
+        rest=np.stack(rest),
+        inner=runs[0].level.inner,
+        scalars=np.array(ends, dtype=np.int64),
+        delta=view.delta,
+    )

@@ -21,33 +21,36 @@ Values and bounds of the ledger are simulated times, in 1 / PERIOD_SCALE ticks.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
 from math import ceil
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table import TICK_S
+from hetopt.deadline import Stopped, run_until
 from hetopt.errors import InputError
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.pricing import pipeline_times
 from hetopt.problem.principles import PRUNED
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.simulator import simulate
 from hetopt.solvers import registry
-from hetopt.solvers.decisions.assembly import plan_of, room_in_flight
-from hetopt.solvers.pools.deadline import Stopped, run_until
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
+from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.task_loop import TaskLoop, open_pool
 from hetopt.solvers.registry import load
-from hetopt.solvers.simulated.bounds import INFINITE
 from hetopt.solvers.simulated.warmups import best_warmups
-from hetopt.solvers.simulated.worker import BoundTask, Payload, SearchTask, make
+from hetopt.solvers.simulated.worker import (
+    BoundTimesTask,
+    SearchTask,
+    SimulatedSpec,
+    make,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,12 +58,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hetopt.cost.table import CostTable
+    from hetopt.deadline import Deadline
     from hetopt.plans import Plan
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
-    from hetopt.solvers.arrays.program import Ints
-    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.arrays.costs import Ints
+    from hetopt.solvers.request import Request
 
 #: Share of the time that may go into the plan of least closed form.
 _START_SHARE = 0.25
@@ -90,68 +94,40 @@ def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -
         raise InputError(msg, field=field)
 
 
-def solve_simulated(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    solver: str,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
+def solve_simulated(request: Request, *, solver: str) -> Result:
     """Find the plan of least simulated time and prove that there is none quicker.
 
     Parameters
     ----------
     solver
         Finds the plan of least closed form, to start from.
-    cutoff
-        Seconds; plans above it are of no interest.
 
     Raises
     ------
     InputError
         If the parameters ask for what only the closed form has.
     """
+    problem, table, params = request.problem, request.table, request.params
+    deadline, limit_s = request.deadline, request.deadline.limit_s
     ensure_can_simulate(solver, params.principles, journal=params.journal is not None)
-    began = time.monotonic()
-    start_s = None if time_limit_s is None else time_limit_s * _START_SHARE
+    first = deadline.within(None if limit_s is None else limit_s * _START_SHARE)
     started = load(solver)(
-        problem, table, replace(params, top=1), time_limit_s=start_s, seed=seed
+        replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)
     )
     if started.status == "infeasible":
         return replace(started, objective="simulated")
     # Out of time it goes on below; with time left and nothing proven it was Ctrl-C.
-    spent = time.monotonic() - began
-    interrupted = started.status != "optimal" and (start_s is None or spent < start_s)
+    interrupted = started.status != "optimal" and not first.is_over()
+    most = cutoff_of(request.cutoff_s)
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
-    for settlement in started.settlements:
-        if settlement.how == "infeasible":
-            program = ledger.programs[settlement.stages, settlement.microbatches]
-            program.how = "infeasible"
-    most = cutoff_of(cutoff)
-    first = NO_CUTOFF
-    if started.best is not None:
-        found = _start(ledger, started.best.plan, began, time_limit_s)
-        first = found.value
-        ledger.find(found)
-    elif started.lower_bound_s is not None:
-        first = ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
-    payload = Payload(problem=problem, table=table, top=params.top)
-    pool = open_pool(params.executor, params.jobs, make, payload)
-    loop = _Race(
-        ledger,
-        pool,
-        began=began,
-        limit_s=time_limit_s,
-        on_progress=params.on_progress,
-        journal=None,
-    )
+    limit = _take_start(ledger, started, deadline)
+    payload = SimulatedSpec(problem=problem, table=table, top=params.top)
+    pool = open_pool(params, make, payload)
+    loop = _SimulatedRace(ledger, pool, request)
     try:
         with suppress(Stopped, KeyboardInterrupt):
             if not interrupted:
-                loop.run(first, most)
+                loop.run(limit, most)
     finally:
         pool.close()
     ledger.limit = most
@@ -164,39 +140,34 @@ def solve_simulated(
         table,
         solver=solver,
         principles=PRUNED,
-        search_time_s=time.monotonic() - began,
+        search_time_s=deadline.elapsed_s(),
         objective="simulated",
     )
 
 
-def _start(
-    ledger: SimulatedLedger, plan: Plan, began: float, time_limit_s: float | None
-) -> Found:
+def _take_start(ledger: SimulatedLedger, started: Result, deadline: Deadline) -> int:
+    """Take in what is known of the closed form; return the first limit of the race."""
+    for settlement in started.settlements:
+        if settlement.how == "infeasible":
+            program = ledger.programs[settlement.stages, settlement.microbatches]
+            program.how = "infeasible"
+    if started.best is not None:
+        found = _start(ledger, started.best.plan, deadline)
+        ledger.find(found)
+        return found.value
+    if started.lower_bound_s is not None:
+        return ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
+    return NO_CUTOFF
+
+
+def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline) -> Found:
     """Simulate a plan, with the best warm-up counts unless the time is up before."""
-    left_s = None if time_limit_s is None else time_limit_s - time.monotonic() + began
     try:
-        return run_until(left_s, lambda: ledger.start(plan))
+        return run_until(deadline, lambda: ledger.start(plan))
     except Stopped:
-        decision = decision_of(plan, ledger.table)
+        decision = decision_of_plan(plan, ledger.table)
         warmups = tuple(stage.warmup for stage in plan.pipeline.stages)
         return ledger.value_of(replace(decision, warmups=warmups))
-
-
-def decision_of(plan: Plan, table: CostTable) -> Decision:
-    """Return what a plan of the pruned space decides."""
-    stages = plan.pipeline.stages
-    runs = [
-        (cluster, len(list(group)))
-        for cluster, group in groupby(stage.cluster for stage in stages)
-    ]
-    strategy = {stage.cluster: stage.strategy for stage in stages}
-    return Decision(
-        microbatches=plan.pipeline.microbatches,
-        order=tuple(table.cluster_names.index(cluster) for cluster, _ in runs),
-        strategies=tuple(strategy[cluster] for cluster, _ in runs),
-        hosted=tuple(hosted for _, hosted in runs),
-        units=tuple(stage.units for stage in stages),
-    )
 
 
 class SimulatedLedger(Ledger):
@@ -222,12 +193,12 @@ class SimulatedLedger(Ledger):
 
     def start(self, plan: Plan) -> Found:
         """Simulate a plan, under ``auto`` with the best warm-up counts."""
-        found = self.value_of(decision_of(plan, self.table))
+        found = self.value_of(decision_of_plan(plan, self.table))
         if not rule_of(self.table.schedule).free:
             return found
         pipeline = plan.pipeline
         warmups = best_warmups(
-            pipeline_times(plan, self.table),
+            self._pricer.times(found.decision),
             room_in_flight(pipeline.stages, self.table, pipeline.microbatches),
             found.value // PERIOD_SCALE,
         )
@@ -235,8 +206,7 @@ class SimulatedLedger(Ledger):
 
     def value_of(self, decision: Decision) -> Found:
         """Simulate a decision."""
-        times = pipeline_times(plan_of(decision, self.table, ""), self.table)
-        value = simulate(times).makespan_ns * PERIOD_SCALE
+        value = simulate(self._pricer.times(decision)).makespan_ns * PERIOD_SCALE
         return Found(decision=decision, value=value)
 
     def _rank(self, found: Found) -> tuple[object, ...]:
@@ -248,8 +218,7 @@ class SimulatedLedger(Ledger):
 
     def _closed(self, decision: Decision) -> Fraction:
         if decision not in self._known:
-            plan = plan_of(decision, self.table, "")
-            self._known[decision] = closed_form_ns(pipeline_times(plan, self.table))
+            self._known[decision] = closed_form_ns(self._pricer.times(decision))
         return self._known[decision]
 
     def __init__(
@@ -257,9 +226,10 @@ class SimulatedLedger(Ledger):
     ) -> None:
         super().__init__(problem, table, top=top, limit=limit)
         self._known: dict[Decision, Fraction] = {}
+        self._pricer = Pricer(problem, table)
 
 
-class _Race(TaskLoop):
+class _SimulatedRace(TaskLoop):
     """The race for the least simulated time."""
 
     ledger: SimulatedLedger
@@ -288,7 +258,7 @@ class _Race(TaskLoop):
         """Bound every open program, q by q."""
         limit = self.ledger.cutoff // PERIOD_SCALE
 
-        def take(task: BoundTask, found: Ints) -> None:
+        def take(task: BoundTimesTask, found: Ints) -> None:
             for program in self.ledger.open():
                 if program.microbatches == task.microbatches:
                     bound = min(int(found[program.stages]), limit + 1)
@@ -296,7 +266,9 @@ class _Race(TaskLoop):
             self.ledger.refute()
 
         counts = sorted({program.microbatches for program in self.ledger.open()})
-        tasks = [BoundTask(microbatches=q, limit=limit, share=share) for q in counts]
+        tasks = [
+            BoundTimesTask(microbatches=q, limit=limit, share=share) for q in counts
+        ]
         self.perform(iter(tasks), take)
 
     def _search(self, count: int | None, seconds: float | None) -> None:
@@ -325,10 +297,7 @@ class _Race(TaskLoop):
                     microbatches=program.microbatches,
                     stages=program.stages,
                     bound=program.bound,
-                    time_limit_s=min(
-                        (s for s in (self.left(), seconds) if s is not None),
-                        default=None,
-                    ),
+                    time_limit_s=self.deadline.within(seconds).limit_s,
                 )
 
         def take(task: SearchTask, found: Verdict) -> None:

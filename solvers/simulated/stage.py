@@ -5,164 +5,151 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
-from hetopt.solvers.arrays.program import (
-    ACTIVE,
-    AUTO,
-    CLUSTER,
-    FORWARD,
-    FREE,
-    GPIPE,
-    KAPPA,
-    LAYOUT,
-    LEAD,
-    OMEGA,
-    PEAK,
-    STATE,
-    SYNC,
-    SYNC_FIXED,
-    TAU,
-    TIED,
-    TRAIL,
-    L,
-    P,
-    Q,
-)
-from hetopt.solvers.simulated.flow import (
-    BETA,
-    FLIGHT,
-    HOP,
-    PACE,
-    PHI,
-    SYNCED,
-    run_end,
-)
-from hetopt.solvers.simulated.state import (
-    BEGIN,
-    END,
-    EXCESS,
-    FILL,
-    FULL,
-    LENGTH,
-    LIMIT,
-    OPTION,
-    PLANS,
-    RUN_BEGIN,
-    RUN_PLACE,
-    RUN_STAGES,
-    UNUSED,
-    VALUE,
-    WARMUP,
-    within,
-)
+from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
+from hetopt.solvers.simulated.columns import Clock, StageTime
+from hetopt.solvers.simulated.flow import run_end
+from hetopt.solvers.simulated.state import LevelScalar, Placed, Rest, WalkState, within
 from hetopt.solvers.simulated.warmups import warm_up, warm_up_whole
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs
+    from hetopt.solvers.arrays.costs import Costs, Ints
     from hetopt.solvers.simulated.state import Levels, Walk
 
 
 @step
 def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     """Price, bound and simulate the stage at this depth; whether to go on from it."""
-    facts, row, times = costs.facts, walk.stage[depth], walk.times[depth]
-    p, q = facts[P], facts[Q]
-    o, length = row[OPTION], row[LENGTH]
-    e = facts[L] if depth == 1 else walk.stage[depth - 1, BEGIN]
-    b = row[BEGIN] = e - length
-    option = costs.option[o]
-    phi = costs.sums[FORWARD, o, e] - costs.sums[FORWARD, o, b]
-    tau = costs.sums[TAU, o, e] - costs.sums[TAU, o, b]
-    state = costs.sums[STATE, o, e] - costs.sums[STATE, o, b]
-    active = costs.sums[ACTIVE, o, e] - costs.sums[ACTIVE, o, b]
-    synced = option[SYNC_FIXED] + costs.sums[SYNC, o, e] - costs.sums[SYNC, o, b]
-    peak = 0
-    for unit in range(b, e):
-        peak = max(peak, costs.temporary[o, unit])
-    for place in range(2):
-        at = LEAD if place else TRAIL
-        if depth != (p if place else 1):
-            continue
-        phi += option[at + FORWARD]
-        tau += option[at + TAU]
-        state += option[at + STATE]
-        active += option[at + ACTIVE]
-        synced += option[at + SYNC]
-        peak = max(peak, option[at + PEAK])
-    if tau > levels.knobs[2]:
+    facts, row = costs.facts, walk.stage[depth]
+    p, q = facts[Fact.P], facts[Fact.Q]
+    held, fill, warmup = _price(costs, levels, walk, depth)
+    if fill < 0:
         return False
-    warmup, fill, excess, hop, pace = 1, tau, 0, 0, 0
-    if depth > 1:
-        before = walk.stage[depth - 1]
-        a, after = option[LAYOUT], costs.option[before[OPTION], LAYOUT]
-        x = costs.cut[e]
-        hop, pace = costs.edge[KAPPA, x, a, after], costs.edge[OMEGA, x, a, after]
-        if hop > levels.knobs[2]:
-            return False
-        warmup = before[WARMUP] + levels.delta[x, a, after]
-        fill += before[FILL] + 2 * hop
-        excess = before[EXCESS]
-    flight = q if facts[GPIPE] else min(warmup, q)
-    if facts[AUTO] and depth > 1:
+    option = costs.option[row[Placed.OPTION]]
+    flight = q if facts[Fact.GPIPE] else min(warmup, q)
+    left = option[Option.FREE_BYTES] - held.state - held.peak
+    if facts[Fact.AUTO] and depth > 1:
         # As many as fit: the least excess there is.
         flight = q
-        if state + q * active + peak > option[FREE]:
-            flight = max(1, (option[FREE] - state - peak) // max(1, active))
-    if state + flight * active + peak > option[FREE]:
+        if q * held.active > left:
+            flight = max(1, left // max(1, held.active))
+    if flight * held.active > left:
         return False
-    counted = 1 if facts[GPIPE] else flight
-    excess = max(excess, (q - counted) * phi + (q - 1) * (tau - phi))
-    row[WARMUP], row[FILL], row[EXCESS] = warmup, fill, excess
-    y, m = row[RUN_BEGIN], row[RUN_STAGES]
-    ahead = costs.sums[TAU, o, b] - costs.sums[TAU, o, y]
-    togo = m - row[RUN_PLACE] - 1
-    if togo:
-        ahead += 2 * togo * levels.inner[o]
-        if y == 0:
-            ahead += option[LEAD + TAU]
-    mask = row[UNUSED] ^ (1 << option[CLUSTER])
-    left = p - depth - togo
-    limit = walk.state[LIMIT]
-    if not within(levels, limit, fill + ahead, ahead, excess, mask, left, y):
+    counted = 1 if facts[Fact.GPIPE] else flight
+    excess = (q - counted) * held.forward + (q - 1) * (held.tau - held.forward)
+    if depth > 1:
+        excess = max(excess, walk.stage[depth - 1, Placed.EXCESS])
+    row[Placed.WARMUP], row[Placed.FILL], row[Placed.EXCESS] = warmup, fill, excess
+    ahead, rest = _left(costs, levels, row, p - depth)
+    limit = walk.state[WalkState.LIMIT]
+    if not within(levels, limit, fill + ahead, ahead, excess, rest):
         return False
-    times[PHI], times[BETA], times[HOP], times[PACE] = phi, tau - phi, hop, pace
-    times[FLIGHT], times[SYNCED] = flight, synced
-    if facts[AUTO]:
+    walk.times[depth, StageTime.FLIGHT] = flight
+    if facts[Fact.AUTO]:
         if depth == p:
             tied = _tied(costs, walk)
             return warm_up_whole(levels, walk, depth, q, flight, fill, tied)
-        found = warm_up(
-            levels, walk, depth, q, flight, fill + ahead, ahead, mask, left, y
-        )
-        walk.state[FULL] |= found < 0
+        found = warm_up(levels, walk, depth, q, flight, fill + ahead, ahead, rest)
+        walk.state[WalkState.FULL] |= found < 0
         return bool(found > 0)
-    end = run_end(walk.times, depth, q, walk.arrive, walk.clock)
-    row[END] = end
-    return within(levels, limit, fill + ahead, end + ahead, excess, mask, left, y)
+    end = run_end(walk, depth, q)
+    row[Placed.END] = end
+    return within(levels, limit, fill + ahead, end + ahead, excess, rest)
+
+
+@step
+def _price(
+    costs: Costs, levels: Levels, walk: Walk, depth: int
+) -> tuple[StageSums, int, int]:
+    """Price a stage and the boundary after it; return also the fill so far, and W.
+
+    The fill is -1 if tau or kappa is larger than lambda_0 may be.
+    """
+    facts, row, times = costs.facts, walk.stage[depth], walk.times[depth]
+    o, length = row[Placed.OPTION], row[Placed.LENGTH]
+    e = facts[Fact.L] if depth == 1 else walk.stage[depth - 1, Placed.BEGIN]
+    b = row[Placed.BEGIN] = e - length
+    option = costs.option[o]
+    ends = ends_of(option, depth == facts[Fact.P], depth == 1)
+    held = with_units(ends, costs.sums, o, b, e)
+    peak = ends.peak
+    for unit in range(b, e):
+        peak = max(peak, costs.temporary[o, unit])
+    ceiling = levels.scalars[LevelScalar.CEILING]
+    warmup, fill, hop, pace = 1, held.tau, 0, 0
+    if depth > 1:
+        before = walk.stage[depth - 1]
+        a = option[Option.LAYOUT]
+        after = costs.option[before[Placed.OPTION], Option.LAYOUT]
+        x = costs.cut[e]
+        hop, pace = (
+            costs.edge[Edge.KAPPA, x, a, after],
+            costs.edge[Edge.OMEGA, x, a, after],
+        )
+        warmup = before[Placed.WARMUP] + levels.delta[x, a, after]
+        fill += before[Placed.FILL] + 2 * hop
+    if held.tau > ceiling or hop > ceiling:
+        fill = -1
+    times[StageTime.PHI], times[StageTime.BETA] = held.forward, held.tau - held.forward
+    times[StageTime.HOP], times[StageTime.PACE] = hop, pace
+    times[StageTime.SYNCED] = held.sync
+    whole = StageSums(held.tau, held.forward, held.sync, held.state, held.active, peak)
+    return whole, fill, warmup
+
+
+@step
+def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Rest]:
+    """Return the fill of the rest of a stage's run, and what is left after it.
+
+    Parameters
+    ----------
+    stages
+        Before this one.
+    """
+    o, y = row[Placed.OPTION], row[Placed.RUN_BEGIN]
+    tau = costs.sums[Sum.TAU, o]
+    ahead = tau[row[Placed.BEGIN]] - tau[y]
+    togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
+    if togo:
+        ahead += 2 * togo * levels.inner[o]
+        if y == 0:
+            ahead += costs.option[o, Option.LEAD + Sum.TAU]
+    clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
+    return ahead, Rest(clusters, stages - togo, y)
 
 
 @step
 def _tied(costs: Costs, walk: Walk) -> int:
     """Return what tied embeddings add to g of the first stage and of the last."""
-    if not costs.facts[TIED]:
+    if not costs.facts[Fact.TIED]:
         return 0
-    first = costs.option[walk.stage[costs.facts[P], OPTION], LAYOUT]
-    return int(costs.tied[first, costs.option[walk.stage[1, OPTION], LAYOUT]])
+    first = costs.option[walk.stage[costs.facts[Fact.P], Placed.OPTION], Option.LAYOUT]
+    return int(
+        costs.tied[first, costs.option[walk.stage[1, Placed.OPTION], Option.LAYOUT]]
+    )
 
 
 @step
 def whole(costs: Costs, levels: Levels, walk: Walk) -> bool:
     """Whether the pipeline that is placed is a plan within the limit; set its value."""
-    p = costs.facts[P]
-    walk.state[PLANS] += 1
-    mask = walk.stage[p, UNUSED] ^ (1 << costs.option[walk.stage[p, OPTION], CLUSTER])
+    p = costs.facts[Fact.P]
+    walk.state[WalkState.PLANS] += 1
+    mask = walk.stage[p, Placed.UNUSED] ^ (
+        1 << costs.option[walk.stage[p, Placed.OPTION], Option.CLUSTER]
+    )
     for j in range(len(costs.host)):
         if mask >> j & 1 and not (costs.stages_ok[j, 0] and costs.units_ok[j, 0]):
             return False
     tied, longest, value = _tied(costs, walk), 0, 0
     for i in range(1, p + 1):
         times = walk.times[i]
-        longest = max(longest, times[PHI] + times[BETA], times[HOP])
+        longest = max(
+            longest, times[StageTime.PHI] + times[StageTime.BETA], times[StageTime.HOP]
+        )
         more = tied if i in (1, p) else 0
-        value = max(value, walk.clock[i, 0] + times[SYNCED] + more)
-    walk.state[VALUE] = value
-    return bool(longest >= levels.knobs[1] and value <= walk.state[LIMIT])
+        value = max(value, walk.clock[i, Clock.FREE] + times[StageTime.SYNCED] + more)
+    walk.state[WalkState.VALUE] = value
+    return bool(
+        longest >= levels.scalars[LevelScalar.FLOOR]
+        and value <= walk.state[WalkState.LIMIT]
+    )

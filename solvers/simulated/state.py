@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hetopt.compiled import step
+from hetopt.solvers.simulated.columns import Clock, StageTime
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs, Ints
+    from hetopt.solvers.arrays.costs import Costs, Ints
 
-#: More than any sum of times.
-INFINITE = 2**60
 #: Vectors of warm-up counts that are told apart, and entries of what they answer.
 _MOST_VECTORS, _MOST_ANSWERS = 512, 2**23
 #: Micro-batches with which vectors can be told apart: they answer q by q.
 MOST_ANSWERED = 2048
-#: Positions in ``Walk.state``.
-DEPTH, LIMIT, STEPS, VALUE, PLANS, FULL = range(6)
-#: Columns of ``Walk.stage``: its option, its run (stages, units before it, place),
-#: units before and on it, fill and excess so far, end of its last backward, clusters
-#: not used before its run, W where it is prescribed, least and most units.
-(
-    OPTION,
-    RUN_STAGES,
-    RUN_BEGIN,
-    RUN_PLACE,
-    BEGIN,
-    LENGTH,
-    FILL,
-    EXCESS,
-    END,
-    UNUSED,
-    WARMUP,
-    LEAST,
-    MOST,
-) = range(13)
+
+
+class WalkState(IntEnum):
+    """Positions in ``Walk.state``."""
+
+    DEPTH, LIMIT, STEPS, VALUE, PLANS, FULL = range(6)
+
+
+class Placed(IntEnum):
+    """Columns of ``Walk.stage``.
+
+    Its option, its run (stages, units before it, place), units before and on it, fill
+    and excess so far, end of its last backward, clusters not used before its run, W
+    where it is prescribed, least and most units.
+    """
+
+    OPTION, RUN_STAGES, RUN_BEGIN, RUN_PLACE, BEGIN, LENGTH, FILL = range(7)
+    EXCESS, END, UNUSED, WARMUP, LEAST, MOST = range(7, 13)
 
 
 class Levels(NamedTuple):
@@ -53,8 +51,8 @@ class Levels(NamedTuple):
         ``prefixes`` of each interval; shape (K, 2 ** J, p + 1, L + 1).
     inner
         Least kappa inside a run, by option.
-    knobs
-        Least g in ns, and the range of lambda_0 in ns.
+    scalars
+        Named by ``LevelScalar``.
     delta
         Warm-ups added by a boundary, by cut class and layouts; shape (X, A, A).
     """
@@ -64,7 +62,7 @@ class Levels(NamedTuple):
     total: Ints
     rest: Ints
     inner: Ints
-    knobs: Ints
+    scalars: Ints
     delta: Ints
 
 
@@ -120,8 +118,24 @@ class Warmups(NamedTuple):
     done: Ints
 
 
-#: Columns of ``Warmups.facts``.
-SUM, STRAIN = range(2)
+class LevelScalar(IntEnum):
+    """Positions in ``Levels.scalars``: least g, least and most lambda_0, in ns."""
+
+    SYNC, FLOOR, CEILING = range(3)
+
+
+class Vector(IntEnum):
+    """Columns of ``Warmups.facts``."""
+
+    SUM, STRAIN = range(2)
+
+
+class Rest(NamedTuple):
+    """What is not placed: clusters as bits, stages, and body units."""
+
+    clusters: int
+    stages: int
+    units: int
 
 
 def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) -> Walk:
@@ -140,10 +154,10 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
         came = microbatches
     walk = Walk(
         state=np.array([1, limit, 0, 0, 0, 0], dtype=np.int64),
-        stage=np.zeros((stages + 2, 13), dtype=np.int64),
-        times=np.zeros((stages + 2, 6), dtype=np.int64),
+        stage=np.zeros((stages + 2, len(Placed)), dtype=np.int64),
+        times=np.zeros((stages + 2, len(StageTime)), dtype=np.int64),
         arrive=np.zeros((stages + 2, microbatches), dtype=np.int64),
-        clock=np.zeros((stages + 2, 4), dtype=np.int64),
+        clock=np.zeros((stages + 2, len(Clock)), dtype=np.int64),
         warm=Warmups(
             size=np.zeros(stages + 1, dtype=np.int64),
             counts=np.ones((stages + 1, room, stages + 1), dtype=np.int64),
@@ -153,15 +167,14 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
         ),
     )
     walk.warm.size[0] = 1
-    walk.stage[1, OPTION] = -1
+    walk.stage[1, Placed.OPTION] = -1
     return walk
 
 
 @step
 def within(
-    levels: Levels, limit: int, fill: int, end: int, excess: int, mask: int,
-    stages: int, begin: int,
-) -> bool:  # fmt: skip
+    levels: Levels, limit: int, fill: int, end: int, excess: int, rest: Rest
+) -> bool:
     """Whether some interval of the excess leaves room below the limit.
 
     Parameters
@@ -170,17 +183,17 @@ def within(
         Of what is placed and of the run that is chosen.
     end
         Longest path so far that the rest's fill adds to.
-    mask, stages, begin
-        Clusters, stages and body units that are left for the rest.
+    rest
+        What is left after that run.
     """
-    limit -= levels.knobs[0]
+    limit -= levels.scalars[LevelScalar.SYNC]
     for k in range(len(levels.low)):
         if excess > levels.high[k]:
             continue
-        rest = levels.rest[k, mask, stages, begin]
-        if end + rest > limit:
+        least = levels.rest[k, rest.clusters, rest.stages, rest.units]
+        if end + least > limit:
             continue
-        if fill + rest + max(excess, levels.low[k]) <= limit:
+        if fill + least + max(excess, levels.low[k]) <= limit:
             return True
     return False
 

@@ -15,89 +15,71 @@ A whole pipeline is simulated with every g: that is its simulated time.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.program import (
-    CLUSTER,
-    KAPPA,
-    LAYOUT,
-    LEAD,
-    LEADS,
-    MAY_CLOSE,
-    MAY_OPEN,
-    ROOM,
-    TAU,
-    TRAIL,
-    TRAILS,
-    L,
-    P,
-)
+from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Sum
+from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.stage import stage_fits, whole
 from hetopt.solvers.simulated.state import (
-    BEGIN,
-    DEPTH,
-    END,
-    EXCESS,
-    FILL,
-    FULL,
-    INFINITE,
-    LENGTH,
-    LIMIT,
-    MOST,
-    OPTION,
-    RUN_BEGIN,
-    RUN_PLACE,
-    RUN_STAGES,
-    STEPS,
-    UNUSED,
+    LevelScalar,
+    Placed,
+    WalkState,
     runs_ended,
 )
 
 if TYPE_CHECKING:
-    from hetopt.solvers.arrays.program import Costs
+    from hetopt.solvers.arrays.costs import Costs
     from hetopt.solvers.simulated.state import Levels, Walk
 
-#: Answers of ``walk``.
-DONE, FOUND, PAUSED, CROWDED = range(4)
+
+class WalkEnd(IntEnum):
+    """Answers of ``walk_on``."""
+
+    DONE, FOUND, PAUSED, CROWDED = range(4)
 
 
 @step
 def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     """Whether the run chosen at this depth may be part of a plan within the limit."""
-    stage, p = walk.stage, costs.facts[P]
-    o, m, y = stage[depth, OPTION], stage[depth, RUN_STAGES], stage[depth, RUN_BEGIN]
-    e = costs.facts[L] if depth == 1 else stage[depth - 1, BEGIN]
-    j = costs.option[o, CLUSTER]
+    stage, p = walk.stage, costs.facts[Fact.P]
+    o, m, y = (
+        stage[depth, Placed.OPTION],
+        stage[depth, Placed.RUN_STAGES],
+        stage[depth, Placed.RUN_BEGIN],
+    )
+    e = costs.facts[Fact.L] if depth == 1 else stage[depth - 1, Placed.BEGIN]
+    j = costs.option[o, Option.CLUSTER]
     left = p - depth - m + 1
     units = e - y
     if depth == 1:
-        units += costs.facts[TRAILS]
+        units += costs.facts[Fact.TRAILS]
     if y == 0:
-        units += costs.facts[LEADS]
+        units += costs.facts[Fact.LEADS]
     if not costs.units_ok[j, units]:
         return False
-    mask = stage[depth, UNUSED]
+    mask = stage[depth, Placed.UNUSED]
     ended = runs_ended(costs, mask)
-    fill = costs.sums[TAU, o, e] - costs.sums[TAU, o, y]
+    fill = costs.sums[Sum.TAU, o, e] - costs.sums[Sum.TAU, o, y]
     if m > 1:
         fill += 2 * (m - 1) * levels.inner[o]
     before, end, excess = 0, 0, 0
     if depth == 1:
-        fill += costs.option[o, TRAIL + TAU]
+        fill += costs.option[o, Option.TRAIL + Sum.TAU]
     else:
-        a = costs.option[o, LAYOUT]
-        b = costs.option[stage[depth - 1, OPTION], LAYOUT]
-        kappa = costs.edge[KAPPA, costs.cut[e], a, b]
-        if kappa > levels.knobs[2]:
+        a = costs.option[o, Option.LAYOUT]
+        b = costs.option[stage[depth - 1, Placed.OPTION], Option.LAYOUT]
+        kappa = costs.edge[Edge.KAPPA, costs.cut[e], a, b]
+        if kappa > levels.scalars[LevelScalar.CEILING]:
             return False
         fill += 2 * kappa
-        before, end = stage[depth - 1, FILL], stage[depth - 1, END]
-        excess = stage[depth - 1, EXCESS]
+        before, end = stage[depth - 1, Placed.FILL], stage[depth - 1, Placed.END]
+        excess = stage[depth - 1, Placed.EXCESS]
     if y == 0:
-        fill += costs.option[o, LEAD + TAU]
+        fill += costs.option[o, Option.LEAD + Sum.TAU]
     mask ^= 1 << j
-    limit = walk.state[LIMIT] - levels.knobs[0]
+    limit = walk.state[WalkState.LIMIT] - levels.scalars[LevelScalar.SYNC]
     for k in range(len(levels.low)):
         if excess > levels.high[k]:
             continue
@@ -130,14 +112,14 @@ def _begins(
     mask, after
         Clusters not used yet, and the one of the next stage.
     """
-    p, j = costs.facts[P], costs.option[o, CLUSTER]
+    p, j = costs.facts[Fact.P], costs.option[o, Option.CLUSTER]
     left = p - depth - m + 1
     if not mask >> j & 1 or not costs.stages_ok[j, m]:
         return -1, 0
-    if left == 0 and not costs.host[j, MAY_OPEN]:
+    if left == 0 and not costs.host[j, HostColumn.MAY_OPEN]:
         return -1, 0
     if depth == 1:
-        if not costs.host[j, MAY_CLOSE]:
+        if not costs.host[j, HostColumn.MAY_CLOSE]:
             return -1, 0
     elif not costs.before[j, after]:
         return -1, 0
@@ -151,24 +133,24 @@ def _begins(
 @step
 def _next_run(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     """Choose the next run that begins at this depth; False if there is none left."""
-    stage, row, p = walk.stage, walk.stage[depth], costs.facts[P]
-    e, after = costs.facts[L], -1
+    stage, row, p = walk.stage, walk.stage[depth], costs.facts[Fact.P]
+    e, after = costs.facts[Fact.L], -1
     if depth > 1:
-        e = stage[depth - 1, BEGIN]
-        after = costs.option[stage[depth - 1, OPTION], CLUSTER]
-    o, m, y = row[OPTION], row[RUN_STAGES], row[RUN_BEGIN]
+        e = stage[depth - 1, Placed.BEGIN]
+        after = costs.option[stage[depth - 1, Placed.OPTION], Option.CLUSTER]
+    o, m, y = row[Placed.OPTION], row[Placed.RUN_STAGES], row[Placed.RUN_BEGIN]
     if o < 0:
         o, m, y = 0, 1, INFINITE
     while True:
-        high, low = _begins(costs, levels, row[UNUSED], after, depth, e, o, m)
+        high, low = _begins(costs, levels, row[Placed.UNUSED], after, depth, e, o, m)
         y = min(y - 1, high)
         if y >= low:
-            row[OPTION], row[RUN_STAGES], row[RUN_BEGIN] = o, m, y
+            row[Placed.OPTION], row[Placed.RUN_STAGES], row[Placed.RUN_BEGIN] = o, m, y
             if _run_fits(costs, levels, walk, depth):
                 return True
             continue
         m, y = m + 1, INFINITE
-        if m > min(costs.option[o, ROOM], p - depth + 1):
+        if m > min(costs.option[o, Option.MOST_STAGES], p - depth + 1):
             o, m = o + 1, 1
             if o == len(costs.option):
                 return False
@@ -178,55 +160,61 @@ def _next_run(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
 def walk_on(costs: Costs, levels: Levels, walk: Walk) -> int:
     """Go on until a plan is found, the steps are up, all is done or is too much."""
     state, stage = walk.state, walk.stage
-    p, length = costs.facts[P], costs.facts[L]
+    p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     widest = len(levels.low) - 1
-    if stage[1, OPTION] < 0 and state[DEPTH] == 1:
-        stage[1, UNUSED] = (1 << len(costs.host)) - 1
-    while state[STEPS] > 0:
-        depth = state[DEPTH]
+    if stage[1, Placed.OPTION] < 0 and state[WalkState.DEPTH] == 1:
+        stage[1, Placed.UNUSED] = (1 << len(costs.host)) - 1
+    while state[WalkState.STEPS] > 0:
+        depth = state[WalkState.DEPTH]
         if depth == 0:
-            return DONE
-        state[STEPS] -= 1
+            return WalkEnd.DONE
+        state[WalkState.STEPS] -= 1
         row = stage[depth]
-        row[LENGTH] += 1
-        if row[OPTION] < 0 or row[LENGTH] > row[MOST]:
-            if row[RUN_PLACE] or not _next_run(costs, levels, walk, depth):
-                state[DEPTH] -= 1
+        row[Placed.LENGTH] += 1
+        if row[Placed.OPTION] < 0 or row[Placed.LENGTH] > row[Placed.MOST]:
+            if row[Placed.RUN_PLACE] or not _next_run(costs, levels, walk, depth):
+                state[WalkState.DEPTH] -= 1
                 continue
-            e = length if depth == 1 else stage[depth - 1, BEGIN]
-            units = e - row[RUN_BEGIN]
+            e = length if depth == 1 else stage[depth - 1, Placed.BEGIN]
+            units = e - row[Placed.RUN_BEGIN]
         else:
             units = -1
         if units >= 0:
             _share(costs, levels, walk, depth, units, widest)
             continue
         given = costs.given[depth - 1]
-        if given >= 0 and row[LENGTH] != given:
+        if given >= 0 and row[Placed.LENGTH] != given:
             continue
         if not stage_fits(costs, levels, walk, depth):
-            if state[FULL]:
-                return CROWDED
+            if state[WalkState.FULL]:
+                return WalkEnd.CROWDED
             continue
         if depth == p:
             if whole(costs, levels, walk):
-                return FOUND
+                return WalkEnd.FOUND
             continue
         depth += 1
-        state[DEPTH] = depth
+        state[WalkState.DEPTH] = depth
         after = stage[depth]
-        if row[RUN_PLACE] + 1 < row[RUN_STAGES]:
-            after[OPTION] = row[OPTION]
-            after[RUN_STAGES], after[RUN_BEGIN] = row[RUN_STAGES], row[RUN_BEGIN]
-            after[RUN_PLACE], after[UNUSED] = row[RUN_PLACE] + 1, row[UNUSED]
-            units = row[BEGIN] - row[RUN_BEGIN]
+        if row[Placed.RUN_PLACE] + 1 < row[Placed.RUN_STAGES]:
+            after[Placed.OPTION] = row[Placed.OPTION]
+            after[Placed.RUN_STAGES], after[Placed.RUN_BEGIN] = (
+                row[Placed.RUN_STAGES],
+                row[Placed.RUN_BEGIN],
+            )
+            after[Placed.RUN_PLACE], after[Placed.UNUSED] = (
+                row[Placed.RUN_PLACE] + 1,
+                row[Placed.UNUSED],
+            )
+            units = row[Placed.BEGIN] - row[Placed.RUN_BEGIN]
             _share(costs, levels, walk, depth, units, widest)
         else:
-            after[OPTION], after[RUN_PLACE] = -1, 0
-            after[RUN_STAGES], after[RUN_BEGIN] = 0, 0
-            after[LENGTH], after[MOST] = 0, 0
-            cluster = costs.option[row[OPTION], CLUSTER]
-            after[UNUSED] = row[UNUSED] ^ (1 << cluster)
-    return PAUSED
+            after[Placed.OPTION], after[Placed.RUN_PLACE] = -1, 0
+            after[Placed.RUN_STAGES], after[Placed.RUN_BEGIN] = 0, 0
+            after[Placed.LENGTH], after[Placed.MOST] = 0, 0
+            cluster = costs.option[row[Placed.OPTION], Option.CLUSTER]
+            after[Placed.UNUSED] = row[Placed.UNUSED] ^ (1 << cluster)
+    return WalkEnd.PAUSED
 
 
 @step
@@ -235,9 +223,9 @@ def _share(
 ) -> None:
     """Set the range of units of a stage, with so many left for it and its run."""
     row = walk.stage[depth]
-    togo = row[RUN_STAGES] - row[RUN_PLACE] - 1
-    ended = runs_ended(costs, row[UNUSED])
-    total = levels.total[widest, ended, row[OPTION]]
-    row[MOST] = min(units - togo, total[depth] - total[depth - 1])
+    togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
+    ended = runs_ended(costs, row[Placed.UNUSED])
+    total = levels.total[widest, ended, row[Placed.OPTION]]
+    row[Placed.MOST] = min(units - togo, total[depth] - total[depth - 1])
     least = units - (total[depth + togo] - total[depth])
-    row[LENGTH] = max(1, least) - 1
+    row[Placed.LENGTH] = max(1, least) - 1

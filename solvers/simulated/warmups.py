@@ -1,7 +1,7 @@
 """Warm-up counts of a pipeline's least simulated time, where they are free (``auto``).
 
 Stages are given counts from the end of the pipeline. How its last stages answer
-what comes from before them is a table (``simulated_flow.feed``), as every end is the
+what comes from before them is a table (``simulated.flow.feed``), as every end is the
 largest of sums of an arrival and a path. One vector of counts makes another needless
 if it answers nothing later, asks no more of the stage before (W falls along the
 pipeline), and comes first by (sum, lexicographic order): put in its place, it ends
@@ -24,26 +24,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.simulated.flow import (
-    BETA,
-    FLIGHT,
-    HOP,
-    PACE,
-    PHI,
-    SYNCED,
-    feed,
-    run_end,
-)
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.simulated.columns import Clock, StageTime
+from hetopt.solvers.simulated.flow import feed, run_end
 from hetopt.solvers.simulated.state import (
-    END,
-    EXCESS,
-    INFINITE,
-    LIMIT,
     MOST_ANSWERED,
-    STEPS,
-    STRAIN,
-    SUM,
     Levels,
+    Placed,
+    Rest,
+    Vector,
+    WalkState,
     new_walk,
     within,
 )
@@ -52,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.schedule.times import PipelineTimes
-    from hetopt.solvers.arrays.program import Ints
+    from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.simulated.state import Walk, Warmups
 
 #: Simulations for one stage beyond which its vectors are too many.
@@ -81,10 +71,16 @@ def best_warmups(
     walk = new_walk(p, q, limit, free=True)
     for i in range(p):
         row = walk.times[p - i]
-        row[PHI], row[BETA] = times.forward_ns[i], times.backward_ns[i]
-        row[SYNCED] = times.sync_ns[i]
+        row[StageTime.PHI], row[StageTime.BETA] = (
+            times.forward_ns[i],
+            times.backward_ns[i],
+        )
+        row[StageTime.SYNCED] = times.sync_ns[i]
         if i + 1 < p:
-            row[HOP], row[PACE] = times.transfer_ns[i], times.occupancy_ns[i]
+            row[StageTime.HOP], row[StageTime.PACE] = (
+                times.transfer_ns[i],
+                times.occupancy_ns[i],
+            )
     none = np.zeros((1, 1, 1, 1), dtype=np.int64)
     levels = Levels(
         low=np.zeros(1, dtype=np.int64),
@@ -92,12 +88,26 @@ def best_warmups(
         total=none,
         rest=none,
         inner=none[0, 0, 0],
-        knobs=np.zeros(3, dtype=np.int64),
+        scalars=np.zeros(3, dtype=np.int64),
         delta=none[0],
     )
     if not _place(levels, walk, np.array([0, *reversed(most)], dtype=np.int64), q):
         return None
     return tuple(walk.warm.counts[p, 0, p:0:-1].tolist())
+
+
+@step
+def _through(times: Ints, i: int) -> int:
+    """Return the fill that a stage and the boundary after it add."""
+    tau = times[i, StageTime.PHI] + times[i, StageTime.BETA]
+    return int(tau + 2 * times[i, StageTime.HOP])
+
+
+@step
+def _strain(times: Ints, depth: int, q: int, w: int) -> int:
+    """Return the excess of the stage at this depth with w warm-ups."""
+    phi, beta = times[depth, StageTime.PHI], times[depth, StageTime.BETA]
+    return int((q - w) * phi + (q - 1) * beta)
 
 
 @kernel
@@ -106,13 +116,13 @@ def _place(levels: Levels, walk: Walk, most: Ints, q: int) -> bool:
     times, p = walk.times, len(most) - 1
     whole, fill = 0, 0
     for i in range(1, p + 1):
-        whole += times[i, PHI] + times[i, BETA] + 2 * times[i, HOP]
+        whole += _through(times, i)
     for i in range(1, p + 1):
-        fill += times[i, PHI] + times[i, BETA] + 2 * times[i, HOP]
+        fill += _through(times, i)
         if i == p:
             return warm_up_whole(levels, walk, i, q, most[i], fill, 0)
         # What is before goes with the fill; so do its two ways over the boundary.
-        if warm_up(levels, walk, i, q, most[i], whole, whole - fill, 0, 0, 0) < 1:
+        if warm_up(levels, walk, i, q, most[i], whole, whole - fill, Rest(0, 0, 0)) < 1:
             return False
     return False
 
@@ -120,12 +130,11 @@ def _place(levels: Levels, walk: Walk, most: Ints, q: int) -> bool:
 @step
 def warm_up(
     levels: Levels, walk: Walk, depth: int, q: int, most: int, fill: int, ahead: int,
-    mask: int, left: int, begin: int,
+    rest: Rest,
 ) -> int:  # fmt: skip
-    """Give counts to the stage placed at this depth, before others.
+    """Give counts to the stage placed at this depth; return the vectors left.
 
-    Return how many vectors are left: 0 if no plan is within the limit, -1 if they
-    are too many to tell apart. A simulation is a step of the walk.
+    0 if no plan is within the limit, -1 if they are too many to tell apart.
 
     Parameters
     ----------
@@ -135,59 +144,65 @@ def warm_up(
         Of what is placed and of the run that is chosen.
     ahead
         The part of it that is not placed.
-    mask, left, begin
-        Clusters, stages and body units that are left for the rest.
+    rest
+        What is left after that run.
     """
-    times, warm, limit = walk.times, walk.warm, walk.state[LIMIT]
-    row = walk.stage[depth]
-    row[END], row[EXCESS] = INFINITE, INFINITE
-    room = len(warm.answer) - 2
+    times, warm, limit = walk.times, walk.warm, walk.state[WalkState.LIMIT]
+    row, room = walk.stage[depth], len(walk.warm.answer) - 2
+    row[Placed.END], row[Placed.EXCESS] = INFINITE, INFINITE
     warm.size[depth] = 0
     if depth == 1:
         most = 1
-    least_strain = (q - most) * times[depth, PHI] + (q - 1) * times[depth, BETA]
+    least_strain = _strain(times, depth, q, most)
     for parent in range(warm.size[depth - 1]):
         _take(times, warm, depth - 1, parent)
-        before = warm.facts[depth - 1, parent, STRAIN] if depth > 1 else 0
+        before = warm.facts[depth - 1, parent, Vector.STRAIN] if depth > 1 else 0
         first = warm.counts[depth - 1, parent, depth - 1] if depth > 1 else 1
         for w in range(first, most + 1):
-            times[depth, FLIGHT] = w
-            own = (q - w) * times[depth, PHI] + (q - 1) * times[depth, BETA]
-            strain = max(before, own)
-            if not within(levels, limit, fill, ahead, strain, mask, left, begin):
+            times[depth, StageTime.FLIGHT] = w
+            strain = max(before, _strain(times, depth, q, w))
+            if not within(levels, limit, fill, ahead, strain, rest):
                 continue
-            end = run_end(times, depth, q, walk.arrive, walk.clock)
-            if not within(levels, limit, fill, end + ahead, strain, mask, left, begin):
+            end = run_end(walk, depth, q)
+            if not within(levels, limit, fill, end + ahead, strain, rest):
                 # Too few, or is it too many?
-                times[depth, FLIGHT] = min(w + 1, q)
-                answer = warm.answer[room, 0]
-                feed(
-                    times, depth, q, -1, True, walk.arrive, walk.clock, warm.done,
-                    answer,
-                )  # fmt: skip
-                end, strain = answer[q - 1], max(before, least_strain)
-                if within(levels, limit, fill, end + ahead, strain, mask, left, begin):
+                times[depth, StageTime.FLIGHT] = min(w + 1, q)
+                feed(walk, depth, q, -1, True, warm.answer[room, 0])
+                end = warm.answer[room, 0, q - 1]
+                strain = max(before, least_strain)
+                if within(levels, limit, fill, end + ahead, strain, rest):
                     continue
                 break
-            for n in range(q):
-                feed(
-                    times, depth, q, n, False, walk.arrive, walk.clock, warm.done,
-                    warm.answer[room, n],
-                )  # fmt: skip
-            walk.state[STEPS] -= 2 * q
-            if walk.state[STEPS] < -_MOST_STEPS:
+            if not _answers(walk, depth, q):
                 return -1
-            total = w
-            if depth > 1:
-                total += warm.facts[depth - 1, parent, SUM]
-            if _keep(warm, depth, parent, w, total, strain):
-                row[END] = min(row[END], end)
-                row[EXCESS] = min(row[EXCESS], strain)
+            if _keep(warm, depth, parent, w, strain):
+                row[Placed.END] = min(row[Placed.END], end)
+                row[Placed.EXCESS] = min(row[Placed.EXCESS], strain)
                 if warm.size[depth] > room:
                     return -1
             if w < most and _is_enough(walk, depth, q, w):
                 break
     return int(warm.size[depth])
+
+
+@step
+def _answers(walk: Walk, depth: int, q: int) -> bool:
+    """Write down what the last stages answer; False if that takes too many steps.
+
+    A simulation is a step of the walk.
+    """
+    warm = walk.warm
+    room = len(warm.answer) - 2
+    for n in range(q):
+        feed(walk, depth, q, n, False, warm.answer[room, n])
+    walk.state[WalkState.STEPS] -= 2 * q
+    return bool(walk.state[WalkState.STEPS] >= -_MOST_STEPS)
+
+
+@step
+def _total(warm: Warmups, depth: int, parent: int, w: int) -> int:
+    """Return the sum of a vector: w before one of the stages after."""
+    return int(w + warm.facts[depth - 1, parent, Vector.SUM]) if depth > 1 else w
 
 
 @step
@@ -205,7 +220,7 @@ def warm_up_whole(
     tied
         What tied embeddings add to g of the first stage and of the last.
     """
-    times, warm, limit = walk.times, walk.warm, walk.state[LIMIT]
+    times, warm, limit = walk.times, walk.warm, walk.state[WalkState.LIMIT]
     warm.size[depth] = 0
     if depth == 1:
         most = min(most, 1)
@@ -213,18 +228,15 @@ def warm_up_whole(
     answer = warm.answer[len(warm.answer) - 1, 0]
     for parent in range(warm.size[depth - 1]):
         _take(times, warm, depth - 1, parent)
-        before = warm.facts[depth - 1, parent, STRAIN] if depth > 1 else 0
+        before = warm.facts[depth - 1, parent, Vector.STRAIN] if depth > 1 else 0
         first = warm.counts[depth - 1, parent, depth - 1] if depth > 1 else 1
         for w in range(first, most + 1):
-            times[depth, FLIGHT] = w
-            own = (q - w) * times[depth, PHI] + (q - 1) * times[depth, BETA]
-            strain = max(before, own)
-            if not within(levels, limit, fill, 0, strain, 0, 0, 0):
+            times[depth, StageTime.FLIGHT] = w
+            strain = max(before, _strain(times, depth, q, w))
+            if not within(levels, limit, fill, 0, strain, Rest(0, 0, 0)):
                 continue
             value = _value(walk, depth, q, False, tied, answer)
-            total = w
-            if depth > 1:
-                total += warm.facts[depth - 1, parent, SUM]
+            total = _total(warm, depth, parent, w)
             if value <= limit and (
                 value < best
                 or (value == best and _comes_first(warm, depth, parent, w, total, 0))
@@ -233,14 +245,14 @@ def warm_up_whole(
                 warm.size[depth] = 0
                 _append(warm, depth, parent, w, total, strain)
             if w < most:
-                times[depth, FLIGHT] = w + 1
+                times[depth, StageTime.FLIGHT] = w + 1
                 if _value(walk, depth, q, True, tied, answer) >= min(value, best):
                     break
     if not warm.size[depth]:
         return False
     _take(times, warm, depth, 0)
-    walk.stage[depth, EXCESS] = warm.facts[depth, 0, STRAIN]
-    walk.stage[depth, END] = run_end(times, depth, q, walk.arrive, walk.clock)
+    walk.stage[depth, Placed.EXCESS] = warm.facts[depth, 0, Vector.STRAIN]
+    walk.stage[depth, Placed.END] = run_end(walk, depth, q)
     return True
 
 
@@ -248,11 +260,13 @@ def warm_up_whole(
 def _value(walk: Walk, depth: int, q: int, loose: bool, tied: int, answer: Ints) -> int:
     """Return the simulated time of a whole pipeline, or a bound on it (``feed``)."""
     times = walk.times
-    feed(times, depth, q, -1, loose, walk.arrive, walk.clock, walk.warm.done, answer)
-    value = answer[q - 1] + times[depth, SYNCED] + tied
+    feed(walk, depth, q, -1, loose, answer)
+    value = answer[q - 1] + times[depth, StageTime.SYNCED] + tied
     for i in range(1, depth):
         more = tied if i == 1 else 0
-        value = max(value, walk.clock[i, 0] + times[i, SYNCED] + more)
+        value = max(
+            value, walk.clock[i, Clock.FREE] + times[i, StageTime.SYNCED] + more
+        )
     return int(value)
 
 
@@ -260,7 +274,7 @@ def _value(walk: Walk, depth: int, q: int, loose: bool, tied: int, answer: Ints)
 def _take(times: Ints, warm: Warmups, depth: int, vector: int) -> None:
     """Give the last ``depth`` stages the counts of a vector."""
     for i in range(1, depth + 1):
-        times[i, FLIGHT] = warm.counts[depth, vector, i]
+        times[i, StageTime.FLIGHT] = warm.counts[depth, vector, i]
 
 
 @step
@@ -272,7 +286,10 @@ def _append(
     for i in range(1, depth):
         warm.counts[depth, at, i] = warm.counts[depth - 1, parent, i]
     warm.counts[depth, at, depth] = w
-    warm.facts[depth, at, SUM], warm.facts[depth, at, STRAIN] = total, strain
+    warm.facts[depth, at, Vector.SUM], warm.facts[depth, at, Vector.STRAIN] = (
+        total,
+        strain,
+    )
     warm.size[depth] = at + 1
 
 
@@ -281,8 +298,8 @@ def _comes_first(
     warm: Warmups, depth: int, parent: int, w: int, total: int, other: int
 ) -> bool:
     """Whether a vector comes before another one by (sum, lexicographic order)."""
-    if total != warm.facts[depth, other, SUM]:
-        return bool(total < warm.facts[depth, other, SUM])
+    if total != warm.facts[depth, other, Vector.SUM]:
+        return bool(total < warm.facts[depth, other, Vector.SUM])
     if w != warm.counts[depth, other, depth]:
         return bool(w < warm.counts[depth, other, depth])
     for i in range(depth - 1, 0, -1):
@@ -310,14 +327,12 @@ def _copy(one: Ints, other: Ints) -> None:
 
 
 @step
-def _keep(
-    warm: Warmups, depth: int, parent: int, w: int, total: int, strain: int
-) -> bool:
+def _keep(warm: Warmups, depth: int, parent: int, w: int, strain: int) -> bool:
     """Take in the vector whose answer is the last but one, unless it is needless.
 
     Those that it makes needless are left out. One too many is counted, not kept.
     """
-    room = len(warm.answer) - 2
+    room, total = len(warm.answer) - 2, _total(warm, depth, parent, w)
     answer = warm.answer[room]
     for other in range(warm.size[depth]):
         if (
@@ -356,9 +371,9 @@ def _is_enough(walk: Walk, depth: int, q: int, w: int) -> bool:
     times, warm = walk.times, walk.warm
     room = len(warm.answer) - 2
     bound = warm.answer[room + 1, 0]
-    times[depth, FLIGHT] = w + 1
+    times[depth, StageTime.FLIGHT] = w + 1
     for n in range(q):
-        feed(times, depth, q, n, True, walk.arrive, walk.clock, warm.done, bound)
+        feed(walk, depth, q, n, True, bound)
         for m in range(q + 1):
             if warm.answer[room, n, m] > bound[m]:
                 return False

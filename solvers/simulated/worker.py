@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.decisions.identical import canonical, leaders
 from hetopt.solvers.race.messages import Found, Verdict
-from hetopt.solvers.simulated.search import Interrupted, Search, survey
+from hetopt.solvers.simulated.search import SimulatedSearch, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
-    from hetopt.solvers.arrays.program import Ints
+    from hetopt.solvers.arrays.costs import Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class SimulatedSpec:
     """What every worker is given once; ``top`` best plans are wanted."""
 
     problem: Problem
@@ -33,7 +33,7 @@ class Payload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BoundTask:
+class BoundTimesTask:
     """Bound the simulated time of every p of one q.
 
     Attributes
@@ -60,7 +60,7 @@ class SearchTask:
 
 
 def make(
-    payload: Payload, shared: Any, say: Callable[[Any], None]
+    payload: SimulatedSpec, shared: Any, say: Callable[[Any], None]
 ) -> Callable[[Any], Any]:
     """Return the function that runs tasks in this process."""
     return SimulatedWorker(payload, shared, say).run
@@ -70,7 +70,7 @@ class SimulatedWorker:
     """Runs tasks for one problem."""
 
     def __init__(
-        self, payload: Payload, shared: Any, say: Callable[[Any], None]
+        self, payload: SimulatedSpec, shared: Any, say: Callable[[Any], None]
     ) -> None:
         self.problem = payload.problem
         self.table = payload.table
@@ -82,7 +82,7 @@ class SimulatedWorker:
     def run(self, task: Any) -> Any:
         """Run one task."""
         match task:
-            case BoundTask():
+            case BoundTimesTask():
                 return self._bound(task)
             case SearchTask():
                 return self._search(task)
@@ -91,19 +91,16 @@ class SimulatedWorker:
                 raise SolverError(msg)
 
     def _data(self, microbatches: int, stages: int) -> ProgramData:
-        return ProgramData(
-            part=self.table.at(microbatches),
-            chain=self.chain,
-            schedule=self.table.schedule,
-            pins=self.problem.pins,
-            names=self.table.cluster_names,
-            devices=self.table.cluster_devices,
-            usable_bytes=self.table.usable_bytes,
+        return ProgramData.of(
+            self.table,
+            self.table.at(microbatches),
+            self.chain,
+            self.problem.pins,
             stages=stages,
             cutoff=0,
         )
 
-    def _bound(self, task: BoundTask) -> Ints:
+    def _bound(self, task: BoundTimesTask) -> Ints:
         most = max(p for p in self.problem.stage_counts if p <= self.chain.length)
         data = self._data(task.microbatches, most)
         return survey(data, task.limit, task.share)
@@ -127,14 +124,11 @@ class SimulatedWorker:
             own = canonical(decision, groups)
             self._say(Found(decision=own, value=value * PERIOD_SCALE))
 
-        end = None
-        if task.time_limit_s is not None:
-            end = time.monotonic() + task.time_limit_s
-        search = Search(
+        search = SimulatedSearch(
             self._data(task.microbatches, task.stages),
             limit=limit,
             found=found,
-            end=end,
+            deadline=Deadline.after(task.time_limit_s),
         )
         try:
             search.run()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.formulations.uniap.choice import price
 from hetopt.solvers.mip.highs import HighsRun
@@ -70,7 +70,7 @@ class UniapEngine:
     def settle(
         self,
         *,
-        time_limit_s: float | None,
+        deadline: Deadline,
         best_ns: int | None,
         start: UniapChoice | None = None,
         found: Callable[[UniapChoice, int], None] = lambda choice, value_ns: None,
@@ -80,8 +80,8 @@ class UniapEngine:
 
         Parameters
         ----------
-        time_limit_s
-            Wall-clock limit, beside that of early stopping.
+        deadline
+            Beside that of early stopping.
         best_ns
             The best of the programs before.
         start
@@ -96,12 +96,9 @@ class UniapEngine:
         SolverError
             HiGHS failed, or reported a status unknown here.
         """
-        limits = (time_limit_s, self._stopping.time_limit_s)
-        known = [limit for limit in limits if limit is not None]
-        end = time.monotonic() + min(known) if known else None
+        own = deadline.within(self._stopping.time_limit_s)
         while True:
-            left = None if end is None else max(end - time.monotonic(), 0.0)
-            answer = self._run(left, best_ns, start, found, look)
+            answer = self._run(own, best_ns, start, found, look)
             if answer.choice is None:
                 return answer
             covers = self._exceeding(answer.choice)
@@ -112,22 +109,21 @@ class UniapEngine:
 
     def _run(
         self,
-        time_limit_s: float | None,
+        deadline: Deadline,
         best_ns: int | None,
         start: UniapChoice | None,
         found: Callable[[UniapChoice, int], None],
         look: Callable[[int], None],
     ) -> UniapAnswer:
         """Solve the form as it stands."""
-        unit, begin = self._form.time_unit_ns, time.monotonic()
+        unit, clock = self._form.time_unit_ns, Deadline()
         best = math.inf if best_ns is None else float(best_ns)
         run = _WatchedRun(self._form.linear, seed=self._seed)
 
         def stop() -> bool:
-            elapsed = time.monotonic() - begin
             look(self._bound_ns(run.dual))
             return self._stopping.leaves(
-                elapsed, run.dual * unit, run.primal * unit, best
+                clock.elapsed_s(), run.dual * unit, run.primal * unit, best
             )
 
         def improved(values: Sequence[float]) -> None:
@@ -136,7 +132,7 @@ class UniapEngine:
                 found(choice, price(self._program, choice).total_ns)
 
         verdict = run.solve(
-            time_limit_s=time_limit_s,
+            deadline=deadline,
             found=improved,
             stop=stop,
             start=None if start is None else self._form.columns_of(start),

@@ -9,12 +9,12 @@ what is left of it, and those that were cut short are looked at again.
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table import LONGEST_NS, TICK_S
+from hetopt.deadline import Deadline
 from hetopt.formulations.uniap.choice import lower_bound_ns, price
 from hetopt.formulations.uniap.program import UniapLinear
 from hetopt.interruption import check
@@ -125,7 +125,7 @@ def solve_programs(
     programs: Sequence[UniapProgram],
     params: UniapParams = DEFAULT_PARAMS,
     *,
-    time_limit_s: float | None = None,
+    deadline: Deadline | None = None,
     seed: int = 0,
     cutoff_ns: int | None = None,
 ) -> UniapResult:
@@ -135,8 +135,8 @@ def solve_programs(
     ----------
     programs
         One for each (pp_size, c) on offer.
-    time_limit_s
-        Wall-clock limit over all of them.
+    deadline
+        Of all of them together; they may take as long as they need by default.
     cutoff_ns
         Choices that cost more are of no interest.
 
@@ -145,30 +145,27 @@ def solve_programs(
     After Ctrl-C the best so far is returned, with what is proven about it.
     """
     limit = LONGEST_NS if cutoff_ns is None else min(cutoff_ns, LONGEST_NS)
-    search = _Search(programs, params, seed=seed, limit_ns=limit)
-    if time_limit_s is not None:
-        search.end = search.begin + time_limit_s
+    search = _Enumeration(programs, params, deadline or Deadline(), seed, limit)
     with suppress(KeyboardInterrupt):
         search.run()
     return search.result()
 
 
-class _Search:
+class _Enumeration:
     """The best choice so far, what is known of every program, and the time left."""
 
     def __init__(
         self,
         programs: Sequence[UniapProgram],
         params: UniapParams,
-        *,
+        deadline: Deadline,
         seed: int,
         limit_ns: int,
     ) -> None:
         self.programs, self.params, self.seed = programs, params, seed
         self.limit_ns = limit_ns
-        self.begin = time.monotonic()
-        self.end: float | None = None
-        self.told = self.begin
+        self.deadline = deadline
+        self.told_s = deadline.elapsed_s()
         self.program: UniapProgram | None = None
         self.choice: UniapChoice | None = None
         self.value_ns: int | None = None
@@ -212,9 +209,6 @@ class _Search:
         ]
         return [at for _, at in sorted(found)]
 
-    def _left_s(self) -> float | None:
-        return None if self.end is None else max(self.end - time.monotonic(), 0.0)
-
     def _refuted(self, at: int) -> bool:
         bound = self.settled[at].bound_ns
         return bound is not None and bound > self.limit_ns
@@ -224,7 +218,7 @@ class _Search:
         from hetopt.solvers.uniap.start import start
 
         check()
-        if self._left_s() == 0 or self._refuted(at):
+        if self.deadline.is_over() or self._refuted(at):
             return
         choice = start(self.programs[at])
         if choice is not None:
@@ -254,25 +248,26 @@ class _Search:
         if self._refuted(at):
             self._refute(at, "refuted-by-bound", self.settled[at].bound_ns)
             return False
-        left = self._left_s()
-        if left == 0:
+        if self.deadline.is_over():
             return False
+        left_s = self.deadline.left_s()
+        share_s = None if left_s is None else left_s / waiting
         program, limit = self.programs[at], self.limit_ns
-        begin = time.monotonic()
+        clock = Deadline()
         # A row that every choice of interest keeps to would only blur the numbers.
         cutoff = None if limit == LONGEST_NS else limit
         form = UniapLinear(program, cutoff_ns=cutoff)
-        built = time.monotonic()
+        build_s = clock.elapsed_s()
         answer = UniapEngine(
             form, stopping=self.params.stopping, seed=self.seed
         ).settle(
-            time_limit_s=None if left is None else left / waiting,
+            deadline=Deadline.after(share_s),
             best_ns=cutoff,
             start=self.choice if program is self.program else None,
             found=lambda choice, value: self._find(at, choice, value),
             look=lambda bound: self._look(at, bound, limit),
         )
-        done = time.monotonic()
+        solve_s = clock.elapsed_s() - build_s
         if answer.choice is not None and answer.value_ns is not None:
             self._find(at, answer.choice, answer.value_ns)
         if answer.bound_ns is not None:
@@ -280,8 +275,8 @@ class _Search:
         known = self.settled[at]
         self.settled[at] = known = replace(
             known,
-            build_s=known.build_s + built - begin,
-            solve_s=known.solve_s + done - built,
+            build_s=known.build_s + build_s,
+            solve_s=known.solve_s + solve_s,
         )
         if answer.verdict == "optimal" and (answer.value_ns or 0) > LONGEST_NS:
             self._refute(at, "refuted-by-search", limit)
@@ -291,8 +286,8 @@ class _Search:
             )
         elif answer.verdict == "infeasible":
             self._refute(at, "refuted-by-search", limit)
-        elif left is not None:
-            return done - built >= left / waiting * _CUT_SHORT
+        elif share_s is not None:
+            return solve_s >= share_s * _CUT_SHORT
         return False
 
     def _refute(self, at: int, how: How, bound_ns: int | None) -> None:
@@ -312,7 +307,7 @@ class _Search:
         """Take note of a bound while its program is being solved."""
         check()
         self._raise(at, bound_ns, limit_ns)
-        if time.monotonic() - self.told > _TELL_S:
+        if self.deadline.elapsed_s() - self.told_s > _TELL_S:
             self._tell()
 
     def _bound_ns(self) -> int | None:
@@ -328,13 +323,13 @@ class _Search:
         return (self.value_ns - (self._bound_ns() or 0)) / max(self.value_ns, 1)
 
     def _tell(self) -> None:
-        self.told = time.monotonic()
+        self.told_s = self.deadline.elapsed_s()
         if self.params.on_progress is None:
             return
         value, bound = self.value_ns, self._bound_ns()
         self.params.on_progress(
             Progress(
-                elapsed_s=self.told - self.begin,
+                elapsed_s=self.told_s,
                 incumbent_s=None if value is None else value * TICK_S,
                 bound_s=None if bound is None else bound * TICK_S,
                 gap=self._gap(),
@@ -362,5 +357,5 @@ class _Search:
             value_ns=self.value_ns,
             lower_bound_ns=self._bound_ns(),
             settlements=tuple(self.settled),
-            search_time_s=time.monotonic() - self.begin,
+            search_time_s=self.deadline.elapsed_s(),
         )

@@ -17,37 +17,24 @@ from hetopt.solvers.uniap.outcome import result_of
 from hetopt.solvers.uniap.search import UniapParams, solve_programs
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.request import Request
 
 
-def solve(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-    cutoff: float | None = None,
-) -> Result:
+def solve(request: Request) -> Result:
     """Find a plan of least UniAP objective and prove that there is no better one.
 
-    Parameters
-    ----------
-    params
-        ``UniapParams`` for what only this solver has; ``jobs`` does nothing.
-    time_limit_s
-        Wall-clock limit; the best plan so far is returned with its true gap.
-    cutoff
-        Seconds of UniAP's objective; plans above it are of no interest.
+    The cutoff is of UniAP's objective. ``UniapParams`` hold what only this solver has;
+    ``jobs`` does nothing.
 
     Raises
     ------
     InputError
         The problem, its schedule or a pin is nothing that UniAP plans.
     """
+    problem, table, params = request.problem, request.table, request.params
     ensure_can("uniap", params.principles)
     ensure_plans("uniap", problem.training.schedule)
     _ensure_planned(problem, params)
@@ -55,14 +42,15 @@ def solve(
     own = params
     if not isinstance(own, UniapParams):
         own = UniapParams(on_progress=params.on_progress)
+    cutoff_s = request.cutoff_s
     found = solve_programs(
         programs,
         own,
-        time_limit_s=time_limit_s,
-        seed=seed,
-        cutoff_ns=None if cutoff is None else int(cutoff / TICK_S),
+        deadline=request.deadline,
+        seed=request.seed,
+        cutoff_ns=None if cutoff_s is None else int(cutoff_s / TICK_S),
     )
-    return result_of(found, programs, problem, table, cut_off=cutoff is not None)
+    return result_of(found, programs, problem, table, cut_off=cutoff_s is not None)
 
 
 def _ensure_planned(problem: Problem, params: RaceParams) -> None:

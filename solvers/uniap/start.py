@@ -18,7 +18,7 @@ MOST_PRICED = 12_000
 
 
 @dataclass(slots=True)
-class _Search:
+class _LocalSearch:
     """The best choice so far; what does not fit is worse than all that fits."""
 
     program: UniapProgram
@@ -57,7 +57,7 @@ def start(
     count, deg = len(program.graph.layers), program.stages
     if count < deg:
         return None
-    search = _Search(
+    search = _LocalSearch(
         program=program,
         stage=[u * deg // count for u in range(count)],
         strategy=[0] * count,
@@ -86,7 +86,7 @@ def _uniform(program: UniapProgram) -> Iterator[list[int]]:
     yield [layer.memory_bytes.index(min(layer.memory_bytes)) for layer in layers]
 
 
-def _rebalance(search: _Search) -> bool:
+def _rebalance(search: _LocalSearch) -> bool:
     """Divide the layers among stages anew."""
     stage = _balanced(search.program, search.strategy)
     return stage is not None and search.accept(stage, search.strategy)
@@ -153,7 +153,7 @@ def _segments(
     return costs, across
 
 
-def _shift(search: _Search) -> bool:
+def _shift(search: _LocalSearch) -> bool:
     """Move a layer at the end of a stage to the neighbouring stage."""
     improved = False
     for boundary in range(1, search.program.stages):
@@ -170,7 +170,7 @@ def _shift(search: _Search) -> bool:
     return improved
 
 
-def _repaint(search: _Search) -> bool:
+def _repaint(search: _LocalSearch) -> bool:
     """Give a run of layers one strategy."""
     improved = False
     layers = search.program.graph.layers

@@ -15,10 +15,12 @@ from benchmarks.figure_tables import Table
 from benchmarks.figures import FIGURES
 from benchmarks.rivals import Chase
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 
 
 def _made(name: str) -> Campaign:
@@ -128,7 +130,12 @@ def test_scattered_clusters_keep_the_published_strategy() -> None:
         problem = scattered(base, count, "1f1b")
         assert sum(cluster.devices for cluster in problem.clusters) == 32
         result = solve(
-            problem, build_table(problem), RaceParams(jobs=0), time_limit_s=60, seed=0
+            Request(
+                problem=problem,
+                table=build_table(problem),
+                params=RaceParams(jobs=0),
+                deadline=Deadline.after(60),
+            )
         )
         assert result.best is not None
         stages = result.best.plan.pipeline.stages

@@ -50,8 +50,9 @@ def test_the_files_stay_small() -> None:
     assert path_of("H800").name == "h800-modelled.csv"
 
 
-def test_auto_takes_the_roofline_itself() -> None:
-    problem = make_problem()
+def test_auto_does_not_read_what_was_modelled() -> None:
+    """The H2 chips have modelled profiles, and nothing measured."""
+    problem = make_problem((make_cluster("a", "H2-Chip-A"),))
     sources = latency_sources(problem).by_cluster
     assert isinstance(sources["a"], Roofline)
 
@@ -62,7 +63,7 @@ def test_a_forest_learns_the_roofline_back(tmp_path: Path) -> None:
     )
     named = replace(problem, latency={"a": "a100-80gb-modelled"})
     forest = build_table(named, latency_sources(named, cache=tmp_path))
-    table = build_table(problem)
+    table = build_table(replace(problem, latency={"a": "roofline"}))
     layer = table.kinds.index(LAYER)
     assert forest.sources == ("modelled",)
     for here, there in zip(forest.slices, table.slices, strict=True):

@@ -18,6 +18,7 @@ import pytest
 from hetopt import interruption
 from hetopt.cli import main
 from hetopt.solvers.progress import Progress
+from hetopt.solvers.request import Request
 
 
 def heed() -> None:
@@ -250,11 +251,11 @@ def test_solvers_stop_without_it_as_ever(small: Path) -> None:
 
     problem = read_problem(small / "problem.yaml")
     result = solve(
-        problem,
-        build_table(problem),
-        RaceParams(jobs=0, on_progress=stop),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=problem,
+            table=build_table(problem),
+            params=RaceParams(jobs=0, on_progress=stop),
+        )
     )
     assert result.interrupted
     assert result.best is not None

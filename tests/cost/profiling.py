@@ -55,6 +55,7 @@ def seconds(unit: str, rows: list[ProfileRow]) -> np.ndarray[Any, Any]:
     return np.stack(passes, axis=1)
 
 
+# One keyword for each thing that a profile may differ in.
 def make_profile(
     units: tuple[str, ...] = UNITS,
     *,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetopt.cost.build import build_table
-from hetopt.cost.memory import activation_bytes, parameter_bytes, state_bytes
-from hetopt.problem.model import LAYER, MLP_DOWN, Model
-from hetopt.problem.training import Optimizer, Precision, Recompute, Training
+from hetopt.cost.memory import (
+    activation_bytes,
+    parameter_bytes,
+    state_bytes,
+    temporary_bytes,
+)
+from hetopt.cost.shapes import Shape
+from hetopt.problem.model import EMBEDDING, HEAD, LAYER, MLP_DOWN, Model
+from hetopt.problem.training import Kernel, Optimizer, Precision, Recompute, Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, shape
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "memory.json"
@@ -186,3 +193,86 @@ def test_more_tensor_parallelism_needs_less(
     assert states[1] < states[0]
     less = activation_bytes(model, training, LAYER, rows, "full")
     assert (less <= kept).all()
+
+
+@pytest.mark.parametrize("tp", [1, 2, 8])
+@pytest.mark.parametrize("attention", ["fused", "unfused"])
+@pytest.mark.parametrize("split", [True, False])
+def test_a_layer_keeps_what_korthikanti_et_al_count(
+    tp: int, attention: Kernel, split: bool
+) -> None:
+    """Their Table 2, without and with sequence parallelism; s b h is 1 here."""
+    h, a, s = 6144, 64, 2048
+    model = make_model(
+        hidden=h, heads=a, kv_heads=a, head_dim=h // a, ffn=4 * h, gated=False,
+        norm="layer",
+    )  # fmt: skip
+    training = Training(
+        global_batch=8, seq_len=s, attention=attention, sequence_parallel=split
+    )
+    rows = Shape.of([(1, 1, tp)], sequence_parallel=split)
+    scores = 5 * a * s / h if attention == "unfused" else 4 * a / h
+    expected = 10 / (tp if split else 1) + (24 + scores) / tp
+    kept = activation_bytes(model, training, LAYER, rows, "none")
+    assert kept[0] / (s * h) == pytest.approx(expected)
+    # Selective recomputation drops the scores alone.
+    kept = activation_bytes(model, training, LAYER, rows, "selective")
+    assert kept[0] / (s * h) == pytest.approx(expected - scores / tp)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full"])
+@pytest.mark.parametrize(
+    ("kind", "knob"),
+    [
+        (LAYER, {"attention": "unfused"}),
+        (LAYER, {"sequence_parallel": False}),
+        (HEAD, {"cross_entropy": "unfused"}),
+    ],
+)
+def test_what_is_not_fused_or_split_needs_more(
+    kind: str, knob: dict[str, Any], recompute: Recompute
+) -> None:
+    def bytes_of(**knobs: Any) -> float:
+        training = Training(global_batch=8, seq_len=2048, **knobs)
+        rows = Shape.of([(1, 1, 4)], sequence_parallel=training.sequence_parallel)
+        model = make_model()
+        kept = activation_bytes(model, training, kind, rows, recompute)
+        passing = temporary_bytes(model, training, kind, rows, recompute)
+        return float(kept[0] + passing[0])
+
+    assert bytes_of(**knob) > bytes_of()
+
+
+def test_fp8_keeps_copies_of_the_layers_weights() -> None:
+    model, one = make_model(), np.array([1])
+    for kind, more in ((LAYER, 2), (HEAD, 0)):
+        bf16, fp8 = (
+            state_bytes(model, training, kind, one, one)[0]
+            for training in (
+                Training(global_batch=8, seq_len=8),
+                Training(global_batch=8, seq_len=8, precision="fp8"),
+            )
+        )
+        assert fp8 / bf16 == pytest.approx((18 + more) / 18)
+
+
+def test_gradients_in_16_bits_halve() -> None:
+    training = Training(global_batch=8, seq_len=8, gradients="bf16")
+    assert parameter_bytes(training).gradient == 2
+
+
+def test_an_embedding_has_a_gradient_of_the_whole_table() -> None:
+    training = Training(global_batch=8, seq_len=128)
+    model = make_model(vocab=100_000)
+    passing = temporary_bytes(model, training, EMBEDDING, shape((1, 1, 2)), "none")
+    assert passing[0] >= 2 * 100_000 * model.hidden / 2
+
+
+def test_a_tied_table_is_there_once_if_there_is_one_stage() -> None:
+    model = make_model(tied=True)
+    training = Training(global_batch=8, seq_len=2048, zero=0)
+    tp, replicas = np.array([1, 1]), np.array([8, 8])
+    apart, alone = state_bytes(
+        model, training, HEAD, tp, replicas, alone=np.array([False, True])
+    )
+    assert apart - alone == 18 * model.vocab * model.hidden

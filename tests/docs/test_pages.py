@@ -16,7 +16,7 @@ import yaml
 import hetopt
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem, read_problem_text
-from hetopt.problem.schema import ProblemSpec
+from hetopt.problem.schema.problem import ProblemSpec
 from tests.docs.pages import PAGES, ROOT, blocks_of, prose_of, read_page
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import runpy
 import pytest
 
 from hetopt.cli.entry import COMMANDS
-from hetopt.problem.schema import ProblemSpec
+from hetopt.problem.schema.problem import ProblemSpec
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"

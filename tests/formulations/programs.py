@@ -90,16 +90,8 @@ def data_of(
     pins: Pins | None = None,
     cutoff: int = ENOUGH * PERIOD_SCALE,
 ) -> ProgramData:
-    return ProgramData(
-        part=costs.at(q),
-        chain=Chain.of(costs),
-        schedule=costs.schedule,
-        pins=pins or Pins(),
-        names=costs.cluster_names,
-        devices=costs.cluster_devices,
-        usable_bytes=costs.usable_bytes,
-        stages=p,
-        cutoff=cutoff,
+    return ProgramData.of(
+        costs, costs.at(q), Chain.of(costs), pins or Pins(), stages=p, cutoff=cutoff
     )
 
 

@@ -104,6 +104,8 @@ def _cluster(rng: Random, name: str) -> dict[str, Any]:
     }
     if rng.random() < 0.25:
         cluster["memory"] = rng.choice(MEMORIES)
+        # A device's usual overhead may be more than that.
+        cluster["overhead"] = 0
     if rng.random() < 0.1:
         cluster["intra_node"] = _link(rng)
     if rng.random() < 0.1:

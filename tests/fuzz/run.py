@@ -48,7 +48,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 #: Imported before commands are forked off.
 _NEEDED = (
-    "hetopt.check.certificate",
+    "hetopt.check.verify.certificate",
     "hetopt.cli",
     "hetopt.cost.build",
     "hetopt.export.planning.search",

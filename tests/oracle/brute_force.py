@@ -33,6 +33,14 @@ from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
 from tests.oracle import wide
+from tests.oracle.plan_times import (
+    Pieces,
+    closed_form,
+    freely,
+    freely_simulated,
+    hapt_steps,
+    simulated_ns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,7 +152,7 @@ def every_plan(
     for part in table.slices:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
-        pieces = _Pieces(table, part)
+        pieces = Pieces(table, part)
         skeletons = (
             wide.skeletons(problem, table, part, principles)
             if principles.relaxed
@@ -192,9 +200,6 @@ def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:
     )
 
 
-# --- enumeration --------------------------------------------------------------------
-
-
 def _skeletons(
     problem: Problem, table: CostTable, part: TableSlice
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
@@ -239,10 +244,11 @@ def _skeletons(
                         yield order, strategies, stages
 
 
+# Rule after rule, as MODEL.md has them: to be read beside it.
 def _splits(
     problem: Problem,
     table: CostTable,
-    pieces: _Pieces,
+    pieces: Pieces,
     shape: Shape,
     *,
     simulated: bool,
@@ -308,14 +314,14 @@ def _splits(
                     q, forward, backward, kappa, omega, sync, caps
                 )
             else:
-                chosen = _freely(q, forward, backward, kappa, omega, caps)
+                chosen = freely(q, forward, backward, kappa, omega, caps)
             if chosen is None:
                 continue
             warmups = list(chosen)
         elif schedule != "gpipe":
             used = steps
             if used is None:
-                used = _hapt_steps(forward, backward, kappa)
+                used = hapt_steps(forward, backward, kappa)
             warmups = [1] * p
             for i in range(p - 2, -1, -1):
                 warmups[i] = warmups[i + 1] + used[i]
@@ -326,7 +332,7 @@ def _splits(
         ):
             continue
         all_first = schedule == "auto" and min(warmups) >= q
-        value, exact = _closed_form(
+        value, exact = closed_form(
             schedule == "gpipe" or all_first,
             q,
             forward,
@@ -344,7 +350,7 @@ def _splits(
             closed_form_ns=exact,
             warmups=tuple(warmups),
             simulated_ns=(
-                _simulated(q, forward, backward, kappa, omega, sync, warmups)
+                simulated_ns(q, forward, backward, kappa, omega, sync, warmups)
                 if simulated
                 else None
             ),
@@ -385,242 +391,3 @@ def _unit_pins_hold(
         problem.pins.of(table.cluster_names[j]).units.permits(count)
         for j, count in hosted.items()
     )
-
-
-# --- pricing ------------------------------------------------------------------------
-
-
-class _Pieces:
-    """Sums over units, remembered; plain integers, which are exact and quick."""
-
-    def __init__(self, table: CostTable, part: TableSlice) -> None:
-        self.table = table
-        self.part = part
-        self.transfer: list[list[list[int]]] = part.transfer_ns.tolist()
-        self.occupancy: list[list[list[int]]] = part.occupancy_ns.tolist()
-        self.tied: list[list[int]] | None = (
-            None if part.tied_ns is None else part.tied_ns.tolist()
-        )
-        self._times: dict[tuple[tuple[int, int], int, int], tuple[int, int, int]] = {}
-        self._bytes: dict[tuple[tuple[int, int], int, int], tuple[int, int]] = {}
-
-    def times(
-        self, host: tuple[int, int], first: int, end: int
-    ) -> tuple[int, int, int]:
-        """Forward, backward and g of a stage."""
-        key = (host, first, end)
-        if key not in self._times:
-            own, k = self.part.clusters[host[0]], host[1]
-            phi = beta = 0
-            g = int(own.sync_ns[k])
-            for kind in self.table.units[first:end]:
-                phi += int(own.forward_ns[k, kind])
-                beta += int(own.backward_ns[k, kind])
-                g += int(own.sync_unit_ns[k, kind])
-            self._times[key] = (phi, beta, g)
-        return self._times[key]
-
-    def memory(
-        self, host: tuple[int, int], first: int, end: int, in_flight: int
-    ) -> int:
-        """Bytes a stage needs on each device."""
-        key = (host, first, end)
-        if key not in self._bytes:
-            own, k = self.part.clusters[host[0]], host[1]
-            base, each, peak = int(own.fixed_bytes[k]), 0, 0
-            for kind in self.table.units[first:end]:
-                base += int(own.state_bytes[k, kind])
-                each += int(own.activation_bytes[k, kind])
-                peak = max(peak, int(own.temporary_bytes[k, kind]))
-            self._bytes[key] = (base + peak, each)
-        base, each = self._bytes[key]
-        return base + in_flight * each
-
-
-def _hapt_steps(
-    forward: Sequence[int], backward: Sequence[int], kappa: Sequence[int]
-) -> list[int]:
-    """HAPT Eq. 1, 2, 10: how many warm-ups a stage has more than the next."""
-    longest = max(f + b for f, b in zip(forward, backward, strict=True))
-    if kappa:
-        longest = max(longest, *kappa)
-    steps = []
-    for k in kappa:
-        share = Fraction(k, longest)
-        steps.append(1 if share <= Fraction(1, 100) else -((-1 - 2 * share) // 1))
-    return [int(step) for step in steps]
-
-
-def _freely(
-    q: int,
-    forward: Sequence[int],
-    backward: Sequence[int],
-    kappa: Sequence[int],
-    omega: Sequence[int],
-    caps: Sequence[int],
-) -> tuple[int, ...] | None:
-    """Try all warm-up counts; None if nothing fits.
-
-    Lambda is at least every tau, so more than 1 + ceil(2 kappa / max tau) at a
-    boundary cannot shorten any window that matters: without the boundary the two
-    parts of the window fit into it.
-
-    Parameters
-    ----------
-    caps
-        Most micro-batches of each stage that memory has room for, at most q.
-    """
-    if min(caps) < 1:
-        return None
-    p = len(caps)
-    tau = [f + b for f, b in zip(forward, backward, strict=True)]
-    longest = max(*tau, *omega, 1)
-    floor = 1000 * max(*tau, *omega, 0)
-    best: tuple[int, int, tuple[int, ...]] | None = None
-
-    def extend(counts: tuple[int, ...], period: int) -> None:
-        """Put one more stage before those that have their counts."""
-        nonlocal best
-        i = p - 1 - len(counts)
-        if best is not None and period > best[0]:
-            return
-        if i < 0:
-            found = (period if q > 1 else 0, sum(counts), counts)
-            if best is None or found < best:
-                best = found
-            return
-        most = 1 - (-2 * kappa[i] // longest)
-        for delta in range(most + 1):
-            w = counts[0] + delta
-            if min(w, q) > caps[i]:
-                break
-            length, needed = tau[i], period
-            for k, last in enumerate(counts, start=i + 1):
-                length += 2 * kappa[k - 1] + tau[k]
-                needed = max(needed, -(-1000 * length // (w - last + 1)))
-            extend((w, *counts), needed)
-
-    extend((1,), floor)
-    if min(caps) == q:
-        slowest = max(omega, default=0)
-        pace = 1000 * (max(*forward, slowest) + max(*backward, slowest))
-        found = (pace if q > 1 else 0, p * q, (q,) * p)
-        best = found if best is None else min(best, found)
-    return None if best is None else best[2]
-
-
-def freely_simulated(
-    q: int,
-    forward: Sequence[int],
-    backward: Sequence[int],
-    kappa: Sequence[int],
-    omega: Sequence[int],
-    sync: Sequence[int],
-    caps: Sequence[int],
-) -> tuple[int, ...] | None:
-    """Simulate all warm-up counts that fit; None if nothing does.
-
-    Of the quickest ones those of least sum, then the lexicographically smallest.
-
-    Parameters
-    ----------
-    caps
-        Most micro-batches of each stage that memory has room for, at most q.
-    """
-    vectors: list[tuple[int, ...]] = [()]
-    for cap in reversed(caps):
-        vectors = [
-            (w, *after)
-            for after in vectors
-            for w in range(after[0] if after else 1, cap + 1)
-        ]
-    return min(
-        vectors,
-        key=lambda counts: (
-            _simulated(q, forward, backward, kappa, omega, sync, counts),
-            sum(counts),
-            counts,
-        ),
-        default=None,
-    )
-
-
-def _closed_form(
-    gpipe: bool,
-    q: int,
-    forward: Sequence[int],
-    backward: Sequence[int],
-    kappa: Sequence[int],
-    omega: Sequence[int],
-    sync: Sequence[int],
-    warmups: Sequence[int],
-) -> tuple[int, Fraction]:
-    """Return the value plans are ranked by, and the exact closed form."""
-    tau = [f + b for f, b in zip(forward, backward, strict=True)]
-    fill = sum(tau) + 2 * sum(kappa) + max(sync)
-    if gpipe:
-        slowest = max(omega, default=0)
-        steady = max(*forward, slowest) + max(*backward, slowest)
-        total = fill + (q - 1) * steady
-        return total, Fraction(total)
-    period = Fraction(max(*tau, *omega, 0))
-    for i in range(len(tau)):
-        for k in range(i + 1, len(tau)):
-            window = Fraction(
-                sum(tau[i : k + 1]) + 2 * sum(kappa[i:k]),
-                warmups[i] - warmups[k] + 1,
-            )
-            period = max(period, window)
-    rounded_up = -(-period.numerator // period.denominator)
-    return fill + (q - 1) * rounded_up, fill + (q - 1) * period
-
-
-def _simulated(
-    q: int,
-    forward: Sequence[int],
-    backward: Sequence[int],
-    kappa: Sequence[int],
-    omega: Sequence[int],
-    sync: Sequence[int],
-    warmups: Sequence[int],
-) -> int:
-    """Let every stage do the next thing on its list as soon as its input is there."""
-    p = len(forward)
-    # What stages have received: micro-batch -> time, forwards and gradients apart.
-    inputs: list[dict[int, int]] = [
-        dict.fromkeys(range(q), 0) if not i else {} for i in range(p)
-    ]
-    gradients: list[dict[int, int]] = [
-        dict.fromkeys(range(q), 0) if i == p - 1 else {} for i in range(p)
-    ]
-    lists = []
-    for warmup in warmups:
-        first = min(warmup, q)
-        todo = [(True, n) for n in range(first)]
-        for n in range(q):
-            todo.append((False, n))
-            if first + n < q:
-                todo.append((True, first + n))
-        lists.append(todo[::-1])
-    clock = [0] * p
-    down, up = [0] * p, [0] * p
-    moved = True
-    while moved:
-        moved = False
-        for i, todo in enumerate(lists):
-            while todo and todo[-1][1] in (inputs if todo[-1][0] else gradients)[i]:
-                moved = True
-                ahead, n = todo.pop()
-                arrived = (inputs if ahead else gradients)[i][n]
-                took = forward[i] if ahead else backward[i]
-                clock[i] = max(clock[i], arrived) + took
-                if ahead and i + 1 < p:
-                    leaves = max(clock[i], down[i])
-                    down[i] = leaves + omega[i]
-                    inputs[i + 1][n] = leaves + kappa[i]
-                if not ahead and i:
-                    leaves = max(clock[i], up[i])
-                    up[i] = leaves + omega[i - 1]
-                    gradients[i - 1][n] = leaves + kappa[i - 1]
-    assert not any(lists)
-    return max(end + g for end, g in zip(clock, sync, strict=True))

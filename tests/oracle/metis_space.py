@@ -12,6 +12,7 @@ from itertools import groupby, pairwise, permutations, product
 from typing import TYPE_CHECKING
 
 from tests.oracle import brute_force
+from tests.oracle.plan_times import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,7 +28,7 @@ def plans(problem: Problem, table: CostTable) -> Iterator[Found]:
     """Yield them, feasible or not by what the pins say of stages and order."""
     for part in table.slices:
         if problem.pins.microbatches.permits(part.microbatches):
-            pieces = brute_force._Pieces(table, part)
+            pieces = Pieces(table, part)
             for hosts, body in layouts(problem, table, part):
                 yield from _priced(problem, table, pieces, hosts, body)
 
@@ -192,7 +193,7 @@ def _warmups(
 def _priced(
     problem: Problem,
     table: CostTable,
-    pieces: brute_force._Pieces,
+    pieces: Pieces,
     hosts: Sequence[Host],
     body: Sequence[int],
 ) -> Iterator[Found]:

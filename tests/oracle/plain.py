@@ -15,6 +15,7 @@ from hetopt.problem.cluster import (
     ClusterLink,
     ClusterLinks,
     Link,
+    PeakFlops,
 )
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
@@ -29,7 +30,7 @@ USABLE_BYTES = 1000
 
 ACCELERATOR = Accelerator(
     name="toy",
-    peak_flops=1e12,
+    peak_flops=PeakFlops.dense_16_bit(1e12),
     memory_bytes=USABLE_BYTES,
     memory_bandwidth_bytes_per_s=1e11,
     intra_node=LINK,
@@ -80,6 +81,7 @@ def problem(**changes: Any) -> Problem:
     return Problem(**{**fields, **changes})
 
 
+# A table written out.
 def table(
     of: Problem,
     strategies: Sequence[Strategy],

@@ -12,6 +12,7 @@ from hetopt.problem.cluster import (
     ClusterLink,
     ClusterLinks,
     Link,
+    PeakFlops,
 )
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
@@ -33,6 +34,7 @@ NODES = ((1, 2), (2, 1), (1, 3), (2, 2), (1, 4), (1, 6), (3, 2), (2, 3), (2, 4),
 _LINK = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e10)
 
 
+# In one piece: the order of the draws is what a seed stands for.
 def draw_problem(
     rng: Random,
     schedule: ScheduleName,
@@ -44,7 +46,7 @@ def draw_problem(
     count = clusters or rng.choice((1, 2, 2, 2, 3, 3))
     accelerator = Accelerator(
         name="toy",
-        peak_flops=1e12,
+        peak_flops=PeakFlops.dense_16_bit(1e12),
         memory_bytes=1600,
         memory_bandwidth_bytes_per_s=1e11,
         intra_node=_LINK,

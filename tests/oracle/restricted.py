@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.oracle import brute_force
+from tests.oracle.plan_times import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def plans(problem: Problem, table: CostTable, *, equal: bool) -> Iterator[Found]
     for part in table.slices:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
-        pieces = brute_force._Pieces(table, part)
+        pieces = Pieces(table, part)
         for order, strategies, stages in brute_force._skeletons(problem, table, part):
             used = {
                 part.clusters[j].strategies[k]

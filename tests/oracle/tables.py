@@ -107,13 +107,14 @@ def draw_table(rng: Random, problem: Problem, *, size: float) -> CostTable:
         cluster_names=tuple(cluster.name for cluster in problem.clusters),
         cluster_devices=tuple(cluster.devices for cluster in problem.clusters),
         usable_bytes=tuple(
-            int(cluster.memory_bytes * (1 - reserve)) for cluster in problem.clusters
+            int(cluster.memory_bytes * (1 - reserve)) - cluster.overhead_bytes
+            for cluster in problem.clusters
         ),
         sources=tuple("measured" for _ in problem.clusters),
         slices=tuple(slices),
         tokens=batch * problem.training.seq_len,
         model_flops=1e9 * batch,
-        peak_flops=tuple(c.accelerator.peak_flops for c in problem.clusters),
+        peak_flops=tuple(c.accelerator.peak_flops_of("bf16") for c in problem.clusters),
     )
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import accelerators, model_presets, problem_files
 from hetopt.problem.model import HEAD, Model
-from hetopt.problem.model_building import build_model
-from hetopt.problem.model_schema import ModelSpec
 from hetopt.problem.reading import read_problem
+from hetopt.problem.schema.model import ModelSpec
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -53,11 +53,11 @@ def test_every_device_is_there() -> None:
 @pytest.mark.parametrize("name", accelerators())
 def test_every_number_has_a_source(name: str) -> None:
     device = accelerators()[name]
-    assert set(device.sources) - {"fp32_flops"} == {
-        "peak_flops", "memory", "memory_bandwidth", "intra_node.bandwidth",
+    rates = {f"peak_flops.{name}" for name in device.peak_flops.known}
+    assert set(device.sources) == rates | {
+        "memory", "overhead", "memory_bandwidth", "intra_node.bandwidth",
         "intra_node.latency", "host_device.bandwidth", "host_device.latency",
     }  # fmt: skip
-    assert ("fp32_flops" in device.sources) == (device.fp32_flops is not None)
     for source in device.sources.values():
         assert re.match(r"(published|modelled): \S", source)
 
@@ -84,8 +84,8 @@ def test_bidirectional_sums_are_halved() -> None:
 def test_h2_chips_lie_in_table_5(
     chip: str, low: float, high: float, memory: int
 ) -> None:
-    device = accelerators()[f"H2-Chip-{chip}"]
-    assert low < device.peak_flops / accelerators()["A100-80GB"].peak_flops < high
+    device, a100 = accelerators()[f"H2-Chip-{chip}"], accelerators()["A100-80GB"]
+    assert low < device.peak_flops_of("bf16") / a100.peak_flops_of("bf16") < high
     assert device.memory_bytes == memory * 10**9
 
 

@@ -76,7 +76,7 @@ SAME = [
     ("model:", "# a comment\nmodel:"),
     ("heads: 4", "heads: 4, kv_heads: 4, name: mine"),
     ("100 Gbps", "12.5 GB/s"),
-    ("nodes: 2", "nodes: 2\n    memory: 80 GB"),
+    ("nodes: 2", "nodes: 2\n    memory: 79.25 GiB"),
     ("nodes: 2", "nodes: 2\n    hosts: [n1, 10.0.0.2]"),
     ("[none, full]", "{a: [full, none], b: [none, full]}"),
     ("seq_len: 1024", "seq_len: 1024, zero: 1, overlap_gradients: true"),

@@ -9,7 +9,7 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import ClusterLink, DeviceGroup, Link
+from hetopt.problem.cluster import ClusterLink, DeviceGroup, Link, PeakFlops
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
@@ -44,7 +44,8 @@ def test_defaults_of_a_cluster() -> None:
     cluster = problem().clusters[0]
     a100 = accelerators()["A100-80GB"]
     assert cluster.accelerator == a100
-    assert cluster.memory_bytes == 80 * 10**9
+    assert cluster.memory_bytes == a100.memory_bytes
+    assert cluster.overhead_bytes == a100.overhead_bytes
     assert cluster.max_tp == 8
     assert cluster.nics_per_node == 8
     assert cluster.intra_node == a100.intra_node
@@ -71,7 +72,8 @@ def test_a_cluster_says_otherwise() -> None:
     assert cluster.accelerator.memory_bandwidth_bytes_per_s == 1e12
     assert cluster.accelerator.peak_flops == a100.peak_flops
     assert "memory_bandwidth" not in cluster.accelerator.sources
-    assert cluster.accelerator.sources["peak_flops"] == a100.sources["peak_flops"]
+    rate = "peak_flops.bf16"
+    assert cluster.accelerator.sources[rate] == a100.sources[rate]
     assert cluster.memory_bytes == 70 * 2**30
     assert cluster.max_tp == 2
     assert cluster.intra_node == replace(a100.intra_node, bandwidth_bytes_per_s=32e9)
@@ -94,7 +96,7 @@ def test_an_accelerator_of_ones_own() -> None:
     cluster = {"name": "a", "accelerator": own, "nodes": 1, "devices_per_node": 2}
     found = problem(clusters=[cluster], links=None).clusters[0]
     assert found.accelerator.name == "mine"
-    assert found.accelerator.peak_flops == 1e14
+    assert found.accelerator.peak_flops == PeakFlops.dense_16_bit(1e14)
     assert found.memory_bytes == 24 * 10**9
 
 
@@ -208,7 +210,7 @@ def test_yaml_words_stay_text() -> None:
 
 def test_the_example_loads() -> None:
     found = read_problem_text(EXAMPLE)
-    assert found.training.reserve == 0.06
+    assert found.training.reserve == 0
     assert found.latency == {"a100": "auto", "h20": "auto"}
 
 

@@ -117,13 +117,16 @@ def _link(link: Link) -> dict[str, Any]:
 def _accelerator(accelerator: Accelerator) -> dict[str, Any]:
     return {
         "name": accelerator.name,
-        "peak_flops": f"{accelerator.peak_flops!r} FLOP/s",
+        "peak_flops": {
+            name: f"{getattr(accelerator.peak_flops, name)!r} FLOP/s"
+            for name in accelerator.peak_flops.known
+        },
+        "memory": f"{accelerator.memory_bytes} B",
         **(
             {}
-            if accelerator.fp32_flops is None
-            else {"fp32_flops": f"{accelerator.fp32_flops!r} FLOP/s"}
+            if accelerator.overhead_bytes is None
+            else {"overhead": f"{accelerator.overhead_bytes} B"}
         ),
-        "memory": f"{accelerator.memory_bytes} B",
         "memory_bandwidth": _rate(accelerator.memory_bandwidth_bytes_per_s),
         "intra_node": _link(accelerator.intra_node),
         "host_device": _link(accelerator.host_device),
@@ -137,6 +140,7 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "nodes": cluster.nodes,
         "devices_per_node": cluster.devices_per_node,
         "memory": f"{cluster.memory_bytes} B",
+        "overhead": f"{cluster.overhead_bytes} B",
         "max_tp": cluster.max_tp,
         "intra_node": _link(cluster.intra_node),
         "inter_node": _link(cluster.inter_node),
@@ -172,6 +176,7 @@ def _training(training: Training) -> dict[str, Any]:
         "global_batch": training.global_batch,
         "seq_len": training.seq_len,
         "precision": training.precision,
+        **({} if training.emulate is None else {"emulate": training.emulate}),
         "optimizer": training.optimizer,
         "zero": training.zero,
         "overlap_gradients": training.overlap_gradients,

@@ -6,13 +6,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hetopt.profile.measuring import Progress
+from hetopt.profile.measuring import MeasuringProgress
 from hetopt.report.profiling import ProfilingBar, state
 from tests.profile.shapes import small_shape
 
 pytestmark = pytest.mark.torch
 
-HALF = Progress(done=3, total=6, work_done=1.0, work_total=4.0, shape=small_shape(cp=2))
+HALF = MeasuringProgress(
+    done=3, total=6, work_done=1.0, work_total=4.0, shape=small_shape(cp=2)
+)
 
 
 class Terminal(io.StringIO):

@@ -14,7 +14,7 @@ from hetopt.profile import device as device_module
 from hetopt.profile import measuring
 from hetopt.profile.device import catalogue_name, describe, find_device
 from hetopt.profile.measuring import (
-    Progress,
+    MeasuringProgress,
     measure,
     measure_grid,
 )
@@ -103,9 +103,9 @@ def test_the_spread_is_between_quartiles() -> None:
 
 def test_an_interrupted_profile_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
-    seen: list[Progress] = []
+    seen: list[MeasuringProgress] = []
 
-    def stop(progress: Progress) -> None:
+    def stop(progress: MeasuringProgress) -> None:
         seen.append(progress)
         if progress.done == 2:
             raise KeyboardInterrupt

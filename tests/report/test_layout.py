@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hetopt.cli import catalog
+from hetopt.cli.commands import catalog
 from hetopt.export.back.explaining import explain
 from hetopt.export.back.importing import import_plan
 from hetopt.plans import Strategy

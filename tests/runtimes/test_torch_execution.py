@@ -93,6 +93,7 @@ CASES = {
 }
 
 
+# A job written out.
 def job_of(case: Case) -> Job:
     """Return the job; placement is as for any plan."""
     drawn = draw_job(0, alike=True).problem

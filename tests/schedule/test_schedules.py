@@ -12,7 +12,7 @@ import pytest
 
 import hetopt
 from hetopt.check import check_plan
-from hetopt.check import schedules as checked
+from hetopt.check.plan import schedules as checked
 from hetopt.cost.build import build_table
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
@@ -22,6 +22,7 @@ from hetopt.schedule.schedules import FREE, MAX_DELTA, RULES, ScheduleRule, rule
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ ROOT = Path(hetopt.__file__).parent
 #: one or two of them, and the command that writes the programs of some.
 HOMES = {
     "schedule/schedules.py",
-    "check/schedules.py",
+    "check/plan/schedules.py",
     "problem/training.py",
-    "problem/schema.py",
-    "cli/formulate.py",
+    "problem/schema/problem.py",
+    "cli/commands/formulate.py",
     "export/shared/megatron.py",
     "export/hetu/launcher.py",
     "export/hetu/reading.py",
@@ -53,9 +54,9 @@ OTHER_AUTO = {
     "comparing.py",
     "planning.py",
     "report/showing.py",
-    "cli/explain.py",
-    "cli/plan.py",
-    "problem/fields.py",
+    "cli/commands/explain.py",
+    "cli/commands/plan.py",
+    "problem/schema/fields.py",
     "cost/sources/by_cluster.py",
     "solvers/registry.py",
 }
@@ -135,7 +136,7 @@ def best(name: str, problem: Problem, table: CostTable, schedule: str) -> Priced
     digest = problem_digest(problem)
     table = replace(table, schedule=training.schedule, problem_digest=digest)
     params = RaceParams(jobs=0)
-    found = load(name)(problem, table, params, time_limit_s=None, seed=0).best
+    found = load(name)(Request(problem=problem, table=table, params=params)).best
     assert found is not None
     checked_plan = check_plan(problem, table, found.plan)
     assert checked_plan.closed_form_s == pytest.approx(found.closed_form_s, rel=1e-12)

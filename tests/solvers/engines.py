@@ -53,7 +53,7 @@ class Impatient(CpSatEngine):
     """Gives up at once where it is given a time limit."""
 
     def settle(self, data: ProgramData, **options: Any) -> Answer:
-        if options["time_limit_s"] is not None:
+        if options["deadline"].limit_s is not None:
             bound = data.objective_min
             return Answer(verdict="stopped", bound=bound, decision=None)
         return super().settle(data, **options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph
+from hetopt.cost.per_unit.layer_graph import Edge, GraphLayer, LayerGraph
 from hetopt.formulations.uniap.choice import UniapProgram
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def generated(random: Random, shape: str) -> UniapProgram:
     count = random.randint(3, 5)
     widths = [random.choice((2, 2, 3) if count < 5 else (2,)) for _ in range(count)]
     layers = tuple(
-        Layer(
+        GraphLayer(
             name=f"layer {u}",
             strategies=tuple(f"s{k}" for k in range(width)),
             cost_ns=tuple(random.randint(500, 2000) for _ in range(width)),

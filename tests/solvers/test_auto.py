@@ -9,10 +9,12 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers import auto
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def test_heuristic_has_the_end_of_the_time(
     instance = _instance()
     problem, table = instance.problem, instance.table
     params = RaceParams(jobs=0, top=2)
-    proven: Result = load("dp")(problem, table, params, time_limit_s=None, seed=0)
+    proven: Result = load("dp")(Request(problem=problem, table=table, params=params))
     assert proven.best is not None
     assert proven.alternatives
     best = (proven.best, *proven.alternatives)[kept]
@@ -51,11 +53,11 @@ def test_heuristic_has_the_end_of_the_time(
             if one.how != "infeasible"
         ),
     )
-    limits: dict[str, float] = {}
+    limits: dict[str, float | None] = {}
 
     def fake(name: str) -> Any:
-        def solve(*args: Any, time_limit_s: float, **more: Any) -> Result:
-            limits[name] = time_limit_s
+        def solve(request: Request) -> Result:
+            limits[name] = request.deadline.limit_s
             return stopped if name == "dp" else proven
 
         return solve
@@ -63,7 +65,11 @@ def test_heuristic_has_the_end_of_the_time(
     monkeypatch.setattr(auto, "load", fake)
     monkeypatch.setattr(auto, "choose", lambda *_: ("dp", "why"))
     monkeypatch.setattr(auto, "_least_s", lambda: 0)
-    result = auto.solve(problem, table, params, time_limit_s=100, seed=0)
+    result = auto.solve(
+        Request(
+            problem=problem, table=table, params=params, deadline=Deadline.after(100)
+        )
+    )
     assert limits["dp"] == pytest.approx(85)
     assert limits["mcts-guided"] == pytest.approx(100, abs=5)
     assert result.best == proven.best
@@ -95,7 +101,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_proven_plan_is_left_alone(asked: list[str]) -> None:
     instance = _instance()
     result = auto.solve(
-        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=60, seed=0
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(60),
+        )
     )
     assert result.status == "optimal"
     assert len(asked) == 1
@@ -106,12 +117,13 @@ def test_proof_that_nothing_is_within_the_cutoff_is_left_alone(
 ) -> None:
     instance = _instance()
     result = auto.solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0),
-        time_limit_s=60,
-        seed=0,
-        cutoff=1e-9,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(60),
+            cutoff_s=1e-9,
+        )
     )
     assert result.best is None
     assert len(asked) == 1
@@ -136,11 +148,12 @@ def test_ctrl_c_is_no_timeout(asked: list[str]) -> None:
 
     instance = _instance()
     result = auto.solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0, on_progress=interrupt),
-        time_limit_s=600,
-        seed=0,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, on_progress=interrupt),
+            deadline=Deadline.after(600),
+        )
     )
     assert result.interrupted
     assert "unsettled" in result.settled

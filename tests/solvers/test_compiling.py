@@ -10,6 +10,7 @@ import pytest
 from hetopt.compiled import kept_folder
 from hetopt.solvers import auto, compiling
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ def test_the_report_says_that_dp_is_being_compiled(
     monkeypatch.setattr(compiling, "compile_later", lambda: able)
     monkeypatch.setattr("hetopt.compiled.are_kept", lambda module: False)
     result = auto.solve(
-        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=None, seed=0
+        Request(
+            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+        )
     )
     assert result.solver == "cp-sat"
     assert result.choice is not None

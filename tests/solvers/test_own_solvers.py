@@ -15,6 +15,7 @@ from hetopt.solvers import registry
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.solve import racing
 from hetopt.solvers.registry import Solver
+from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 from tests.own_packages import blocks, install
 
@@ -61,13 +62,15 @@ def test_the_page_works_as_it_is_written(
 def test_a_registered_solver_is_asked() -> None:
     instance = make_instance(3, pinned=False)
 
-    def solve(*problem: object, **options: object) -> Result:
-        best: Result = registry.load("dp")(*problem, **options)
+    def solve(request: Request) -> Result:
+        best = registry.load("dp")(request)
         return replace(best, solver="own", status="feasible")
 
     registry.register_solver(Solver(name="own", home=solve))
     result = registry.load("own")(
-        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=None, seed=0
+        Request(
+            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+        )
     )
     assert (result.solver, result.status) == ("own", "feasible")
     with pytest.raises(InputError, match="does not race"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem_text
@@ -57,7 +58,7 @@ def _result(value_s: float) -> Result:
 
 
 def test_only_better_plans_are_noted() -> None:
-    recorder = _Recorder()
+    recorder = _Recorder(Deadline())
     for value in (None, 12.0, 12.0, 13.0, 11.0):
         recorder.take(_progress(value))
     # The same plan, priced exactly.
@@ -68,7 +69,7 @@ def test_only_better_plans_are_noted() -> None:
 
 
 def test_a_better_plan_at_the_end_is_noted_then() -> None:
-    recorder = _Recorder()
+    recorder = _Recorder(Deadline())
     recorder.take(_progress(12.0))
     recorder.end(_result(10.0))
     assert [each.closed_form_s for each in recorder.trace] == [12.0, 10.0]
@@ -76,14 +77,14 @@ def test_a_better_plan_at_the_end_is_noted_then() -> None:
 
 
 def test_a_plan_worse_than_told_is_an_error() -> None:
-    recorder = _Recorder()
+    recorder = _Recorder(Deadline())
     recorder.take(_progress(10.0))
     with pytest.raises(SolverError, match="returned"):
         recorder.end(_result(11.0))
 
 
 def test_a_search_is_stopped_when_its_plan_is_good_enough() -> None:
-    recorder = _Recorder(enough_s=10.0)
+    recorder = _Recorder(Deadline(), enough_s=10.0)
     recorder.take(_progress(12.0))
     with pytest.raises(KeyboardInterrupt):
         recorder.take(_progress(9.5))

@@ -10,7 +10,7 @@ from hetopt.cost.build import build_table
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import Domain, Pins
-from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from hetopt.solvers.uniap.solver import solve
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ TIGHT_BYTES = 1_250_000_000
 def problem() -> Problem:
     """Return six layers of BERT-Huge on EnvB, short of memory."""
     bert = read_problem(str(problem_files()["uniap-bert-huge"]))
-    cluster = replace(bert.clusters[0], memory_bytes=TIGHT_BYTES)
+    cluster = replace(
+        bert.clusters[0],
+        memory_bytes=TIGHT_BYTES,
+        overhead_bytes=TIGHT_BYTES * 6 // 100,
+    )
     return replace(
         bert,
         model=replace(bert.model, layers=6),
@@ -46,11 +50,10 @@ def solved(of: Problem | None = None, **options: Any) -> Result:
     """Plan the problem, or another one."""
     if of is None and not options:
         return _solved()
-    settings: dict[str, Any] = {"time_limit_s": None, "seed": 0, **options}
     costs = table() if of is None else build_table(of)
-    return solve(of or problem(), costs, RaceParams(), **settings)
+    return solve(Request(problem=of or problem(), table=costs, **options))
 
 
 @lru_cache(maxsize=1)
 def _solved() -> Result:
-    return solve(problem(), table(), RaceParams(), time_limit_s=None, seed=0)
+    return solve(Request(problem=problem(), table=table()))

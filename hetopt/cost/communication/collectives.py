@@ -10,7 +10,8 @@ groups of a stage communicate at once.
 - Otherwise its ring leaves the node, and the ``min(stride, devices_per_node)`` rings
   of a node share its network interfaces; the link inside the node still caps it.
 
-Nominal bandwidths are reached in part: ``link_share``.
+Nominal bandwidths are reached in part (``intra_node_share``). Every collective takes a
+start, whatever its size, and the latency of every hop around its ring.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.cluster import Cluster
 
@@ -32,6 +35,12 @@ INTRA_NODE_SHARE = 0.58
 
 #: Families that reach more: 365 of 450 GB/s on H100 in the same profiles.
 INTRA_NODE_SHARES = dict.fromkeys(("H100", "H200", "H800", "H20", "B200"), 0.8)
+
+#: Seconds that a collective takes before it moves anything, inside a node and across
+#: nodes. All-reduces of less than 200 kB take 25 to 50 us on 2, 4 and 8 devices of an
+#: A100 or H100 node, and 70 to 100 us on 2 to 16 devices of two nodes (medians of
+#: vidur's profiles); all-gathers on 8 B200 start in 23 us (SimuMax's fit).
+START_S, START_ACROSS_S = 25e-6, 50e-6
 
 #: Share of the nominal host link (PCIe) that pinned copies reach.
 HOST_SHARE = 0.8
@@ -52,19 +61,19 @@ def intra_node_bandwidth(cluster: Cluster) -> float:
 
 
 def group_link(cluster: Cluster, size: Ints, stride: Ints) -> tuple[Floats, Floats]:
-    """Return bandwidth (bytes/s per rank) and latency (s per step) of groups."""
+    """Return bandwidth (bytes/s per rank) and latency (s per hop, in the mean)."""
     span = size * stride
     per_node = cluster.devices_per_node
     intra = intra_node_bandwidth(cluster)
     network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
     rings = np.minimum(stride, per_node)
     across = np.minimum(network * NETWORK_SHARE / rings, intra)
-    # Blocks are laid side by side, so one that does not divide a node straddles two.
-    inside = per_node % span == 0
+    inside = _inside(cluster, size, stride)
     bandwidth = np.where(inside, intra, across)
-    latency = np.where(
-        inside, cluster.intra_node.latency_s, cluster.inter_node.latency_s
-    )
+    # Of the members that a ring has in a node, only the last sends to another node.
+    here = np.maximum(per_node // stride, 1)
+    inner, outer = cluster.intra_node.latency_s, cluster.inter_node.latency_s
+    latency = np.where(inside, inner, ((here - 1) * inner + outer) / here)
     if cluster.group is not None:
         close = cluster.group.size % span == 0
         link = cluster.group.link
@@ -79,11 +88,24 @@ def all_gather_s(
 ) -> Floats:
     """Ring all-gather to ``total_bytes`` per rank; reduce-scatter costs the same."""
     bandwidth, latency = group_link(cluster, size, stride)
-    return (size - 1) * (total_bytes / size / bandwidth + latency)
+    moved = (size - 1) * (total_bytes / size / bandwidth + latency)
+    return moved + _start_s(cluster, size, stride)
 
 
 def all_reduce_s(
     cluster: Cluster, size: Ints, stride: Ints, total_bytes: Floats
 ) -> Floats:
-    """Ring all-reduce: a reduce-scatter and an all-gather."""
-    return 2 * all_gather_s(cluster, size, stride, total_bytes)
+    """Ring all-reduce: a reduce-scatter and an all-gather, started once."""
+    gather = all_gather_s(cluster, size, stride, total_bytes)
+    return 2 * gather - _start_s(cluster, size, stride)
+
+
+def _start_s(cluster: Cluster, size: Ints, stride: Ints) -> Floats:
+    start = np.where(_inside(cluster, size, stride), START_S, START_ACROSS_S)
+    return np.where(size > 1, start, 0.0)
+
+
+def _inside(cluster: Cluster, size: Ints, stride: Ints) -> NDArray[np.bool_]:
+    """Whether groups stay in a node; blocks that do not divide it straddle two."""
+    inside: NDArray[np.bool_] = cluster.devices_per_node % (size * stride) == 0
+    return inside

@@ -11,12 +11,13 @@ Context parallelism passes keys and values around a ring: forward once, backward
 twice the bytes (their gradients travel too). A ring hides behind the attention
 core of the steps that wait for it; what is longer than that is exposed.
 
-ZeRO-3 gathers a unit's weights before its forward and its backward pass, while the
-previous unit computes. ZeRO-2 and ZeRO-3 keep gradients sharded while they
-accumulate (that is the memory they save), so every micro-batch reduce-scatters them,
-behind the backward pass in the same way.
+ZeRO-3 gathers a unit's weights before its forward and its backward pass. ZeRO-2 and
+ZeRO-3 keep gradients sharded while they accumulate (that is the memory they save), so
+every micro-batch reduce-scatters them. Software means to hide both behind computation,
+but the 104 published iterations of llm-foundry hide none of it: a fit that gave these
+collectives a share of their own found 0.9 (A100) and 1.3 (H100) of their time exposed.
 
-Hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
+Other hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
 """
 
 from __future__ import annotations
@@ -90,13 +91,16 @@ def stage_communication(
     e = element_bytes(training.precision)
     one = np.ones_like(shape.tp)
     nothing = np.zeros(len(shape.tp))
-    pieces = pieces_of(model, training.seq_len, kind)
+    pieces = pieces_of(model, training, kind)
     forward = backward = nothing
     for (tokens, width), (count, repeated) in _collectives(pieces).items():
         size = shape.all_tokens(tokens) * width * e
         one_s = all_gather_s(cluster, shape.tp, one, size)
         forward = forward + count * one_s
-        backward = backward + (count * one_s + OVERLAP_COST * repeated * one_s)
+        # Without sequence parallelism an all-reduce is a gather and a scatter, and
+        # nothing was split that backward would gather again.
+        again = repeated if shape.sequence_parallel else 0
+        backward = backward + (count * one_s + OVERLAP_COST * again * one_s)
     ring = ring_backward = nothing
     for piece in pieces:
         rows = piece.loss_rows(shape)

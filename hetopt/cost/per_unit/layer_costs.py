@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph, Matrix
+from hetopt.cost.per_unit.layer_graph import Edge, GraphLayer, LayerGraph, Matrix
 from hetopt.cost.table import LONGEST_NS, CostTable, UnitTable
 from hetopt.errors import InputError
 from hetopt.schedule.schedules import rule_of
@@ -96,7 +96,7 @@ def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph 
         return None
     names = tuple(rows.strategies[row].label for row in keep)
     layers = tuple(
-        Layer(
+        GraphLayer(
             name=f"{table.kinds[kind]}-{number}",
             strategies=names,
             cost_ns=tuple(cost[:, kind].tolist()),

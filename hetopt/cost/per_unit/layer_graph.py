@@ -18,7 +18,7 @@ Matrix = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class GraphLayer:
     """A node of the graph; K strategies.
 
     Attributes
@@ -87,7 +87,7 @@ class LayerGraph:
         m: what a device offers.
     """
 
-    layers: tuple[Layer, ...]
+    layers: tuple[GraphLayer, ...]
     edges: tuple[Edge, ...]
     memory_bytes: int
 

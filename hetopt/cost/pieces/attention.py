@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.operations import AttentionCore, Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -11,9 +11,48 @@ from hetopt.problem.model import ATTENTION
 from hetopt.problem.training import Recompute
 
 
-def score_bytes(piece: Piece, tp: Ints, recompute: Recompute) -> Floats | float:
-    """Bytes per token that the softmax keeps: a log-sum-exp per head, or nothing."""
-    return 4 * piece.block.heads / tp if recompute == "none" else 0.0
+def score_bytes(
+    piece: Piece, keys: int, tp: Ints, e: int, recompute: Recompute
+) -> Floats | float:
+    """Bytes per token that the softmax keeps.
+
+    Fused: a log-sum-exp per head. Unfused, of every score: the softmax, the mask of the
+    dropout and its result (Korthikanti et al., section 4: ``5 a s^2 b``). Nothing if
+    it is recomputed.
+
+    Parameters
+    ----------
+    keys
+        Tokens that a token attends to.
+    """
+    if recompute != "none":
+        return 0.0
+    each = 4 if piece.kernels.fused_attention else (2 * e + 1) * keys
+    return each * piece.block.heads / tp
+
+
+def passing_score_bytes(
+    piece: Piece, keys: int, tp: Ints, e: int, recompute: Recompute
+) -> Floats | float:
+    """Bytes per token of unfused scores that backward holds for a moment.
+
+    That is two gradients, and under selective recomputation the scores themselves.
+    """
+    if piece.kernels.fused_attention:
+        return 0.0
+    again = score_bytes(piece, keys, tp, e, "none") if recompute == "selective" else 0.0
+    return 2 * e * keys * piece.block.heads / tp + again
+
+
+def score_traffic(piece: Piece, keys: int, tp: Ints, e: int) -> Floats | float:
+    """Bytes per token that unfused operations move forward, besides their inputs.
+
+    Scores are written, scaled and masked, normalised, dropped out (with a mask of a
+    byte) and read again.
+    """
+    if piece.kernels.fused_attention:
+        return 0.0
+    return (8 * e + 1) * keys * piece.block.heads / tp
 
 
 def _core_sizes(shape: ShardShape) -> tuple[int, ...]:
@@ -77,10 +116,14 @@ class Attention(Piece):
         block, hidden = self.block, self.block.hidden
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, kv = self.query(shape.tp), self.kv(shape.tp)
-        # QK^T and PV are 2 FLOPs each per pair; causality halves the pairs.
-        keys = block.window or self.tokens
-        pairs = tokens * keys * (0.5 if block.attention == "causal" else 1.0)
         whole_tokens = tokens * shape.cp
+        # QK^T and PV are 2 FLOPs each per pair; causality halves the pairs of a fused
+        # kernel, the others compute all and mask half.
+        keys = self._keys
+        halved = block.attention == "causal" and self.kernels.fused_attention
+        pairs = tokens * keys * (0.5 if halved else 1.0)
+        moved = tokens * score_traffic(self, keys, shape.tp, e)
+        moved = moved + e * (2 * tokens * query + 2 * whole_tokens * kv)
         # Norm: read, write. Dropout and residual: two reads, a mask, a write.
         # Rotary embedding: queries and keys read and written.
         elementwise = own * hidden * (5 * e + 1) + tokens * 2 * e * (query + kv)
@@ -90,7 +133,12 @@ class Attention(Piece):
         return Operations.of(
             multiply(tokens, hidden, query + 2 * kv, e),
             multiply(tokens, query, hidden, e),
-            core=(4 * pairs * query, e * (2 * tokens * query + 2 * whole_tokens * kv)),
+            core=AttentionCore(
+                flops=4 * pairs * query,
+                traffic_bytes=moved,
+                rows=tokens * query / block.head_dim,
+                keys=pairs / tokens,
+            ),
             elementwise=elementwise,
             kernels=6 if block.window else 4,
         )
@@ -106,8 +154,19 @@ class Attention(Piece):
         """Return the bytes of inputs of norm, matrices and core, and a mask."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         core = e * (2 * self.query(shape.tp) + 2 * self.kv(shape.tp))
-        core = core + score_bytes(self, shape.tp, recompute)
+        core = core + score_bytes(self, self._keys, shape.tp, e, recompute)
         return own * self.block.hidden * (2 * e + 1) + tokens * core
+
+    def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of inputs, gradients and unfused scores."""
+        scores = passing_score_bytes(self, self._keys, shape.tp, e, recompute)
+        held = super().working_bytes(shape, e, recompute)
+        return held + shape.all_tokens(self.tokens) * scores
+
+    @property
+    def _keys(self) -> int:
+        """Tokens that a token attends to, before causality halves them."""
+        return self.block.window or self.tokens
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of queries, keys and values."""

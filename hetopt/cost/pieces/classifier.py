@@ -27,8 +27,7 @@ class Classifier(Head):
         """Return those of a head, and a bias."""
         return super().parameters(tp) + logit_shard(self.model, tp)
 
-    def working_elements(self, shape: Shape) -> Floats:
-        """Return the elements of the tokens, their means and the logits."""
+    def _input_elements(self, shape: Shape) -> Floats:
+        """Elements of the tokens and their means."""
         own, hidden = shape.own_tokens(self.tokens), self.block.hidden
-        logits = logit_shard(self.model, shape.tp)
-        return own * hidden + self.loss_rows(shape) * (hidden + logits)
+        return own * hidden + self.loss_rows(shape) * hidden

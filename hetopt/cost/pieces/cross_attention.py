@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.attention import score_bytes
-from hetopt.cost.pieces.operations import Operations, multiply
+import numpy as np
+
+from hetopt.cost.pieces.attention import (
+    passing_score_bytes,
+    score_bytes,
+    score_traffic,
+)
+from hetopt.cost.pieces.operations import AttentionCore, Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.training import Recompute
@@ -21,11 +27,17 @@ class CrossAttention(Piece):
         source = shape.all_tokens(self.source_tokens)
         query, kv = self.query(shape.tp), self.kv(shape.tp)
         flops = 4 * tokens * self.source_tokens * query
+        moved = tokens * score_traffic(self, self.source_tokens, shape.tp, e)
         return Operations.of(
             multiply(tokens, hidden, query, e),
             multiply(source, self.source_hidden, 2 * kv, e),
             multiply(tokens, query, hidden, e),
-            core=(flops, e * (2 * tokens * query + 2 * source * kv)),
+            core=AttentionCore(
+                flops=flops,
+                traffic_bytes=moved + e * (2 * tokens * query + 2 * source * kv),
+                rows=tokens * query / self.block.head_dim,
+                keys=np.full(len(tokens), float(self.source_tokens)),
+            ),
             elementwise=own * hidden * (5 * e + 1),
             kernels=2,
         )
@@ -44,7 +56,7 @@ class CrossAttention(Piece):
         """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         source = shape.all_tokens(self.source_tokens)
-        scores = score_bytes(self, shape.tp, recompute)
+        scores = score_bytes(self, self.source_tokens, shape.tp, e, recompute)
         core = tokens * (e * 2 * self.query(shape.tp) + scores)
         core = core + source * e * 2 * self.kv(shape.tp)
         kept = own * self.block.hidden * (2 * e + 1) + core
@@ -53,6 +65,12 @@ class CrossAttention(Piece):
     def context_bytes(self, shape: Shape, e: int) -> Floats:
         """Return the bytes of a device's share of the context."""
         return shape.own_tokens(self.source_tokens) * self.source_hidden * e
+
+    def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of inputs, gradients and unfused scores."""
+        scores = passing_score_bytes(self, self.source_tokens, shape.tp, e, recompute)
+        held = super().working_bytes(shape, e, recompute)
+        return held + shape.all_tokens(self.tokens) * scores
 
     def working_elements(self, shape: Shape) -> Floats:
         """Return the elements of tokens, context, queries, keys and values."""

@@ -40,6 +40,10 @@ class Embedding(Piece):
         """Return the table's shard and the position table, which is replicated."""
         return self.block.hidden * (vocab_shard(self.model, tp) + self.model.positions)
 
+    def table_elements(self, tp: Ints) -> Floats:
+        """Return the table's shard: looking up has a gradient for every row of it."""
+        return self.block.hidden * vocab_shard(self.model, tp)
+
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of token ids and the dropout mask."""
         own = shape.own_tokens(self.tokens)

@@ -11,12 +11,6 @@ from hetopt.cost.shapes import Floats, Ints, Shape, logit_shard
 from hetopt.problem.model import HEAD
 from hetopt.problem.training import Recompute
 
-#: Bytes that the loss moves per logit: the cast to fp32, the maximum, the sum of
-#: exponentials and the softmax each read or write four bytes; ours, from counting
-#: Megatron's vocabulary-parallel cross entropy.
-LOSS_BYTES_FORWARD = 20
-LOSS_BYTES_BACKWARD = 8
-
 
 class Head(Piece):
     """Norm, logits and the loss in 32 bits."""
@@ -45,11 +39,11 @@ class Head(Piece):
         """Count the norm, the multiplication and the loss."""
         hidden, rows = self.block.hidden, self.loss_rows(shape)
         logits = logit_shard(self.model, shape.tp)
-        norm = shape.own_tokens(self.tokens) * hidden * 2 * e
+        norm, loss = shape.own_tokens(self.tokens) * hidden * 2 * e, self.kernels.loss
         return Operations.of(
             multiply(rows, hidden, logits, e),
-            elementwise=norm + rows * logits * LOSS_BYTES_FORWARD,
-            backward=2 * norm + rows * logits * LOSS_BYTES_BACKWARD,
+            elementwise=norm + rows * logits * loss.forward,
+            backward=2 * norm + rows * logits * loss.backward,
             kernels=6,
         )
 
@@ -59,11 +53,16 @@ class Head(Piece):
         return self.block.hidden * logits + self.norm_parameters(tp)
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of the inputs of norm and matrix, and an fp32 softmax."""
-        own, rows = shape.own_tokens(self.tokens), self.loss_rows(shape)
-        softmax = 4 * (rows * logit_shard(self.model, shape.tp))
+        """Return the bytes of the inputs of norm and matrix, and of the loss."""
+        own = shape.own_tokens(self.tokens)
+        softmax = self.kernels.loss.kept * self._logits(shape)
         return own * self.block.hidden * 2 * e + softmax
 
-    def gradient_width(self, tp: Ints) -> Floats:
-        """Return the logits of a token."""
-        return logit_shard(self.model, tp)
+    def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of the input and of what the loss holds for a moment."""
+        loss = self.kernels.loss
+        passing = (loss.peak - loss.kept) * self._logits(shape)
+        return e * self._input_elements(shape) + passing
+
+    def _logits(self, shape: Shape) -> Floats:
+        return self.loss_rows(shape) * logit_shard(self.model, shape.tp)

@@ -9,6 +9,7 @@ from hetopt.cost.pieces.classifier import Classifier
 from hetopt.cost.pieces.cross_attention import CrossAttention
 from hetopt.cost.pieces.embedding import Embedding
 from hetopt.cost.pieces.head import Head
+from hetopt.cost.pieces.kernels import kernels_of
 from hetopt.cost.pieces.merge import Merge
 from hetopt.cost.pieces.mlp_down import MlpDown
 from hetopt.cost.pieces.mlp_up import MlpUp
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from hetopt.cost.pieces.piece import Piece
     from hetopt.cost.pieces.profiled import Profiled
     from hetopt.problem.model import Model
+    from hetopt.problem.training import Training
 
 #: What every layer has, by the unit that is this piece alone.
 _OF_A_LAYER = {ATTENTION: Attention, MLP_UP: MlpUp, MLP_DOWN: MlpDown}
@@ -40,8 +42,9 @@ _PROFILED = {
 }
 
 
-def pieces_of(model: Model, seq_len: int, kind: str) -> tuple[Piece, ...]:
+def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
     """Return the pieces of a unit; raises ValueError for an unknown kind."""
+    seq_len, kernels = training.seq_len, kernels_of(training)
 
     def piece(of: Callable[..., Piece], index: int, source: int | None = None) -> Piece:
         """Make a piece of a block, which may read another block's output as well."""
@@ -50,7 +53,13 @@ def pieces_of(model: Model, seq_len: int, kind: str) -> tuple[Piece, ...]:
             read["source_tokens"] = model.tokens(source, seq_len)
             read["source_hidden"] = model.parts[source].hidden
         tokens = model.tokens(index, seq_len)
-        return of(model=model, block=model.parts[index], tokens=tokens, **read)
+        return of(
+            model=model,
+            block=model.parts[index],
+            tokens=tokens,
+            kernels=kernels,
+            **read,
+        )
 
     if kind == EMBEDDING:
         return (piece(Patches if model.patch else Embedding, 0),)

@@ -57,5 +57,16 @@ class MlpUp(Piece):
         """Return the width of the activation's input."""
         return self._width(tp) * self.matrices
 
+    def working_elements(self, shape: Shape) -> Floats:
+        """Return the elements of the input and of gradients before it is joined.
+
+        Those of the activation's result and input, the latter twice if gated: its
+        halves are made apart.
+        """
+        tokens = shape.all_tokens(self.tokens)
+        copies = 2 if self.block.gated else 1
+        width = self._width(shape.tp) + copies * self.gradient_width(shape.tp)
+        return self._input_elements(shape) + tokens * width
+
     def _width(self, tp: Ints) -> Floats:
         return self.block.ffn / tp

@@ -16,21 +16,75 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiplication:
-    """One dense matrix multiplication; (R,).
+    """One dense matrix multiplication, (m, k) x (k, n); arrays are (R,).
+
+    Attributes
+    ----------
+    element_bytes
+        Of one element of both factors and of the product.
+    """
+
+    m: Floats
+    k: Floats
+    n: Floats
+    element_bytes: int
+
+    @property
+    def flops(self) -> Floats:
+        """Of the forward product, and of each of the two backward ones."""
+        return 2.0 * self.m * self.k * self.n
+
+    @property
+    def traffic_bytes(self) -> Floats:
+        """Device-memory traffic, forward and for the input's gradient."""
+        return self.element_bytes * (
+            self.m * self.k + self.k * self.n + self.m * self.n
+        )
+
+    @property
+    def weight_gradient_bytes(self) -> Floats:
+        """The same for the weight's gradient, which is added to an fp32 buffer."""
+        factors = self.element_bytes * (self.m * self.k + self.m * self.n)
+        return factors + 8 * self.k * self.n
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCore:
+    """The fused core of attention: softmax of QK^T, times V; arrays are (R,).
 
     Attributes
     ----------
     flops
-        Of the forward product, and of each of the two backward ones.
+        Of the forward pass, masked pairs left out.
     traffic_bytes
-        Device-memory traffic, forward and for the input's gradient.
-    weight_gradient_bytes
-        The same for the weight's gradient, which is added to an fp32 buffer.
+        Device-memory traffic of the forward pass.
+    rows
+        Rows of the softmax: sequences times heads times queries.
+    keys
+        Keys that a row reads, masked ones left out.
     """
 
     flops: Floats
     traffic_bytes: Floats
-    weight_gradient_bytes: Floats
+    rows: Floats
+    keys: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise:
+    """Norms, residuals, activations or the loss of one piece.
+
+    Attributes
+    ----------
+    bytes, backward_bytes
+        Memory traffic forward and backward; (R,).
+    kernels
+        How many kernels move them, forward.
+    """
+
+    bytes: Floats
+    backward_bytes: Floats
+    kernels: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +95,44 @@ class Operations:
     ----------
     multiplications
         Dense matrix multiplications.
-    attention_flops, attention_bytes
-        The fused attention core (softmax of QK^T, times V); (R,).
-    elementwise_bytes, elementwise_backward_bytes
-        Memory traffic of norms, residuals, activations, loss; (R,).
-    kernels
-        Kernels of the forward pass other than multiplications and the core.
+    cores
+        Fused attention cores.
+    elementwise
+        Element-wise work, piece by piece; at least one.
     """
 
     multiplications: tuple[Multiplication, ...]
-    attention_flops: Floats
-    attention_bytes: Floats
-    elementwise_bytes: Floats
-    elementwise_backward_bytes: Floats
-    kernels: int
+    cores: tuple[AttentionCore, ...]
+    elementwise: tuple[Elementwise, ...]
+
+    @property
+    def elementwise_bytes(self) -> Floats:
+        """Forward traffic of all element-wise work; (R,)."""
+        return sum_of(part.bytes for part in self.elementwise)
+
+    @property
+    def elementwise_backward_bytes(self) -> Floats:
+        """Backward traffic of all element-wise work; (R,)."""
+        return sum_of(part.backward_bytes for part in self.elementwise)
+
+    @property
+    def kernels(self) -> int:
+        """Kernels of the forward pass other than multiplications and cores."""
+        return sum(part.kernels for part in self.elementwise)
+
+    @property
+    def attention_flops(self) -> Floats:
+        """Forward FLOPs of all cores; (R,)."""
+        return sum_of((self._nothing, *(core.flops for core in self.cores)))
+
+    @property
+    def attention_bytes(self) -> Floats:
+        """Forward traffic of all cores; (R,)."""
+        return sum_of((self._nothing, *(core.traffic_bytes for core in self.cores)))
+
+    @property
+    def _nothing(self) -> Floats:
+        return np.zeros(len(self.elementwise_bytes))
 
     @classmethod
     def of(
@@ -63,7 +141,7 @@ class Operations:
         elementwise: Floats,
         kernels: int,
         backward: Floats | None = None,
-        core: tuple[Floats, Floats] | None = None,
+        core: AttentionCore | None = None,
     ) -> Self:
         """Return what a piece does.
 
@@ -72,29 +150,28 @@ class Operations:
         elementwise, backward
             Bytes of element-wise work, forward and backward; backward moves twice as
             many as forward if None.
-        core
-            FLOPs and bytes of the attention core; None if there is none.
         """
-        nothing = np.zeros(len(elementwise))
-        flops, moved = core or (nothing, nothing)
         return cls(
             multiplications=multiplications,
-            attention_flops=flops,
-            attention_bytes=moved,
-            elementwise_bytes=elementwise,
-            elementwise_backward_bytes=(
-                2 * elementwise if backward is None else backward
+            cores=() if core is None else (core,),
+            elementwise=(
+                Elementwise(
+                    bytes=elementwise,
+                    backward_bytes=2 * elementwise if backward is None else backward,
+                    kernels=kernels,
+                ),
             ),
-            kernels=kernels,
         )
 
 
 def multiply(m: Floats, k: Floats | int, n: Floats | int, e: int) -> Multiplication:
     """Return the (m, k) x (k, n) multiplication of elements of ``e`` bytes."""
+    rows = len(m)
     return Multiplication(
-        flops=2.0 * m * k * n,
-        traffic_bytes=e * (m * k + k * n + m * n),
-        weight_gradient_bytes=e * (m * k + m * n) + 8 * k * n,
+        m=m,
+        k=np.broadcast_to(np.asarray(k, dtype=np.float64), (rows,)),
+        n=np.broadcast_to(np.asarray(n, dtype=np.float64), (rows,)),
+        element_bytes=e,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
 
 if TYPE_CHECKING:
+    from hetopt.cost.pieces.kernels import Kernels
     from hetopt.cost.pieces.operations import Operations
     from hetopt.cost.pieces.profiled import Profiled
     from hetopt.problem.model import Block, Model
@@ -29,6 +30,8 @@ class Piece(ABC):
         Whose sizes it has.
     tokens
         Tokens per sequence of its result.
+    kernels
+        Those of the training program.
     source_tokens, source_hidden
         Tokens per sequence and width of what it reads besides: the context, or the
         tokens that are merged; 0 if nothing.
@@ -43,6 +46,7 @@ class Piece(ABC):
     model: Model
     block: Block
     tokens: int
+    kernels: Kernels
     source_tokens: int = 0
     source_hidden: int = 0
 
@@ -66,6 +70,10 @@ class Piece(ABC):
         """Bytes of what it reads of other units, wherever it is in its unit."""
         return 0.0
 
+    def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Bytes held for a moment, besides what is kept and what was passed on."""
+        return e * self.working_elements(shape)
+
     def working_elements(self, shape: Shape) -> Floats:
         """Elements of the gathered input and of the gradients held at once."""
         tokens = shape.all_tokens(self.tokens)
@@ -74,6 +82,10 @@ class Piece(ABC):
     def gradient_width(self, tp: Ints) -> Floats:
         """Elements per token of the widest tensor whose gradient is held."""
         return np.full(len(tp), float(self.block.hidden))
+
+    def table_elements(self, tp: Ints) -> Floats | float:
+        """Elements of a table whose gradient is made whole before it is added."""
+        return 0.0
 
     def ring_bytes(self, shape: Shape, e: int) -> Floats | None:
         """Bytes that context parallelism passes on per step; None if it has no ring."""

@@ -39,14 +39,17 @@ Times are the computation of one device's shard; they include no communication u
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from dataclasses import dataclass, fields
 from statistics import quantiles
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
+from hetopt.cost.profiles.csv_text import (
+    csv_line,
+    csv_text,
+    parse_csv_text,
+    whole_number,
+)
 from hetopt.cost.shard_shape import ShardShape
 from hetopt.errors import InputError
 from hetopt.files import write_text
@@ -63,9 +66,6 @@ REQUIRED = ("schema", "kind", "accelerator")
 INCLUDED, EXCLUDED = "included", "excluded"
 COMMUNICATION = (INCLUDED, EXCLUDED)
 OPTIMIZER = "optimizer_s_per_parameter"
-
-#: Longest whole number that is read: more digits than any size or count has.
-MOST_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,26 +176,15 @@ def parse_profile(text: str, name: str) -> Profile:
     name
         What errors call the file.
     """
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    first = next(
-        (n for n, line in enumerate(lines) if not line.startswith("#")), len(lines)
+    found = parse_csv_text(
+        text, name, columns=COLUMNS, required=REQUIRED, known_values=_KNOWN_VALUES
     )
-    header = _parse_header(lines[:first], name)
-    if first == len(lines) or not lines[first].strip():
-        raise InputError("the table's line of column names is missing", file=name)
-    columns = [column.strip() for column in lines[first].split(",")]
-    for column in COLUMNS:
-        if columns.count(column) != 1:
-            problem = "is missing" if column not in columns else "is there twice"
-            raise InputError(
-                f"this column {problem}", file=name, line=first + 1, field=column
-            )
-    rows = tuple(
-        _parse_row(columns, line, name, number)
-        for number, line in enumerate(lines[first + 1 :], start=first + 2)
-        if line.strip()
-    )
-    return Profile(header=header, rows=rows)
+    seconds = found.header.get(OPTIMIZER)
+    if seconds is not None and not _is_duration(seconds):
+        msg = f"{seconds!r}, expected seconds above 0"
+        raise InputError(msg, file=name, field=OPTIMIZER)
+    rows = tuple(_parse_row(cells, name, number) for number, cells in found.rows)
+    return Profile(header=found.header, rows=rows)
 
 
 def write_profile(path: str, profile: Profile) -> None:
@@ -219,7 +208,7 @@ def append_row(path: str, row: ProfileRow) -> None:
     """
     try:
         with open(path, "ab", buffering=0) as file:
-            file.write(_row_text(row).encode())
+            file.write(csv_line(_cells(row)).encode())
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", file=path) from error
@@ -227,49 +216,11 @@ def append_row(path: str, row: ProfileRow) -> None:
 
 def profile_text(header: Mapping[str, str], rows: Iterable[ProfileRow]) -> str:
     """Return the text of a profile; header values are put on one line each."""
-    lines = [f"# {key}: {' '.join(value.split())}\n" for key, value in header.items()]
-    lines.append(",".join(COLUMNS) + "\n")
-    return "".join(lines) + "".join(map(_row_text, rows))
+    return csv_text(header, COLUMNS, map(_cells, rows))
 
 
-def _row_text(row: ProfileRow) -> str:
-    text = io.StringIO()
-    cells = (getattr(row, column) for column in COLUMNS)
-    csv.writer(text, lineterminator="\n").writerow(
-        "" if cell is None else int(cell) if isinstance(cell, bool) else cell
-        for cell in cells
-    )
-    return text.getvalue()
-
-
-def _parse_header(lines: Sequence[str], name: str) -> Mapping[str, str]:
-    header: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
-        key, colon, value = line[1:].partition(":")
-        key, value = key.strip(), value.strip()
-        if not colon or not key:
-            raise InputError(
-                "is not a header line, expected '# key: value'", file=name, line=number
-            )
-        if key in header:
-            raise InputError("is there twice", file=name, line=number, field=key)
-        known = _KNOWN_VALUES.get(key)
-        if known is not None and value not in known:
-            raise InputError(
-                f"{value!r}, expected {', '.join(known)}",
-                file=name,
-                line=number,
-                field=key,
-            )
-        if key == OPTIMIZER and not _is_duration(value):
-            msg = f"{value!r}, expected seconds above 0"
-            raise InputError(msg, file=name, line=number, field=key)
-        header[key] = value
-    for key in REQUIRED:
-        if not header.get(key):
-            msg = f"the header lacks it, expected a line '# {key}: ...'"
-            raise InputError(msg, file=name, field=key)
-    return MappingProxyType(header)
+def _cells(row: ProfileRow) -> tuple[object, ...]:
+    return tuple(getattr(row, column) for column in COLUMNS)
 
 
 def _is_duration(text: str) -> bool:
@@ -279,17 +230,9 @@ def _is_duration(text: str) -> bool:
         return False
 
 
-def _parse_row(columns: Sequence[str], line: str, name: str, number: int) -> ProfileRow:
+def _parse_row(given: Mapping[str, str], name: str, number: int) -> ProfileRow:
     try:
-        cells = next(csv.reader([line]), [])
-    except csv.Error as error:
-        raise InputError(f"is not CSV: {error}", file=name, line=number) from error
-    if len(cells) != len(columns):
-        msg = f"has {len(cells)} cells, expected {len(columns)}"
-        raise InputError(msg, file=name, line=number)
-    given = dict(zip(columns, (cell.strip() for cell in cells), strict=True))
-    try:
-        values = {column: _parse_cell(column, given[column]) for column in COLUMNS}
+        values = {column: _parse_cell(column, text) for column, text in given.items()}
         return ProfileRow(**values)  # type: ignore[arg-type]
     except ValueError as error:
         field, _, message = str(error).partition(": ")
@@ -311,7 +254,6 @@ def _parse_cell(column: str, text: str) -> str | int | float | None:
     if column == "gated" and text not in ("0", "1"):
         msg = f"{column}: {text!r}, expected 0 or 1"
         raise ValueError(msg)
-    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
-        msg = f"{column}: {text!r} is not a whole number"
-        raise ValueError(msg)
-    return text == "1" if column == "gated" else int(text)
+    if column == "gated":
+        return text == "1"
+    return whole_number(column, text)

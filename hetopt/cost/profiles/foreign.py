@@ -29,7 +29,7 @@ from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
 from hetopt.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.problem.training import Training
 
@@ -106,21 +106,7 @@ def converted(
         A degree does not divide the model.
     """
     model, training = target.model, target.training
-    rows = []
-    for times in found:
-        for unit, layers in (
-            (EMBEDDING, times.layers[:1]),
-            (LAYER, times.layers[1:-1]),
-            (HEAD, times.layers[-1:]),
-        ):
-            try:
-                rows.append(_row(target, times, unit, layers))
-            except ValueError as error:
-                msg = (
-                    f"micro-batch {times.microbatch} at tp {times.tp} does not fit "
-                    f"the problem's model: {error}"
-                )
-                raise InputError(msg, file=file) from error
+    rows = [row for times in found for row in _rows(target, times, file)]
     shape = (
         f"model, sequence length and precision are those of the problem it was "
         f"converted for ({model.name}, {training.seq_len}, {training.precision}); a "
@@ -145,6 +131,23 @@ def converted(
     words = f"times at tp > 1 {_COMMUNICATES[communication]}"
     header["notes"] = f"{notes}; {words}; {shape}; {_COMMON_NOTES}"
     return Profile(header=header, rows=tuple(rows))
+
+
+def _rows(target: Target, times: LayerTimes, file: str) -> Iterator[ProfileRow]:
+    """Yield the rows of one micro-batch and tp; raises InputError as ``converted``."""
+    for unit, layers in (
+        (EMBEDDING, times.layers[:1]),
+        (LAYER, times.layers[1:-1]),
+        (HEAD, times.layers[-1:]),
+    ):
+        try:
+            yield _row(target, times, unit, layers)
+        except ValueError as error:
+            msg = (
+                f"micro-batch {times.microbatch} at tp {times.tp} does not fit "
+                f"the problem's model: {error}"
+            )
+            raise InputError(msg, file=file) from error
 
 
 def _row(

@@ -1,21 +1,28 @@
 """Where each cluster's latencies come from: the problem's ``latency`` field.
 
 ``roofline``    the model of ``hetopt.cost.sources.roofline``
+``operators``   the sum of measured operators that ship with hetopt, the accelerator's
+                own or its nearest relative's
 a name          of a profile that ships with hetopt
-a path          of a profile
+a path          of a profile, of layers or of operators
 ``auto``        the shipped profile of the cluster's accelerator, measured before
-                published, that covers the model's units and precision; the roofline
-                if there is none. Shipped profiles of kind modelled are the roofline
-                at some shapes, so it answers itself
+                published, that covers the model's units and precision; else the
+                operators, where they cover the precision; else the roofline. Shipped
+                profiles of kind modelled are the roofline at some shapes, so it
+                answers itself
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.cost.operators.file import MATMUL, OPERATORS_SCHEMA, parse_operators
+from hetopt.cost.operators.relatives import by_class, shipped_operators
+from hetopt.cost.profiles.csv_text import header_of
 from hetopt.cost.profiles.file import KINDS
 from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.forest_source import ForestSource
+from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from hetopt.cost.operators.relatives import Measured
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
     from hetopt.cost.table import SourceKind
     from hetopt.plans import Plan
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 ROOFLINE = "roofline"
+OPERATORS = "operators"
 _WHAT = "a profile"
 
 
@@ -129,17 +138,60 @@ def _source(
     name = problem.latency.get(cluster.name, AUTO)
     if name == ROOFLINE:
         return Roofline()
+    if name == OPERATORS:
+        return _operators(problem, cluster, {}, cache)
     if name == AUTO:
-        return _automatic(problem, cluster, read, cache) or Roofline()
+        return _automatic(problem, cluster, read, cache) or _modelled(
+            problem, cluster, cache
+        )
     shipped = profile_files()
     if name in shipped:
         return _read(name, shipped[name].read_bytes(), read, cache)
     if name.endswith(PROFILE_SUFFIX):
         content = read_bytes(name, _WHAT, MOST_TEXT_BYTES)
+        text = decoded(content, name, _WHAT)
+        if header_of(text).get("schema") == OPERATORS_SCHEMA:
+            parse_operators(text, name)
+            return _operators(problem, cluster, by_class(text, name), cache)
         return _read(name, content, read, cache)
-    known = ", ".join((AUTO, ROOFLINE, *shipped))
+    known = ", ".join((AUTO, ROOFLINE, OPERATORS, *shipped))
     msg = f"is {name!r}, expected {known}, or the path of a {PROFILE_SUFFIX} file"
     raise InputError(msg, field=f"latency.{cluster.name}")
+
+
+def _modelled(problem: Problem, cluster: Cluster, cache: Path | None) -> LatencySource:
+    """Return the shipped operators where they answer, or else the roofline."""
+    measured = shipped_operators(cluster.accelerator)
+    if measured:
+        source = OperatorSource(cluster.accelerator, measured, cache=cache)
+        if source.lacks(problem.training) is None:
+            return source
+    return Roofline()
+
+
+def _operators(
+    problem: Problem,
+    cluster: Cluster,
+    measured: Mapping[str, Measured],
+    cache: Path | None,
+) -> LatencySource:
+    """Return a source of the operators that a problem asks for.
+
+    What a user's file lacks is taken from those that ship.
+    """
+    found = {**shipped_operators(cluster.accelerator), **measured}
+    field = f"latency.{cluster.name}"
+    if MATMUL not in found:
+        msg = (
+            f"no operators of {cluster.accelerator.name} or a relative were measured; "
+            "use roofline, or the path of a profile"
+        )
+        raise InputError(msg, field=field)
+    source = OperatorSource(cluster.accelerator, found, cache=cache)
+    reason = source.lacks(problem.training)
+    if reason is not None:
+        raise InputError(f"{reason}; use roofline", field=field)
+    return source
 
 
 def _automatic(
@@ -153,7 +205,7 @@ def _automatic(
     candidates = []
     for name, file in profile_files().items():
         content = file.read_bytes()
-        header = header_of(content)
+        header = header_of(content.decode("utf-8", "replace"))
         modelled = header.get("kind") == "modelled"
         if header.get("accelerator") == cluster.accelerator.name and not modelled:
             rank = KINDS.index(header["kind"]) if header.get("kind") in KINDS else 0
@@ -163,17 +215,6 @@ def _automatic(
         if source.lacks(problem.model, problem.training, kinds) is None:
             return source
     return None
-
-
-def header_of(content: bytes) -> dict[str, str]:
-    """Return a profile's header without reading its table."""
-    found = {}
-    for line in content.decode("utf-8-sig", "replace").splitlines():
-        if not line.startswith("#"):
-            break
-        key, _, value = line[1:].partition(":")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def _read(

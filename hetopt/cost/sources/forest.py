@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from hetopt.cost.linear_rates import linear_rates
 from hetopt.cost.sources.features import Shards, features, work_terms
 
 if TYPE_CHECKING:
@@ -167,22 +168,3 @@ class Forest:
         if self.params.target == "log-time-per-flop":
             return np.repeat(shards.flops()[:, None], 2, axis=1)
         return np.ones((len(shards), 2))
-
-
-def linear_rates(terms: Floats, seconds: Floats) -> Floats:
-    """Fit seconds = terms @ rates, rates at least 0, least relative squares; (T,).
-
-    Returns
-    -------
-    At least one rate is positive, so that the model is positive for all work.
-    """
-    from scipy.optimize import nnls
-
-    relative = terms / seconds[:, None]
-    size = np.maximum(np.abs(relative).max(axis=0), np.finfo(float).tiny)
-    rates, _ = nnls(relative / size, np.ones(len(seconds)))
-    fitted: Floats = rates / size
-    if not np.all(terms @ fitted > 0):
-        # Some shard does only work that was found to be free: charge for it a little.
-        fitted[-1] = max(fitted[-1], 1e-3 * float(seconds.min()))
-    return fitted

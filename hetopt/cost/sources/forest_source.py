@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from hetopt import __version__
 from hetopt.cost.profiles.file import Profile, ProfileRow, parse_profile
 from hetopt.cost.profiles.units import place_columns
 from hetopt.cost.shapes import Floats, Shape
@@ -33,6 +32,7 @@ from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.errors import InputError
 from hetopt.problem.model import ATTENTION, BLOCKS, END_KINDS, LAYER, Model
+from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,8 +111,11 @@ class ForestSource:
         """Say why the profile cannot answer for a model's units, or return None."""
         if not model.is_decoder_only:
             return f"is of decoder-only models, which {model.name!r} is not"
+        if training.attention == "unfused" or not training.sequence_parallel:
+            return "is of fused attention and sequence parallelism"
         fp32 = training.precision == "fp32"
-        if not any(key[1] == fp32 for key in self._rows):
+        measured = any(key[1] == fp32 for key in self._rows)
+        if training.precision == "fp8" or not measured:
             return f"has no {training.precision} rows"
         for kind in kinds:
             if kind not in END_KINDS and not self._parts(kind, fp32):

@@ -49,17 +49,21 @@ def digest(*parts: bytes) -> str:
     return whole.hexdigest()
 
 
-def load(folder: Path, key: str, sizes: Mapping[str, int]) -> dict[str, Floats] | None:
+def load(
+    folder: Path, key: str, sizes: Mapping[str, int], *, columns: int = 2
+) -> dict[str, Floats] | None:
     """Return what was stored under a key, or None.
 
     Parameters
     ----------
     sizes
-        Shards asked for, by unit: what is stored must hold exactly these.
+        Rows asked for, by name: what is stored must hold exactly these.
+    columns
+        Times per row: forward and backward of a shard, one of an operator.
 
     Returns
     -------
-    Forward and backward seconds by unit; (R, 2).
+    Seconds by name; (R, columns).
     """
     path = folder / f"{key}.json"
     try:
@@ -75,10 +79,12 @@ def load(folder: Path, key: str, sizes: Mapping[str, int]) -> dict[str, Floats] 
         return None
     if seconds.keys() != sizes.keys():
         return None
-    if not all(_are_times(seconds[unit], size) for unit, size in sizes.items()):
+    if not all(
+        _are_times(seconds[unit], size, columns) for unit, size in sizes.items()
+    ):
         return None
     return {
-        unit: np.array(seconds[unit], dtype=np.float64).reshape(size, 2)
+        unit: np.array(seconds[unit], dtype=np.float64).reshape(size, columns)
         for unit, size in sizes.items()
     }
 
@@ -96,13 +102,13 @@ def store(folder: Path, key: str, seconds: Mapping[str, Floats]) -> None:
         _forget_oldest(folder)
 
 
-def _are_times(rows: Any, size: int) -> bool:
-    """Whether ``rows`` are ``size`` pairs of positive, finite seconds."""
+def _are_times(rows: Any, size: int, columns: int) -> bool:
+    """Whether ``rows`` are ``size`` rows of positive, finite seconds."""
     if not isinstance(rows, list) or len(rows) != size:
         return False
     return all(
         isinstance(row, list)
-        and len(row) == 2
+        and len(row) == columns
         and all(
             type(time) is float and math.isfinite(time) and time > 0 for time in row
         )

@@ -28,13 +28,14 @@ from hetopt.cost.pieces.operations import Operations
 from hetopt.cost.shapes import Floats
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.units import unit_operations
+from hetopt.problem.model import END_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Accelerator, Cluster
-    from hetopt.problem.training import Training
+    from hetopt.problem.training import Precision
 
 #: Forward to backward of the fused attention core (FlashAttention-2: 5 instead of
 #: 2 multiplications).
@@ -45,10 +46,6 @@ KERNEL_GAP_S = 3e-6
 
 #: Share of the memory bandwidth that multiplications and attention stream at.
 STREAM_SHARE = 0.85
-
-#: A device whose own FP32 rate is not given reaches at most its TF32 rate, half of
-#: the 16-bit one on the devices of the catalogue that have one.
-FP32_SHARE_OF_PEAK = 0.5
 
 #: For families without a published iteration: that of A100, the best documented.
 DEFAULT_SUSTAINED = 0.95
@@ -81,6 +78,10 @@ class Efficiency:
 
 DEFAULT_EFFICIENCY = Efficiency(multiplication=0.70, attention=0.45)
 
+_HOPPER = Efficiency(
+    multiplication=0.77, attention=0.18, elementwise=0.43, sustained=1.0
+)
+
 #: By beginning of the accelerator's name; the longest that fits counts.
 EFFICIENCIES = {
     # Llama-2-7B's multiplications over 512 to 4096 tokens (vidur's profiles) reach
@@ -88,15 +89,19 @@ EFFICIENCIES = {
     # embeddings a third to half of
     # the bandwidth. FlashAttention-2, causal: about 170 TFLOP/s. Sustained: eight
     # iterations of Megatron-LM and one of HetAuto.
-    "A100": Efficiency(multiplication=0.72, attention=0.55, sustained=0.95),
-    # The same profiles: 700-840 of 989 TFLOP/s. FlashAttention-2: about 400.
-    "H100": Efficiency(multiplication=0.75, attention=0.42),
-    "H200": Efficiency(multiplication=0.75, attention=0.42),
-    "H800": Efficiency(multiplication=0.75, attention=0.42),
+    "A100": Efficiency(multiplication=0.72, attention=0.55, sustained=0.97),
+    # What 35 iterations of llm-foundry sustain of measured kernels
+    # (``hetopt.cost.sources.sustained``), as shares of the peaks.
+    "H100": _HOPPER,
+    "H200": _HOPPER,
+    "H800": _HOPPER,
     # An H100 with a seventh of the compute and all of the bandwidth: neither power
     # nor memory holds it back. Sustained: one iteration of HetAuto.
     "H20": Efficiency(multiplication=0.90, attention=0.70, sustained=0.91),
-    "B200": Efficiency(multiplication=0.75, attention=0.42),
+    # The same of 12 iterations of Megatron-LM (SimuMax).
+    "B200": Efficiency(
+        multiplication=0.57, attention=0.28, elementwise=0.24, sustained=1.0
+    ),
     # The same profiles: 105-120 of 150 TFLOP/s.
     "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
     "V100": Efficiency(multiplication=0.70, attention=0.35),
@@ -151,18 +156,29 @@ class Roofline:
         """Return the compute times that are asked for."""
         accelerator, training = query.cluster.accelerator, query.training
         efficiency = efficiency_of(accelerator, self._efficiencies)
-        device = _Device(accelerator, training, efficiency)
+        device = _Device(
+            accelerator,
+            "bf16" if training.precision == "fp8" else training.precision,
+            training.emulate,
+            efficiency,
+        )
+        # FP8 is for the layers' multiplications alone: attention, norms and both ends
+        # of the model stay in BF16.
+        of_layers = device
+        if training.precision == "fp8":
+            of_layers = _Device(accelerator, "fp8", training.emulate, efficiency)
         forward, backward, core, core_backward = [], [], [], []
         for kind in query.kinds:
             work = unit_operations(query.model, training, kind, query.shape)
             attention = device.attention_s(work)
+            dense = device if kind in END_KINDS else of_layers
             forward.append(
-                device.dense_s(work)
+                dense.dense_s(work)
                 + attention
                 + device.elementwise_s(work.elementwise_bytes, work)
             )
             backward.append(
-                device.dense_backward_s(work)
+                dense.dense_backward_s(work)
                 + ATTENTION_BACKWARD * attention
                 + device.elementwise_s(work.elementwise_backward_bytes, work)
             )
@@ -181,12 +197,14 @@ class _Device:
     """Rates of one accelerator under one precision."""
 
     def __init__(
-        self, accelerator: Accelerator, training: Training, efficiency: Efficiency
+        self,
+        accelerator: Accelerator,
+        precision: Precision,
+        emulate: Precision | None,
+        efficiency: Efficiency,
     ) -> None:
         self.efficiency = efficiency
-        self.peak = accelerator.peak_flops
-        if training.precision == "fp32":
-            self.peak = accelerator.fp32_flops or self.peak * FP32_SHARE_OF_PEAK
+        self.peak = accelerator.peak_flops_of(precision, emulate)
         self.stream = accelerator.memory_bandwidth_bytes_per_s * STREAM_SHARE
         self.bandwidth = (
             accelerator.memory_bandwidth_bytes_per_s * self.efficiency.elementwise

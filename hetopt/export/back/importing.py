@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
-from hetopt.check.rules import mesh_findings
+from hetopt.check.plan.rules import mesh_findings
 from hetopt.cost.build import build_table
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, InputError
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.export.back.pipeline import PipelineReadBack
+    from hetopt.export.pipeline import PipelineReadBack
     from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem

@@ -11,7 +11,7 @@ from hetopt.export.shared.losses import listed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.export.back.pipeline import PipelineReadBack, StageReadBack
+    from hetopt.export.pipeline import PipelineReadBack, StageReadBack
     from hetopt.problem.problem import Problem
 
 

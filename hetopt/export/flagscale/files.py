@@ -14,7 +14,12 @@ import yaml
 
 from hetopt.export.flagscale.losses import shards_optimizer
 from hetopt.export.job import MASTER_PORT
-from hetopt.export.shared.megatron_model import model_settings, recompute_settings
+from hetopt.export.shared.megatron_model import (
+    kernel_settings,
+    model_settings,
+    recompute_settings,
+    stored_precision,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,10 +141,12 @@ def _system(job: Job) -> Arguments:
         "tensor_model_parallel_size": first.tp,
         "pipeline_model_parallel_size": len(job.stages),
         "context_parallel_size": 1,
-        "sequence_parallel": any(stage.strategy.tp > 1 for stage in job.stages),
+        "sequence_parallel": training.sequence_parallel
+        and any(stage.strategy.tp > 1 for stage in job.stages),
         "use_distributed_optimizer": shards_optimizer(job),
         "overlap_grad_reduce": training.overlap_gradients,
-        "use_flash_attn": True,
+        "use_flash_attn": training.attention == "fused",
+        **kernel_settings(training),
         "hetero": {
             "enable_hetero": True,
             "hetero_process_meshes": meshes,
@@ -156,9 +163,9 @@ def _system(job: Job) -> Arguments:
         )
     if training.precision != "fp32":
         data["precision"] = {
-            training.precision: True,
+            stored_precision(training): True,
             "attention_softmax_in_fp32": True,
-            "accumulate_allreduce_grads_in_fp32": True,
+            "accumulate_allreduce_grads_in_fp32": training.gradients == "fp32",
         }
     if recompute := _recompute(job):
         data["recompute"] = recompute

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Loss
+from hetopt.export.shared.kernels import NO_SEQUENCE_PARALLEL
 from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
@@ -36,6 +37,7 @@ def losses(job: Job) -> Iterator[Loss]:
             f"warms up with {listed(range(len(job.stages), 0, -1))}",
             instead="1F1B",
         )
+    yield from _sequence_losses(job)
     yield from _state_losses(job)
     yield from boundary_losses(
         job,
@@ -122,6 +124,16 @@ def _recompute_losses(job: Job) -> Iterator[Loss]:
 def _mixes_selective(job: Job) -> bool:
     used = {stage.strategy.recompute for stage in job.stages}
     return "selective" in used and len(used) > 1
+
+
+def _sequence_losses(job: Job) -> Iterator[Loss]:
+    tps = sorted({found[2] for found in _all_degrees(job) if found})
+    if len(tps) > 1 and not job.problem.training.sequence_parallel:
+        yield Loss(
+            what=f"training.{NO_SEQUENCE_PARALLEL} with tp {listed(tps)}: stages of "
+            "different tp need it",
+            instead=None,
+        )
 
 
 def _state_losses(job: Job) -> Iterator[Loss]:

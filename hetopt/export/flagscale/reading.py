@@ -9,18 +9,18 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.export.back.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
 from hetopt.export.flagscale.recompute import full_recompute
+from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hetopt.export.back.pipeline import StagePlace
     from hetopt.export.flagscale.experiment import Experiment
+    from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.settings import Settings
 
 MESHES = "hetero_process_meshes"
@@ -266,4 +266,6 @@ def _says(
     says["precision"] = next(
         (name for name in ("bf16", "fp16") if train.flag(name)), "fp32"
     )
+    if train.has("fp8_format"):
+        says["precision"] = "fp8"
     return says

@@ -83,11 +83,13 @@ def _arguments(job: Job) -> list[str]:
         "--pipeline-type Gpipe",
         f"--optimizer-type {training.optimizer}",
         f"--mixed_precision {precision}",
-        "--use-flash-attn",
     ]
+    if training.attention == "fused":
+        arguments.append("--use-flash-attn")
     if precision != "fp32":
         arguments.append(f"--{precision}")
-    if any(stage.strategy.tp > 1 for stage in job.stages):
+    split = training.sequence_parallel
+    if split and any(stage.strategy.tp > 1 for stage in job.stages):
         arguments.append("--seq-parallel")
     if dp > 1:
         arguments.append(f"--default_dp_type {SHARDING[max(job.zero_stages)]}")

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, model_size
 from hetopt.export.launcher import Loss
+from hetopt.export.shared.kernels import (
+    NO_SEQUENCE_PARALLEL,
+    UNFUSED_ATTENTION,
+    UNFUSED_LOSS,
+    choice_losses,
+)
 from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
@@ -80,6 +86,9 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
             f"{', '.join(MODEL_SIZES)} alone, at any number of layers",
             instead=None,
         )
+    yield from choice_losses(
+        problem.training, (NO_SEQUENCE_PARALLEL, UNFUSED_ATTENTION, UNFUSED_LOSS)
+    )
     tokens = problem.training.seq_len
     if tokens != SEQ_LEN:
         yield Loss(

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.back.pipeline import PipelineReadBack, stages_of
 from hetopt.export.hexiscale.losses import SHARDING
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
+from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts, stage_places
 from hetopt.export.shared.shell_arguments import calling_scripts, has_script
 from hetopt.reading import read_json
 
 if TYPE_CHECKING:
-    from hetopt.export.back.pipeline import StagePlace
+    from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.shell_arguments import ShellArguments
     from hetopt.problem.training import Recompute
 

@@ -13,7 +13,12 @@ from hetopt.export.shared.megatron import (
     shards_optimizer,
 )
 from hetopt.export.shared.megatron_layout import layout_text
-from hetopt.export.shared.megatron_model import model_settings, recompute_settings
+from hetopt.export.shared.megatron_model import (
+    kernel_settings,
+    model_settings,
+    recompute_settings,
+    stored_precision,
+)
 from hetopt.export.shared.one_mesh import launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 
@@ -72,7 +77,9 @@ def _parallelism(job: Job) -> Arguments:
         "pipeline_model_parallel_size": len(job.stages),
         "context_parallel_size": strategy.cp,
         "pipeline_model_parallel_layout": layout_text(layers),
-        "sequence_parallel": strategy.tp > 1,
+        "sequence_parallel": (
+            strategy.tp > 1 and job.problem.training.sequence_parallel
+        ),
     }
     if strategy.cp > 1:
         settings["cp_comm_type"] = "p2p"
@@ -85,7 +92,8 @@ def _training(job: Job) -> Arguments:
         "micro_batch_size": job.microbatch_size(job.stages[0]),
         "global_batch_size": training.global_batch,
         "optimizer": training.optimizer,
-        training.precision: training.precision != "fp32",
+        stored_precision(training): training.precision != "fp32",
+        **kernel_settings(training),
         "use_distributed_optimizer": shards_optimizer(job),
         "overlap_grad_reduce": training.overlap_gradients,
     }

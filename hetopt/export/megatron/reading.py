@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.export.back.pipeline import MOST_STAGES, PipelineReadBack, stages_of
+from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
 from hetopt.export.shared.megatron_layout import layout_layers
 from hetopt.export.shared.shell_arguments import calling_scripts, has_script

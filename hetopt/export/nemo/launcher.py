@@ -12,6 +12,12 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from hetopt.export.launcher import Launcher, Loss
+from hetopt.export.shared.kernels import (
+    FP8,
+    NO_SEQUENCE_PARALLEL,
+    UNFUSED_LOSS,
+    choice_losses,
+)
 from hetopt.export.shared.megatron import (
     ENVIRONMENT,
     LIMITS,
@@ -19,7 +25,7 @@ from hetopt.export.shared.megatron import (
     shards_optimizer,
 )
 from hetopt.export.shared.megatron_layout import layout_text
-from hetopt.export.shared.megatron_model import problem_losses
+from hetopt.export.shared.megatron_model import problem_losses, stored_precision
 from hetopt.export.shared.one_mesh import launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 
@@ -30,6 +36,15 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+#: Megatron-Bridge's names of mixed precisions; none for FP32.
+_MIXED = {
+    "bf16": "bf16_mixed",
+    "fp16": "fp16_mixed",
+    "fp8": "bf16_with_fp8_delayed_scaling_mixed",
+}
+
+_HAS = (FP8, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS)
 
 #: As PyTorch Lightning names them, and after it Megatron-Bridge's optimizers.
 _TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
@@ -97,16 +112,17 @@ pretrain(config=config, forward_step_func=forward_step)
 def losses(job: Job) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a plan."""
     yield from megatron_losses(job)
-    yield from _position_losses(job.problem)
+    yield from _own_losses(job.problem)
 
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a problem, whatever its plan."""
     yield from problem_losses(problem)
-    yield from _position_losses(problem)
+    yield from _own_losses(problem)
 
 
-def _position_losses(problem: Problem) -> Iterator[Loss]:
+def _own_losses(problem: Problem) -> Iterator[Loss]:
+    yield from choice_losses(problem.training, _HAS)
     model, seq_len = problem.model, problem.training.seq_len
     if model.positions > seq_len:
         yield Loss(
@@ -119,7 +135,7 @@ def _position_losses(problem: Problem) -> Iterator[Loss]:
 def files(job: Job) -> Mapping[str, str]:
     """Return the recipe, a program that reads it, and one script per node."""
     activation = "        activation_func=torch.nn.functional.silu,\n"
-    precision = job.problem.training.precision
+    precision = stored_precision(job.problem.training)
     return {
         "recipe.yaml": yaml.safe_dump(
             recipe(job), sort_keys=False, default_flow_style=False, width=4096
@@ -155,7 +171,6 @@ def recipe(job: Job) -> dict[str, Any]:
     assert layers is not None
     full = strategy.recompute == "full"
     sharded = shards_optimizer(job)
-    mixed = None if training.precision == "fp32" else f"{training.precision}_mixed"
     return {
         "model": {
             "num_layers": model.layers,
@@ -177,7 +192,8 @@ def recipe(job: Job) -> dict[str, Any]:
             "tensor_model_parallel_size": strategy.tp,
             "pipeline_model_parallel_size": len(job.stages),
             "context_parallel_size": strategy.cp,
-            "sequence_parallel": strategy.tp > 1,
+            "sequence_parallel": strategy.tp > 1 and training.sequence_parallel,
+            "cross_entropy_loss_fusion": training.cross_entropy == "fused",
             "pipeline_model_parallel_layout": layout_text(layers),
             "recompute_granularity": (
                 None if strategy.recompute == "none" else strategy.recompute
@@ -200,7 +216,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "use_distributed_optimizer": sharded,
             "overlap_grad_reduce": training.overlap_gradients,
         },
-        "mixed_precision": mixed,
+        "mixed_precision": _MIXED.get(training.precision),
     }
 
 

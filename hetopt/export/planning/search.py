@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.export.launcher import Limits
     from hetopt.problem.problem import Problem
-    from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.race.solve import Solve
+    from hetopt.solvers.request import Request, Solve
 
     #: A problem with a table of some of its strategies.
     _Space = tuple[Problem, CostTable]
 
+#: Seconds that a search gets however late it is.
+_LEAST_S = 0.01
 #: How a program was settled, from the weakest statement to the strongest.
 _HOWS: tuple[How, ...] = (
     "unsettled",
@@ -40,50 +40,29 @@ _HOWS: tuple[How, ...] = (
 
 
 def solve_for(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    *,
-    launcher: str,
-    asked: Problem,
-    solve: Solve,
-    time_limit_s: float | None,
-    seed: int,
+    request: Request, *, launcher: str, asked: Problem, solve: Solve
 ) -> Result:
     """Find the best plan that a launcher can run, and what its limits cost.
 
     Parameters
     ----------
-    problem, table
-        Under a schedule of the launcher.
+    request
+        Under a schedule of the launcher; its deadline is of both searches together.
     launcher
         The name of one that has limits.
     asked
         The problem under the schedule that the user asked for.
-    time_limit_s
-        For both searches together.
     """
-    began = time.monotonic()
-    result = solve_launchable(
-        problem,
-        table,
-        params,
-        limits_of(launcher),
-        solve,
-        time_limit_s=time_limit_s,
-        seed=seed,
-    )
-    left_s = None
-    if time_limit_s is not None:
-        left_s = max(time_limit_s - (time.monotonic() - began), 0.01)
-    if result.interrupted:
-        left_s = 0.01
+    result = solve_launchable(request, limits_of(launcher), solve)
+    left_s = _LEAST_S if result.interrupted else None
     without = solve(
-        asked,
-        build_table(asked),
-        replace(params, top=1),
-        time_limit_s=left_s,
-        seed=seed,
+        replace(
+            request,
+            problem=asked,
+            table=build_table(asked),
+            params=replace(request.params, top=1),
+            deadline=request.deadline.within(left_s, least_s=_LEAST_S),
+        )
     )
     best = without.best
     launch = Launch(
@@ -96,16 +75,7 @@ def solve_for(
     return replace(result, launch=launch)
 
 
-def solve_launchable(
-    problem: Problem,
-    table: CostTable,
-    params: RaceParams,
-    limits: Limits,
-    solve: Solve,
-    *,
-    time_limit_s: float | None,
-    seed: int,
-) -> Result:
+def solve_launchable(request: Request, limits: Limits, solve: Solve) -> Result:
     """Find the best plan of those that a launcher can run.
 
     Branch and bound: a space is searched as if its stages had nothing in common. If the
@@ -118,23 +88,24 @@ def solve_launchable(
     InputError
         As ``branches`` and the solver.
     """
-    digest = table_digest(table)
-    search = _BranchAndBound(table, digest, params, limits, solve, time_limit_s, seed)
+    problem, table, deadline = request.problem, request.table, request.deadline
+    search = _BranchAndBound(request, table_digest(table), limits, solve)
     for part in permitted(limits, problem, table):
         search.visit((problem, part))
-    if time_limit_s is not None:
+    if deadline.limit_s is not None:
         # Branches are many and small: starting workers for each takes longer.
-        search.params = replace(params, jobs=0)
+        search.request = replace(request, params=replace(request.params, jobs=0))
     while search.waiting:
         bound, _, result, space = heapq.heappop(search.waiting)
         if search.is_over() or (
-            len(search.best) == params.top and bound > search.best[-1].closed_form_s
+            len(search.best) == request.params.top
+            and bound > search.best[-1].closed_form_s
         ):
             search.closed.append(result)
             continue
         for branch in _split(limits, space, result):
             search.visit(branch)
-    return _merged(search.closed, search.best, table, time.monotonic() - search.began)
+    return _merged(search.closed, search.best, table, deadline.elapsed_s())
 
 
 @dataclass(slots=True)
@@ -147,14 +118,10 @@ class _BranchAndBound:
         A heap of (bound in seconds, number in order of time, result, space).
     """
 
-    table: CostTable
+    request: Request
     digest: str
-    params: RaceParams
     limits: Limits
     solve: Solve
-    time_limit_s: float | None
-    seed: int
-    began: float = field(default_factory=time.monotonic)
     best: list[PricedPlan] = field(default_factory=list)
     closed: list[Result] = field(default_factory=list)
     waiting: list[tuple[float, int, Result, _Space]] = field(default_factory=list)
@@ -162,32 +129,34 @@ class _BranchAndBound:
 
     def is_over(self) -> bool:
         """Whether time is up or the user interrupted."""
-        late = (
-            self.time_limit_s is not None
-            and time.monotonic() - self.began > self.time_limit_s
+        return self.request.deadline.is_over() or any(
+            one.interrupted for one in self.closed
         )
-        return late or any(one.interrupted for one in self.closed)
 
     def visit(self, space: _Space) -> None:
         """Search a space; close it, or let it wait to be split."""
-        left_s = None
-        if self.time_limit_s is not None:
-            # A space that gets no time stays unsettled.
-            left_s = max(self.time_limit_s - (time.monotonic() - self.began), 0.01)
-        top, cutoff = self.params.top, None
+        table, top, cutoff_s = self.request.table, self.request.params.top, None
         if len(self.best) == top:
             # Equally good plans are wanted too: the tie rule chooses among them.
-            cutoff = self.best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2
+            cutoff_s = self.best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2
+        problem, part = space
         result = self.solve(
-            *space, self.params, time_limit_s=left_s, seed=self.seed, cutoff=cutoff
+            replace(
+                self.request,
+                problem=problem,
+                table=part,
+                # A space that gets no time stays unsettled.
+                deadline=self.request.deadline.within(least_s=_LEAST_S),
+                cutoff_s=cutoff_s,
+            )
         )
         found = [] if result.best is None else [result.best, *result.alternatives]
         runnable = [
-            _signed(one, self.table, self.digest)
+            _signed(one, table, self.digest)
             for one in found
             if not branches(self.limits, *space, one.plan)
         ]
-        self.best = best_first([*self.best, *runnable], self.table)[:top]
+        self.best = best_first([*self.best, *runnable], table)[:top]
         if len(runnable) == len(found):
             self.closed.append(result)
         else:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from hetopt.export.back.pipeline import StagePlace
+    from hetopt.export.pipeline import StagePlace
 
 #: Host and cluster of every rank, in rank order; the cluster if the files name one.
 RankHosts = tuple[tuple[str, str | None], ...]

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Training
 
 #: Name with underscores -> value; on a command line true is the name alone.
 Arguments = dict[str, Any]
@@ -48,6 +49,25 @@ def recompute_settings(policy: str) -> Arguments:
         # Every layer by itself.
         settings |= {"recompute_method": "uniform", "recompute_num_layers": 1}
     return settings
+
+
+def kernel_settings(training: Training) -> Arguments:
+    """Return which kernels compute the loss and attention, and in what precision."""
+    settings: Arguments = {
+        "cross_entropy_loss_fusion": training.cross_entropy == "fused"
+    }
+    if training.attention == "unfused":
+        settings["attention_backend"] = "unfused"
+    if training.gradients == "bf16":
+        settings["grad_reduce_in_bf16"] = True
+    if training.precision == "fp8":
+        settings["fp8_format"] = "hybrid"
+    return settings
+
+
+def stored_precision(training: Training) -> str:
+    """Return the precision of weights; FP8 is of multiplications alone."""
+    return "bf16" if training.precision == "fp8" else training.precision
 
 
 def problem_losses(problem: Problem) -> Iterator[Loss]:

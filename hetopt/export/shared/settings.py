@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
 from hetopt.problem.document import load_document
-from hetopt.problem.fields import MAX_WHOLE
+from hetopt.problem.schema.fields import MAX_WHOLE
 from hetopt.words import describe
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
+from hetopt.export.shared.kernels import UNFUSED_LOSS, choice_losses
 from hetopt.export.shared.one_mesh import launched, one_mesh_losses
 from hetopt.export.shared.schedule_csv import schedule_text
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
@@ -84,6 +85,7 @@ def losses(job: Job) -> Iterator[Loss]:
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what the program cannot do of a problem, whatever its plan."""
     model, training = problem.model, problem.training
+    yield from choice_losses(training, (UNFUSED_LOSS,))
     if training.precision == "fp16":
         yield Loss(
             what="fp16: the program does not scale its loss",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.back.pipeline import PipelineReadBack, stages_of
+from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
 from hetopt.export.shared.schedule_csv import read_schedule
 from hetopt.export.shared.torch_modules import module_names

@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Launcher, Loss
+from hetopt.export.shared.kernels import FP8, UNFUSED_LOSS, choice_losses
 from hetopt.export.shared.one_mesh import (
     launched,
     one_mesh_losses,
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
 
     from hetopt.export.job import Job
 
-_DTYPES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "bfloat16"}
+_DTYPES = {
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "fp16": "bfloat16",
+    "fp8": "bfloat16",
+}
+
+#: Makes every linear layer but the head multiply in FP8.
+_FLOAT8 = "quantize.linear.float8"
 
 _FLAVOR = '''\
 """Adds the plan's model to TorchTitan's Llama 3 models."""
@@ -131,6 +140,9 @@ def _toml(job: Job) -> str:
         "parallelism": parallelism,
         "activation_checkpoint": _checkpointing(strategy.recompute),
     }
+    if training.precision == "fp8":
+        sections["model"]["converters"] = [_FLOAT8]
+        sections[_FLOAT8] = {"filter_fqns": ["output"]}
     return "\n".join(
         f"[{name}]\n" + "".join(f"{key} = {_value(v)}\n" for key, v in fields.items())
         for name, fields in sections.items()
@@ -182,6 +194,7 @@ def losses(job: Job) -> Iterator[Loss]:
             )
     if training.optimizer != "adam":
         yield Loss(what=f"optimizer {training.optimizer}", instead="AdamW")
+    yield from choice_losses(training, (FP8, UNFUSED_LOSS))
     if training.precision == "fp16":
         yield Loss(what="fp16: the loss is not scaled", instead="bf16")
     if model.tied:

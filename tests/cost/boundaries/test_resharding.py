@@ -17,6 +17,7 @@ from hetopt.cost.boundaries.resharding import (
     plan_transfer,
     steps_s,
 )
+from hetopt.cost.communication.collectives import START_S
 from hetopt.errors import InputError
 from hetopt.problem.cluster import Cluster, ClusterLinks, Staging
 from hetopt.problem.training import RESHARDING, Domain, Resharding
@@ -88,11 +89,11 @@ def test_sixteen_to_sixteen_needs_256_messages() -> None:
         # Four senders of 20 MB at 10 GB/s, four messages on two connections.
         ("p2p", 2, 0, 0.002, 0),
         # Both replicas agree, so two leaders of 40 MB; half is gathered at 58 GB/s.
-        ("leader", 1, 0.02 / 58, 0.004, 0.02 / 58),
+        ("leader", 1, START_S + 0.02 / 58, 0.004, START_S + 0.02 / 58),
         # Nothing to gather: a replica is alone in its outer group.
         ("inner-dp", 2, 0, 0.002, 0),
         # Whole shares, then the receivers of a replica gather its 40 MB.
-        ("send-recv-all-gather", 2, 0, 0.002, 0.02 / 58),
+        ("send-recv-all-gather", 2, 0, 0.002, START_S + 0.02 / 58),
     ],
 )
 def test_host_staged_steps_by_hand(
@@ -110,7 +111,7 @@ def test_unequal_layouts_by_hand() -> None:
     links = make_links(1e-3, 1e9)
     network = 60 * MB / 1e9
     copy = 30 * MB / 10e9
-    half = 30 * MB / 58e9
+    half = START_S + 30 * MB / 58e9
     assert steps("p2p", first, second, links, 60 * MB) == pytest.approx(
         [0, copy, 4e-3 + network, copy, 0]
     )
@@ -203,6 +204,7 @@ POWERS = st.sampled_from([1, 2, 4, 8])
 FACTOR = st.floats(1.0, 20.0)
 
 
+# One parameter for each thing that is drawn.
 @settings(max_examples=60, deadline=None)
 @given(
     layouts=st.tuples(POWERS, POWERS, POWERS, POWERS),

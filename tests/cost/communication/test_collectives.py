@@ -1,9 +1,20 @@
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+from statistics import median
+
 import numpy as np
 import pytest
 
-from hetopt.cost.communication.collectives import all_gather_s, all_reduce_s, group_link
+from hetopt import data
+from hetopt.cost.communication.collectives import (
+    START_ACROSS_S,
+    START_S,
+    all_gather_s,
+    all_reduce_s,
+    group_link,
+)
 from hetopt.problem.cluster import Cluster, DeviceGroup
 from tests.cost.making import link, make_cluster
 
@@ -20,7 +31,7 @@ def test_inside_a_node() -> None:
     assert bandwidth(CLUSTER, 8, 1) == pytest.approx(58e9)
     assert bandwidth(CLUSTER, 2, 4) == pytest.approx(58e9)
     seconds = all_gather_s(CLUSTER, np.array([8]), np.array([1]), np.array([8e9]))
-    assert seconds[0] == pytest.approx(7 * (1e9 / 58e9 + 1e-6))
+    assert seconds[0] == pytest.approx(START_S + 7 * (1e9 / 58e9 + 1e-6))
 
 
 def test_rings_that_leave_a_node_share_its_interfaces() -> None:
@@ -52,4 +63,34 @@ def test_one_rank_has_nothing_to_send() -> None:
 
 def test_all_reduce_is_two_passes_of_the_ring() -> None:
     seconds = all_reduce_s(CLUSTER, np.array([4]), np.array([1]), np.array([4e9]))
-    assert seconds[0] == pytest.approx(2 * 3 / 4 * 4e9 / 58e9 + 6e-6)
+    assert seconds[0] == pytest.approx(2 * 3 / 4 * 4e9 / 58e9 + 6e-6 + START_S)
+
+
+def test_a_ring_pays_each_hop_once_and_few_of_them_leave_a_node() -> None:
+    # 16 ranks on two nodes: of 8 hops from a node's devices one leaves it.
+    seconds = all_gather_s(CLUSTER, np.array([16]), np.array([1]), np.array([0.0]))
+    hop = (7 * 1e-6 + 1e-5) / 8
+    assert seconds[0] == pytest.approx(START_ACROSS_S + 15 * hop)
+
+
+def test_small_collectives_cost_what_was_measured() -> None:
+    """All-reduces of at most 200 kB on one node; data/collectives/vidur.csv."""
+    rows = Path(data.__file__).parent.joinpath("collectives/vidur.csv").read_text()
+    lines = (line for line in rows.splitlines() if not line.startswith("#"))
+    measured: dict[tuple[str, int], list[float]] = {}
+    for row in csv.DictReader(lines):
+        small = int(row["bytes"]) <= 200_000 and row["op"] == "all_reduce"
+        ranks = int(row["workers"])
+        if small and ranks == int(row["devices_per_node"]) and "dgx" in row["network"]:
+            seconds = float(row["median_ms"]) * 1e-3
+            measured.setdefault((row["network"], ranks), []).append(seconds)
+    assert len(measured) == 6
+    for (network, ranks), times in measured.items():
+        device = "H100" if network.startswith("h100") else "A100-80GB"
+        ours = all_reduce_s(
+            make_cluster(accelerator=device),
+            np.array([ranks]),
+            np.array([1]),
+            np.array([100e3]),
+        )
+        assert 0.4 < ours[0] / median(times) < 2.5

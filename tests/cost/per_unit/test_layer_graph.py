@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph
+from hetopt.cost.per_unit.layer_graph import Edge, GraphLayer, LayerGraph
 
-LAYER = Layer(
+LAYER = GraphLayer(
     name="layer", strategies=("dp", "tp"), cost_ns=(3, 2), memory_bytes=(5, 4)
 )
 EDGE = Edge(first=0, second=1, within_ns=((0, 1), (1, 0)), across_ns=((1, 2), (2, 1)))

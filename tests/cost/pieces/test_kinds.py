@@ -21,11 +21,11 @@ from hetopt.cost.units import (
     unit_parameters,
 )
 from hetopt.errors import InputError
+from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import profile_files
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
-from hetopt.problem.model_building import build_model
-from hetopt.problem.model_schema import ModelSpec
 from hetopt.problem.problem import Problem
+from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training import RECOMPUTE, Recompute, Training
 from tests.cost.making import (
     make_cluster,
@@ -249,10 +249,10 @@ def test_profiles_know_decoder_only_models_alone(tmp_path: Path) -> None:
             )
 
 
-def test_automatic_sources_fall_back_to_the_roofline() -> None:
+def test_automatic_sources_fall_back_to_operators() -> None:
     problem = of(T5, TRAINING)
     sources = latency_sources(problem)
-    assert sources.source_kind(problem.clusters[0]) == "modelled"
+    assert sources.source_kind(problem.clusters[0]) == "operators"
     named = replace(problem, latency={"a": "cpu-measured"})
     with pytest.raises(InputError, match="use latency: roofline"):
         build_table(named)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,9 +16,9 @@ from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import UNITS
 from hetopt.cost.units import unit_operations, unit_parameters
+from hetopt.problem.building.model import build_model
 from hetopt.problem.model import BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP, Model
-from hetopt.problem.model_building import build_model
-from hetopt.problem.model_schema import ModelSpec
+from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training import Recompute, Training
 from tests.cost.making import make_cluster, make_model, shape
 
@@ -24,7 +26,8 @@ TRAINING = Training(global_batch=8, seq_len=512)
 
 
 def names(model: Model, kind: str, seq_len: int = 512) -> list[str]:
-    return [type(piece).__name__ for piece in pieces_of(model, seq_len, kind)]
+    training = replace(TRAINING, seq_len=seq_len)
+    return [type(piece).__name__ for piece in pieces_of(model, training, kind)]
 
 
 def preset(name: str) -> Model:
@@ -108,12 +111,12 @@ def test_every_kind_answers_everything() -> None:
         for kind in dict.fromkeys(model.units):
             work = unit_operations(model, training, kind, rows)
             assert (work.elementwise_backward_bytes > 0).all()
-            for piece in pieces_of(model, seq_len, kind):
+            for piece in pieces_of(model, training, kind):
                 found.add(type(piece))
                 for value in (
                     piece.parameters(rows.tp),
                     piece.kept_bytes(rows, 2, "none"),
-                    piece.working_elements(rows),
+                    piece.working_bytes(rows, 2, "none"),
                     piece.input_bytes(rows, 2),
                 ):
                     assert value.shape == (2,)

@@ -14,14 +14,12 @@ from hetopt.cost.sources.features import (
     features,
     shards_of,
     shards_of_rows,
-    work_terms,
 )
 from hetopt.cost.sources.forest import (
     FeatureSet,
     Forest,
     ForestParams,
     Target,
-    linear_rates,
 )
 from hetopt.cost.units import unit_operations
 from hetopt.problem.training import Training
@@ -82,17 +80,6 @@ def test_table_6_as_printed() -> None:
         assert np.log2(value) in found
     assert np.log2(flops / memory) in found
     assert np.log2(flops / (tensor + context)) in found
-
-
-def test_linear_rates_are_found_and_never_negative() -> None:
-    shards = shards_of_rows("layer", list(make_profile(("layer",)).rows))
-    terms = work_terms(shards, backward=False)
-    rates = np.array([1e-11, 3e-11, 1e-10, 5e-11, 2e-11, 1e-5])
-    assert linear_rates(terms, terms @ rates) == pytest.approx(rates, rel=1e-6)
-    falling = 1 / terms[:, 0]
-    fitted = linear_rates(terms, falling)
-    assert (fitted >= 0).all()
-    assert (terms @ fitted > 0).all()
 
 
 @pytest.mark.parametrize("target", get_args(Target))

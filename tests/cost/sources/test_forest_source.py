@@ -17,6 +17,7 @@ from hetopt.cost.sources import by_cluster, forest_source
 from hetopt.cost.sources.by_cluster import far_outside, latency_sources
 from hetopt.cost.sources.forest import ForestParams
 from hetopt.cost.sources.forest_source import ForestSource
+from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.prediction_cache import cache_folder
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardTimes
@@ -132,6 +133,13 @@ def test_the_core_is_never_longer_than_what_holds_it(tmp_path: Path) -> None:
         (make_text(("head",)), TRAINING, "has no bf16 rows of unit 'layer'"),
         (make_text(dtype="fp32"), TRAINING, "has no bf16 rows"),
         (make_text(), replace(TRAINING, precision="fp32"), "has no fp32 rows"),
+        (make_text(), replace(TRAINING, precision="fp8"), "has no fp8 rows"),
+        (make_text(), replace(TRAINING, attention="unfused"), "is of fused attention"),
+        (
+            make_text(),
+            replace(TRAINING, sequence_parallel=False),
+            "is of fused attention and sequence parallelism",
+        ),
     ],
 )
 def test_a_profile_without_the_unit_or_precision_is_refused(
@@ -253,19 +261,22 @@ def kinds_of(problem: Problem) -> tuple[str, ...]:
     return tuple(found.source_kind(cluster) for cluster in problem.clusters)
 
 
-def test_auto_prefers_measured_over_published_over_roofline(
+def test_auto_prefers_measured_over_published_over_operators(
     tmp_path: Path, shipped: dict[str, Path]
 ) -> None:
     problem = problem_of(a="auto")
-    assert kinds_of(problem) == ("modelled", "modelled")
+    assert kinds_of(problem) == ("operators", "operators")
     for kind in ("modelled", "published", "measured"):
         text = make_text(("layer",), kind=kind, accelerator="A100-80GB")
         ship(shipped, tmp_path, f"a100-{kind}", text)
-        assert kinds_of(problem) == (kind, "modelled")
         chosen = latency_sources(problem).by_cluster["a"]
-        assert isinstance(chosen, Roofline) == (kind == "modelled")
-    assert isinstance(latency_sources(problem).by_cluster["b"], Roofline)
-    assert kinds_of(problem_of(a="roofline")) == ("modelled", "modelled")
+        if kind == "modelled":
+            assert isinstance(chosen, OperatorSource)
+        else:
+            assert kinds_of(problem) == (kind, "operators")
+            assert isinstance(chosen, ForestSource)
+    assert isinstance(latency_sources(problem).by_cluster["b"], OperatorSource)
+    assert kinds_of(problem_of(a="roofline")) == ("modelled", "operators")
 
 
 def test_auto_passes_over_a_profile_of_another_precision(
@@ -273,7 +284,7 @@ def test_auto_passes_over_a_profile_of_another_precision(
 ) -> None:
     text = make_text(("layer",), dtype="fp32", accelerator="A100-80GB")
     ship(shipped, tmp_path, "a100-measured", text)
-    assert kinds_of(problem_of()) == ("modelled", "modelled")
+    assert kinds_of(problem_of()) == ("operators", "operators")
     with pytest.raises(InputError, match="has no bf16 rows; profile them"):
         build_table(problem_of(a="a100-measured"))
 
@@ -285,7 +296,7 @@ def test_a_profile_by_name_and_by_path(
     by_name = build_table(problem_of(a="mine"))
     by_path = build_table(problem_of(a=str(tmp_path / "mine.csv")))
     modelled = build_table(problem_of())
-    assert by_name.sources == by_path.sources == ("measured", "modelled")
+    assert by_name.sources == by_path.sources == ("measured", "operators")
     for named, pathed, other in zip(
         by_name.slices, by_path.slices, modelled.slices, strict=True
     ):

@@ -11,8 +11,8 @@ from hetopt.errors import InputError
 from hetopt.export.back.differences import changes
 from hetopt.export.back.explaining import Explanation, explain
 from hetopt.export.back.importing import Imported, import_plan
-from hetopt.export.back.pipeline import PipelineReadBack, StageReadBack
 from hetopt.export.job import Job
+from hetopt.export.pipeline import PipelineReadBack, StageReadBack
 from hetopt.plans import Strategy
 from hetopt.pricing import price
 from hetopt.problem.problem import Problem
@@ -208,9 +208,8 @@ def test_a_plan_that_does_not_fit_says_where_and_still_leads_on() -> None:
     ]
     greedy = changed(read_back, *none)
     needed = import_plan(read_back, job.problem).price.memory_bytes
-    reserve = job.problem.training.reserve
     clusters = tuple(
-        replace(c, memory_bytes=round(limit / (1 - reserve)) + 1)
+        replace(c, memory_bytes=limit + c.overhead_bytes + 1)
         for c, limit in zip(
             job.problem.clusters, (max(needed[:2]), max(needed[2:])), strict=True
         )

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from hetopt.errors import InputError
-from hetopt.export.back.pipeline import PipelineReadBack
 from hetopt.export.flagscale.reading import read_flagscale
+from hetopt.export.pipeline import PipelineReadBack
 from hetopt.export.registry import readers, recognises
 from hetopt.plans import Strategy
 

@@ -22,6 +22,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.export.jobs import as_llama, draw_job
 from tests.oracle.brute_force import Found, to_plan
 from tests.oracle.brute_force import solve as brute_force
@@ -50,7 +51,7 @@ def test_no_plan_that_can_be_run_is_better(seed: int, limits: Limits) -> None:
         problem = replace(problem, model=replace(problem.model, tied=True))
         table = replace(table, problem_digest=problem_digest(problem))
     found = solve_launchable(
-        problem, table, RaceParams(jobs=0), limits, solve, time_limit_s=None, seed=0
+        Request(problem=problem, table=table, params=RaceParams(jobs=0)), limits, solve
     )
     runnable = [
         shape
@@ -99,13 +100,13 @@ def test_alternatives_can_be_run_too() -> None:
     for seed in range(6):
         instance = make_instance(seed)
         found = solve_launchable(
-            instance.problem,
-            instance.table,
-            RaceParams(jobs=0, top=3),
+            Request(
+                problem=instance.problem,
+                table=instance.table,
+                params=RaceParams(jobs=0, top=3),
+            ),
             ALIKE,
             solve,
-            time_limit_s=None,
-            seed=0,
         )
         shapes = [
             shape
@@ -222,13 +223,9 @@ def test_what_is_found_within_the_limits_loses_nothing(name: str) -> None:
     problem = fitted(limits_of(name), problem, None)
     table = build_table(problem)
     result = solve_launchable(
-        problem,
-        table,
-        RaceParams(jobs=0),
+        Request(problem=problem, table=table, params=RaceParams(jobs=0)),
         limits_of(name),
         solve,
-        time_limit_s=None,
-        seed=0,
     )
     assert result.status == "optimal"
     assert result.best is not None

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.check.certificate import CertificateCheck
+from hetopt.check.verify.certificate import CertificateCheck
+from hetopt.cost.table import LONGEST_S
+from hetopt.deadline import Deadline
 from hetopt.problem.principles import Principles
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import (
@@ -18,6 +20,7 @@ from hetopt.solvers.certificate.search_again import (
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
 from tests.oracle.instances import make_instance
 
@@ -26,13 +29,15 @@ from tests.oracle.instances import make_instance
 def test_certificates_hold(seed: int) -> None:
     instance = make_instance(seed)
     problem, table = instance.problem, instance.table
-    result = solve(problem, table, RaceParams(jobs=0), time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem, table=table, params=RaceParams(jobs=0)))
     data = json.loads(certify(problem, table, result).to_text())
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, plan)
     assert list(check.findings()) == []
     _, engine = second_engine("cp-sat", 0, "virtual-1f1b")
-    for doubt, wrong in resolve(problem, table, check.doubts, engine, end=None):
+    for doubt, wrong in resolve(
+        problem, table, check.doubts, engine, deadline=Deadline()
+    ):
         assert wrong is None, doubt
 
 
@@ -44,7 +49,7 @@ def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
     instance = make_instance(seed, widest=True)
     problem, table = instance.problem, instance.table
     params = RaceParams(jobs=0, principles=principles)
-    result = load(solver)(problem, table, params, time_limit_s=None, seed=0)
+    result = load(solver)(Request(problem=problem, table=table, params=params))
     data = json.loads(certify(problem, table, result).to_text())
     assert data["relaxed"] == names
     plan = None if result.best is None else result.best.plan
@@ -56,7 +61,7 @@ def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
         table,
         check.doubts,
         engine,
-        end=None,
+        deadline=Deadline(),
         principles=principles,
     ):
         assert wrong is None, doubt
@@ -67,21 +72,23 @@ def test_certificates_of_simulated_times_hold(seed: int) -> None:
     instance = make_instance(seed, schedule="auto" if seed % 4 == 3 else None)
     problem, table = instance.problem, instance.table
     result = solve_simulated(
-        problem, table, RaceParams(jobs=0), solver="dp", time_limit_s=None, seed=0
+        Request(problem=problem, table=table, params=RaceParams(jobs=0)), solver="dp"
     )
     data = json.loads(certify(problem, table, result).to_text())
     assert data["objective"] == "simulated"
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, plan, ())
     assert list(check.findings()) == []
-    for doubt, wrong in resolve_simulated(problem, table, check.doubts, end=None):
+    for doubt, wrong in resolve_simulated(
+        problem, table, check.doubts, deadline=Deadline()
+    ):
         assert wrong is None, doubt
 
 
 def test_what_was_not_settled_is_claimed_as_such() -> None:
     instance = make_instance(4, pinned=False)
     problem, table = instance.problem, instance.table
-    result = solve(problem, table, RaceParams(jobs=0), time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem, table=table, params=RaceParams(jobs=0)))
     assert result.best is not None
     half = result.best.closed_form_s / 2
     stopped = replace(
@@ -99,5 +106,20 @@ def test_what_was_not_settled_is_claimed_as_such() -> None:
     data = json.loads(certify(problem, table, stopped).to_text())
     assert data["status"] == "feasible"
     assert data["lower_bound_ps"] < data["value_ps"]
+    check = CertificateCheck(problem, table, data, result.best.plan)
+    assert list(check.findings()) == []
+
+
+def test_no_bound_is_above_what_an_iteration_may_take() -> None:
+    """A search that is cut short may know that a program has no plan short enough."""
+    instance = make_instance(4, pinned=False)
+    problem, table = instance.problem, instance.table
+    result = solve(Request(problem=problem, table=table, params=RaceParams(jobs=0)))
+    first, *others = result.settlements
+    beyond = replace(first, how="unsettled", bound_s=2.0 * LONGEST_S)
+    rest = [replace(other, how="unsettled", bound_s=0.0) for other in others]
+    stopped = replace(result, status="feasible", settlements=(beyond, *rest))
+    data = json.loads(certify(problem, table, stopped).to_text())
+    assert result.best is not None
     check = CertificateCheck(problem, table, data, result.best.plan)
     assert list(check.findings()) == []

@@ -26,6 +26,7 @@ from hetopt.solvers.decisions.free_warmups import (
 )
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.formulations.programs import END, LAYER, ONE, SYNC
 from tests.oracle import brute_force, plain
 from tests.oracle.instances import make_instance
@@ -150,11 +151,11 @@ def optimum(
     problem = replace(problem, training=training)
     digest = problem_digest(problem)
     return load(solver)(
-        problem,
-        replace(costs, schedule=schedule, problem_digest=digest),
-        RaceParams(jobs=0, top=top),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=problem,
+            table=replace(costs, schedule=schedule, problem_digest=digest),
+            params=RaceParams(jobs=0, top=top),
+        )
     )
 
 
@@ -244,7 +245,7 @@ def test_check_takes_other_counts_than_the_best() -> None:
 def test_solvers_that_cannot_choose_say_so(solver: str) -> None:
     problem, costs = tight("auto")
     with pytest.raises(InputError, match=r"cannot choose warm-up counts .*use dp or"):
-        load(solver)(problem, costs, RaceParams(jobs=0), time_limit_s=None, seed=0)
+        load(solver)(Request(problem=problem, table=costs, params=RaceParams(jobs=0)))
 
 
 def test_auto_takes_one_that_can() -> None:

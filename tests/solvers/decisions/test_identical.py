@@ -14,6 +14,7 @@ from hetopt.problem.training import SCHEDULES, ClusterPins, Domain, Pins
 from hetopt.solvers.decisions import identical
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.repeated import make_repeated
 
@@ -29,7 +30,7 @@ FEW = 6_000
 def solved(solver: str, instance: Instance, *, top: int = 1) -> Result:
     params = RaceParams(jobs=0, top=top)
     return load(solver)(
-        instance.problem, instance.table, params, time_limit_s=None, seed=0
+        Request(problem=instance.problem, table=instance.table, params=params)
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
 from hetopt.pricing import pipeline_times
@@ -22,6 +23,7 @@ from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.dp.solver import DpEngine, solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, table
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
@@ -62,14 +64,14 @@ def settle(
     *,
     excluded: Sequence[Decision] = (),
     stop: Callable[[], bool] = lambda: False,
-    time_limit_s: float | None = None,
+    limit_s: float | None = None,
 ) -> Answer:
     return engine.settle(
         data,
         excluded=excluded,
         found=lambda decision: None,
         stop=stop,
-        time_limit_s=time_limit_s,
+        deadline=Deadline.after(limit_s),
     )
 
 
@@ -188,7 +190,7 @@ def test_the_race_reports_the_plan_of_the_tie_rule(seed: int) -> None:
     problem, costs = instance.problem, instance.table
     top = 3 if seed % 2 else 1
     result = solve(
-        problem, costs, RaceParams(jobs=0, top=top), time_limit_s=None, seed=0
+        Request(problem=problem, table=costs, params=RaceParams(jobs=0, top=top))
     )
     expected = brute_force.solve(problem, costs).shapes[:top]
     found = [] if result.best is None else [result.best, *result.alternatives]
@@ -207,7 +209,7 @@ def test_same_plan_and_bound_as_cp_sat(schedule: ScheduleName) -> None:
     problem = replace(problem, training=training)
     costs = build_table(problem)
     ours, theirs = (
-        load(solver)(problem, costs, RaceParams(jobs=0), time_limit_s=None, seed=0)
+        load(solver)(Request(problem=problem, table=costs, params=RaceParams(jobs=0)))
         for solver in ("dp", "cp-sat")
     )
     assert ours.best == theirs.best
@@ -218,7 +220,7 @@ def test_stops_when_told_to_with_a_valid_bound(engine: DpEngine) -> None:
     data = replace(data_of(table(), 4, 8), objective_min=7)
     whole = settle(engine, data)
     told = settle(engine, data, stop=lambda: True)
-    late = settle(engine, data, time_limit_s=0.0)
+    late = settle(engine, data, limit_s=0.0)
     assert whole.verdict == "optimal"
     for answer in (told, late):
         assert answer.verdict == "stopped"
@@ -230,7 +232,7 @@ def test_every_better_plan_is_reported(engine: DpEngine) -> None:
     data = data_of(costs, 4, 8)
     found: list[Decision] = []
     answer = engine.settle(
-        data, excluded=(), found=found.append, stop=lambda: False, time_limit_s=None
+        data, excluded=(), found=found.append, stop=lambda: False, deadline=Deadline()
     )
     values = [value(decision, costs) for decision in found]
     assert values == sorted(values, reverse=True)

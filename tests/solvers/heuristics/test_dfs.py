@@ -23,6 +23,7 @@ from hetopt.solvers.heuristics.dfs_tree import h2_cost_ns
 from hetopt.solvers.heuristics.layer_sharding import Share, shard
 from hetopt.solvers.params import DfsParams
 from hetopt.solvers.registry import SOLVERS
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 
@@ -32,7 +33,7 @@ INSTANCES = int(os.environ.get("HETOPT_RIVALS_INSTANCES", "100"))
 
 def plan(instance: Instance, **params: object) -> Result:
     own = DfsParams(**{"group_devices": 2, **params})  # type: ignore[arg-type]
-    return solve(instance.problem, instance.table, own, time_limit_s=None, seed=0)
+    return solve(Request(problem=instance.problem, table=instance.table, params=own))
 
 
 def drawn(seed: int) -> tuple[list[Share], int]:

@@ -10,8 +10,8 @@ from hetopt.check import check_result
 from hetopt.errors import InputError
 from hetopt.problem.training import ANY, ScheduleName
 from hetopt.solvers.heuristics.metis import device_groups, solve, spread
-from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import SOLVERS
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force, metis_space
 from tests.oracle.instances import Instance, make_instance
 
@@ -21,7 +21,7 @@ INSTANCES = int(os.environ.get("HETOPT_RIVALS_INSTANCES", "100"))
 
 def check_against_definition(instance: Instance) -> None:
     problem, table = instance.problem, instance.table
-    result = solve(problem, table, RaceParams(), time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem, table=table))
     assert check_result(problem, table, result.to_json()) == []
     assert result.relaxed == ("p4",)
     values = [plan.closed_form_ns for plan in metis_space.plans(problem, table)]
@@ -65,7 +65,7 @@ def test_no_plan_beats_the_optimum_without_p4(seed: int) -> None:
     problem, table = instance.problem, instance.table
     if not is_free(instance):
         return
-    result = solve(problem, table, RaceParams(), time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem, table=table))
     optimum = brute_force.solve(problem, table, SOLVERS["metis"].space).best
     if optimum is None:
         assert result.best is None

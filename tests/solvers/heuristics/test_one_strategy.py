@@ -8,10 +8,12 @@ from fractions import Fraction
 import pytest
 
 from hetopt.check import check_result
+from hetopt.deadline import Deadline
 from hetopt.result import Result
 from hetopt.solvers.heuristics.one_strategy import solve_amp, solve_uniform
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.progress import Progress
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force, restricted
 from tests.oracle.instances import Instance, make_instance
 
@@ -23,7 +25,7 @@ TICK = Fraction(1, 10**9)
 
 def check_against_brute_force(name: str, instance: Instance) -> Result:
     problem, table = instance.problem, instance.table
-    result = SOLVES[name](problem, table, RaceParams(), time_limit_s=None, seed=0)
+    result = SOLVES[name](Request(problem=problem, table=table))
     plans = list(restricted.plans(problem, table, equal=name == "uniform"))
     if not plans:
         assert result.best is None
@@ -61,7 +63,9 @@ def test_free_warmups(name: str, seed: int) -> None:
 def test_the_next_best_are_other_shapes(name: str, seed: int) -> None:
     instance = make_instance(seed, pinned=False)
     problem, table = instance.problem, instance.table
-    result = SOLVES[name](problem, table, RaceParams(top=3), time_limit_s=None, seed=0)
+    result = SOLVES[name](
+        Request(problem=problem, table=table, params=RaceParams(top=3))
+    )
     best: dict[object, Fraction] = {}
     for plan in restricted.plans(problem, table, equal=name == "uniform"):
         best[plan.shape] = min(
@@ -80,11 +84,11 @@ def test_progress_tells_of_every_improvement() -> None:
     instance = make_instance(12, pinned=False)
     told: list[Progress] = []
     result = solve_amp(
-        instance.problem,
-        instance.table,
-        RaceParams(on_progress=told.append),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(on_progress=told.append),
+        )
     )
     values = [progress.incumbent_s for progress in told]
     assert values
@@ -97,7 +101,9 @@ def test_progress_tells_of_every_improvement() -> None:
 def test_without_time_there_is_still_a_plan() -> None:
     instance = make_instance(12, pinned=False)
     result = solve_amp(
-        instance.problem, instance.table, RaceParams(), time_limit_s=0.0, seed=0
+        Request(
+            problem=instance.problem, table=instance.table, deadline=Deadline.after(0.0)
+        )
     )
     assert result.status == "feasible"
     assert result.best is not None

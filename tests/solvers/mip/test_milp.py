@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.check import check_result
+from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.intervals.program import IntervalProgram
@@ -23,6 +24,7 @@ from hetopt.solvers.mip.highs import HighsRun
 from hetopt.solvers.mip.milp import MilpEngine, solve
 from hetopt.solvers.mip.status import HIGHS, verdict_of
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, hosting, table
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
@@ -73,7 +75,14 @@ def test_same_plan_or_same_infeasibility(seed: int) -> None:
     instance = make_instance(seed)
     problem, costs = instance.problem, instance.table
     best = brute_force.solve(problem, costs).best
-    result = solve(problem, costs, RaceParams(jobs=0), time_limit_s=60, seed=0)
+    result = solve(
+        Request(
+            problem=problem,
+            table=costs,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(60),
+        )
+    )
     if best is None:
         assert result.status == "infeasible"
         assert result.best is None
@@ -89,7 +98,11 @@ def test_alternatives_are_the_next_best(seed: int) -> None:
     instance = make_instance(seed)
     problem, costs = instance.problem, instance.table
     params = RaceParams(jobs=0, top=3)
-    result = solve(problem, costs, params, time_limit_s=60, seed=0)
+    result = solve(
+        Request(
+            problem=problem, table=costs, params=params, deadline=Deadline.after(60)
+        )
+    )
     found = [] if result.best is None else [result.best, *result.alternatives]
     expected = brute_force.solve(problem, costs).shapes[:3]
     assert [other.plan for other in found] == [
@@ -103,7 +116,7 @@ def settle(data: ProgramData, *, stop: Callable[[], bool] = lambda: False) -> An
         excluded=(),
         found=lambda decision: None,
         stop=stop,
-        time_limit_s=None,
+        deadline=Deadline(),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.check import check_result
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError, SolverError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.decisions.exact import exact_value
@@ -23,6 +24,7 @@ from hetopt.solvers.mip.miqp import MiqpEngine, MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.mip.status import verdict_of
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, hosting, table
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
@@ -54,7 +56,14 @@ def test_same_plan_or_same_infeasibility(name: str, seed: int) -> None:
     instance = make_instance(seed)
     problem, costs = instance.problem, instance.table
     best = brute_force.solve(problem, costs).best
-    result = load(name)(problem, costs, RaceParams(jobs=0), time_limit_s=300, seed=0)
+    result = load(name)(
+        Request(
+            problem=problem,
+            table=costs,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(300),
+        )
+    )
     if best is None:
         assert result.status == "infeasible"
     else:
@@ -72,7 +81,7 @@ def settled(engine: type[MiqpEngine], data: Any, **options: Any) -> Any:
         "excluded": (),
         "found": lambda decision: None,
         "stop": lambda: False,
-        "time_limit_s": None,
+        "deadline": Deadline(),
     }
     return engine(0).settle(data, **(defaults | options))
 
@@ -120,7 +129,7 @@ def test_stopped_before_it_began(engine: type[MiqpEngine]) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_no_time_is_no_error(engine: type[MiqpEngine]) -> None:
-    answer = settled(engine, data_of(table(), 3, 4), time_limit_s=0.0)
+    answer = settled(engine, data_of(table(), 3, 4), deadline=Deadline.after(0.0))
     assert answer.verdict == "stopped"
 
 
@@ -217,7 +226,11 @@ def test_a_missing_solver_says_what_is_missing(
     instance = make_instance(0)
     with pytest.raises(InputError, match=message):
         load(name)(
-            instance.problem, instance.table, RaceParams(), time_limit_s=1, seed=0
+            Request(
+                problem=instance.problem,
+                table=instance.table,
+                deadline=Deadline.after(1),
+            )
         )
 
 

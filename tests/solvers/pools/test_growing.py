@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
+from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.growing import GrowingPool
 from hetopt.solvers.pools.process import Done, Note
 from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.messages import SettleTask
 from hetopt.solvers.race.race import race
+from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,16 +86,11 @@ def test_what_was_stopped_alone_is_settled_by_workers(
         "pin: {stages: 2, microbatches: 2}\n"
     )
     result = race(
-        problem,
-        build_table(problem),
+        Request(
+            problem=problem, table=build_table(problem), params=RaceParams(jobs=None)
+        ),
         solver="dp",
         engine="tests.solvers.engines:Impatient",
-        jobs=None,
-        top=1,
-        time_limit_s=None,
-        seed=0,
-        cutoff=None,
-        on_progress=None,
         quick=True,
     )
     assert result.status == "optimal"

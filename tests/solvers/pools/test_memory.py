@@ -11,11 +11,13 @@ import pytest
 from benchmarks.growing import Size, problem
 from hetopt.cost.build import build_table
 from hetopt.formulations.chain import Chain
+from hetopt.formulations.permitted import Permitted
 from hetopt.solvers.bounds.cluster_costs import ClusterCosts
 from hetopt.solvers.dp import solver as dp
-from hetopt.solvers.dp.buffers import Room
+from hetopt.solvers.dp.buffers import Buffers
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools import memory
+from hetopt.solvers.request import Request
 
 SIZE = Size(4, 256, 24)
 
@@ -34,7 +36,7 @@ def test_something_is_available() -> None:
 
 
 def test_room_grows_to_its_bytes_and_no_further() -> None:
-    room = Room(4 << 20)
+    room = Buffers(4 << 20)
     room.begin(3)
     while room.widen(1_000):
         assert room.taken_bytes <= 4 << 20
@@ -49,11 +51,11 @@ def test_without_memory_a_gap_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     own = problem(SIZE, 0)
     table = build_table(own)
     params = RaceParams(jobs=0)
-    best = dp.solve(own, table, params, time_limit_s=None, seed=0)
+    best = dp.solve(Request(problem=own, table=table, params=params))
     assert best.status == "optimal"
     assert best.best is not None
-    monkeypatch.setattr(Room, "widen", lambda self, more: False)
-    found = dp.solve(own, table, params, time_limit_s=None, seed=0)
+    monkeypatch.setattr(Buffers, "widen", lambda self, more: False)
+    found = dp.solve(Request(problem=own, table=table, params=params))
     assert found.status == "feasible"
     assert found.best is not None
     assert found.lower_bound_s is not None
@@ -71,11 +73,9 @@ def test_bounds_that_are_dropped_are_gone() -> None:
             table=table,
             part=part,
             chain=Chain.of(table),
-            pins=own.pins,
+            permitted=Permitted.of(own.pins, table.cluster_names),
             j=0,
             most_stages=4,
-            roles=(0,),
-            may_rest=True,
         )
         costs.costs(1e9)
         known = ref(costs)

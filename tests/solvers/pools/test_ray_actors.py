@@ -12,6 +12,7 @@ import pytest
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import Died, Done, Event, Failed, Note
+from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 from tests.solvers import serving
 
@@ -99,7 +100,7 @@ def test_a_death_is_charged_to_its_task_and_the_actor_replaced(pool: RayPool) ->
 def test_a_race_on_the_cluster_gives_the_same_plan(cluster: Any) -> None:
     instance = make_instance(12)
     answers = [
-        solve(instance.problem, instance.table, params, time_limit_s=None, seed=0)
+        solve(Request(problem=instance.problem, table=instance.table, params=params))
         for params in (RaceParams(jobs=0), RaceParams(executor="ray"))
     ]
     assert answers[0].best == answers[1].best

@@ -10,11 +10,13 @@ from functools import cache
 import pytest
 
 from hetopt.check import check_result
+from hetopt.deadline import Deadline
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import Domain
 from hetopt.result import Result
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer
 from tests.oracle.instances import Instance, make_instance
@@ -32,11 +34,13 @@ def answered(seed: int) -> tuple[Instance, Answer]:
 
 def plan(instance: Instance, *, top: int = 1, seed: int = 0) -> Result:
     return solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0, top=top),
-        time_limit_s=60,
-        seed=seed,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, top=top),
+            deadline=Deadline.after(60),
+            seed=seed,
+        )
     )
 
 

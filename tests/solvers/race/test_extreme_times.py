@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -14,12 +13,14 @@ import numpy as np
 import pytest
 
 from hetopt.check import check_result
-from hetopt.check.certificate import CertificateCheck
+from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.cost.table import LONGEST_NS, TICK_S, TOO_LONG_NS
+from hetopt.deadline import Deadline
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 
@@ -108,11 +109,9 @@ def extreme(seed: int) -> tuple[Instance, Fraction | None]:
 def solved(instance: Instance, solver: str) -> Result:
     solve = load(solver)
     result: Result = solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+        )
     )
     return result
 
@@ -147,7 +146,7 @@ def test_certificates_of_extreme_times_are_verified(seed: int) -> None:
     check = CertificateCheck(problem, table, data, plan)
     assert list(check.findings()) == []
     _, engine = second_engine("dp", 0, table.schedule)
-    again = resolve(problem, table, check.doubts, engine, end=time.monotonic() + 60)
+    again = resolve(problem, table, check.doubts, engine, deadline=Deadline.after(60))
     assert [finding for _, finding in again if finding is not None] == []
 
 

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import multiprocessing.process
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+import yaml
 
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline, Stopped
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.pools.deadline import Stopped
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.race.messages import NO_CUTOFF
 from hetopt.solvers.race.task_loop import most_workers, worker_count
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
+from tests.fuzz.generator import make_case
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
@@ -33,9 +37,7 @@ SEEDS = range(24)
 def test_there_is_one_where_all_stages_may_be_alike(seed: int) -> None:
     instance = make_instance(seed, pinned=seed % 3 == 0)
     problem, table = instance.problem, instance.table
-    proven: Result = load("amp")(
-        problem, table, RaceParams(), time_limit_s=None, seed=0
-    )
+    proven: Result = load("amp")(Request(problem=problem, table=table))
     found = first_plan(problem, table)
     if proven.best is not None:
         assert found is not None
@@ -59,7 +61,11 @@ def test_no_time_is_enough_for_a_plan(
     instance = make_instance(3, pinned=False)
     problem, table = instance.problem, instance.table
     params = RaceParams(jobs=1)
-    result: Result = load(solver)(problem, table, params, time_limit_s=1e-9, seed=0)
+    result: Result = load(solver)(
+        Request(
+            problem=problem, table=table, params=params, deadline=Deadline.after(1e-9)
+        )
+    )
     assert result.status == "feasible"
     assert check_result(problem, table, result.to_json()) == []
     assert result.lower_bound_s is not None
@@ -70,12 +76,13 @@ def test_no_time_is_enough_for_a_simulated_plan() -> None:
     instance = make_instance(3, pinned=False)
     problem, table = instance.problem, instance.table
     result = solve_simulated(
-        problem,
-        table,
-        RaceParams(jobs=1),
+        Request(
+            problem=problem,
+            table=table,
+            params=RaceParams(jobs=1),
+            deadline=Deadline.after(1e-9),
+        ),
         solver="auto",
-        time_limit_s=1e-9,
-        seed=0,
     )
     assert result.status == "feasible"
     assert check_result(problem, table, result.to_json()) == []
@@ -126,3 +133,12 @@ training: {global_batch: 128, seq_len: 2048, schedule: 1f1b}
     assert found is not None
     assert found.value < NO_CUTOFF
     assert found.decision.stages == 1
+
+
+def test_a_million_devices_that_fit_nothing_are_given_up() -> None:
+    """Fuzz seed 690: the clock was asked only where there was a plan to price."""
+    problem = read_problem_text(yaml.safe_dump(make_case(690).problem))
+    table = build_table(problem)
+    began = time.thread_time()
+    assert first_plan(problem, table) is None
+    assert time.thread_time() - began < 10

@@ -13,6 +13,7 @@ from hetopt.result import Result
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.oracle.instances import Instance, make_instance
 
 #: Seeds of instances whose races ask the engine several times.
@@ -22,11 +23,11 @@ SEEDS = (3, 12, 21)
 def run(instance: Instance, path: Path | None, top: int = 1) -> Result:
     journal = None if path is None else str(path)
     return solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0, top=top, journal=journal),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, top=top, journal=journal),
+        )
     )
 
 

@@ -13,11 +13,13 @@ from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import parameter_bytes
+from hetopt.deadline import Deadline
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.solvers.cp_sat import solve as solve_cp_sat
 from hetopt.solvers.mip.milp import solve as solve_milp
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.cost.making import model_parameters
 from tests.oracle import brute_force
 
@@ -59,6 +61,7 @@ clusters:
     nodes: 1
     devices_per_node: 2
     memory: 2 GB
+    overhead: 0 GB
     inter_node: {bandwidth: 100 Gbps, latency: 5 us}
   - name: slow
     accelerator: A40
@@ -66,6 +69,7 @@ clusters:
     nodes: 1
     devices_per_node: 2
     memory: 1 GB
+    overhead: 0 GB
     inter_node: {bandwidth: 100 Gbps, latency: 5 us}
 links:
   default: {bandwidth: 10 Gbps, latency: 50 us}
@@ -96,8 +100,22 @@ def test_programs_find_what_brute_force_finds(model: str, schedule: str) -> None
     best = best_of(model, schedule)
     exact = float(best.closed_form_ns * Fraction(1, 10**9))
     for result in (
-        solve_cp_sat(problem, table, RaceParams(jobs=0), time_limit_s=60, seed=0),
-        solve_milp(problem, table, RaceParams(jobs=0), time_limit_s=60, seed=0),
+        solve_cp_sat(
+            Request(
+                problem=problem,
+                table=table,
+                params=RaceParams(jobs=0),
+                deadline=Deadline.after(60),
+            )
+        ),
+        solve_milp(
+            Request(
+                problem=problem,
+                table=table,
+                params=RaceParams(jobs=0),
+                deadline=Deadline.after(60),
+            )
+        ),
     ):
         assert result.status == "optimal"
         assert result.best is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.cost.table import TICK_S
+from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.digest import problem_digest
@@ -18,6 +19,7 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.race import race
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 from tests.solvers.engines import MARKS
@@ -44,16 +46,14 @@ def run(
     time_limit_s: float | None = None,
 ) -> Result:
     return race(
-        problem,
-        table,
+        Request(
+            problem=problem,
+            table=table,
+            params=RaceParams(jobs=jobs),
+            deadline=Deadline.after(time_limit_s),
+        ),
         solver="test",
         engine=f"tests.solvers.engines:{engine}",
-        jobs=jobs,
-        top=1,
-        time_limit_s=time_limit_s,
-        seed=0,
-        cutoff=None,
-        on_progress=None,
     )
 
 
@@ -102,11 +102,12 @@ def test_what_an_engine_raises_is_an_error() -> None:
 def test_no_time_at_all_is_an_honest_answer() -> None:
     instance = make_instance(SEED)
     result = solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0),
-        time_limit_s=0.0,
-        seed=0,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0),
+            deadline=Deadline.after(0.0),
+        )
     )
     assert result.status in ("unknown", "feasible")
     if result.best is not None:
@@ -125,11 +126,11 @@ def test_ctrl_c_returns_the_best_plan_so_far() -> None:
             raise KeyboardInterrupt
 
     result = solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0, on_progress=interrupt),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, on_progress=interrupt),
+        )
     )
     assert seen
     assert result.best is not None
@@ -140,11 +141,11 @@ def test_progress_only_gets_better() -> None:
     instance = make_instance(SEED)
     seen: list[Progress] = []
     solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0, on_progress=seen.append),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, on_progress=seen.append),
+        )
     )
     assert seen[-1].settled == seen[-1].programs
     assert seen[-1].gap == pytest.approx(0.0, abs=1e-6)
@@ -160,12 +161,12 @@ def test_a_cutoff_below_the_optimum_leaves_no_plan() -> None:
     best = brute_force.solve(instance.problem, instance.table).best
     assert best is not None
     result = solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0),
-        time_limit_s=None,
-        seed=0,
-        cutoff=float(best.closed_form_ns) * 1e-9 * 0.99,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0),
+            cutoff_s=float(best.closed_form_ns) * 1e-9 * 0.99,
+        )
     )
     assert result.best is None
     assert result.status == "unknown"
@@ -181,11 +182,11 @@ def test_a_pin_in_the_way_is_named() -> None:
         }
     )
     result = solve(
-        replace(instance.problem, pins=pins),
-        instance.table,
-        RaceParams(jobs=0),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=replace(instance.problem, pins=pins),
+            table=instance.table,
+            params=RaceParams(jobs=0),
+        )
     )
     assert result.status == "infeasible"
     assert result.reason is not None
@@ -214,11 +215,11 @@ def test_every_better_plan_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
     instance = make_instance(SEED)
     solve(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0, on_progress=hear),
-        time_limit_s=None,
-        seed=0,
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, on_progress=hear),
+        )
     )
     assert len(better) > 1
     assert list(dict.fromkeys(told)) == better

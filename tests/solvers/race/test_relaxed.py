@@ -10,10 +10,12 @@ from fractions import Fraction
 import pytest
 
 from hetopt.check import check_result
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.problem.principles import Principles
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import SOLVERS, load
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
@@ -47,7 +49,11 @@ def test_same_optimum_or_same_infeasibility(
     problem, costs = instance.problem, instance.table
     best = brute_force.solve(problem, costs, space).best
     params = RaceParams(jobs=0, principles=space)
-    result = load(name)(problem, costs, params, time_limit_s=300, seed=0)
+    result = load(name)(
+        Request(
+            problem=problem, table=costs, params=params, deadline=Deadline.after(300)
+        )
+    )
     assert result.relaxed == space.relaxed
     data = json.loads(json.dumps(result.to_json()))
     assert check_result(problem, costs, data) == []
@@ -70,9 +76,10 @@ def test_what_knows_only_the_pruned_space_says_so(name: str) -> None:
     instance = make_instance(0)
     with pytest.raises(InputError, match=f"{name} cannot relax p3, p4: use auto, dp"):
         load(name)(
-            instance.problem,
-            instance.table,
-            RaceParams(principles=SPACES[-1]),
-            time_limit_s=1,
-            seed=0,
+            Request(
+                problem=instance.problem,
+                table=instance.table,
+                params=RaceParams(principles=SPACES[-1]),
+                deadline=Deadline.after(1),
+            )
         )

@@ -11,6 +11,7 @@ import pytest
 
 from hetopt.solvers.params import MctsParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 #: Solver -> an instance with many plans, and too few iterations to see them all.
@@ -28,7 +29,9 @@ def found(solver: str, jobs: int) -> dict[str, object]:
     instance, iterations = DRAWS[solver]
     made = make_instance(instance)
     params = MctsParams(jobs=jobs, iterations=iterations, top=3)
-    result = load(solver)(made.problem, made.table, params, time_limit_s=None, seed=1)
+    result = load(solver)(
+        Request(problem=made.problem, table=made.table, params=params, seed=1)
+    )
     told = result.to_json()
     keys = ("plan", "alternatives", "lower_bound_s", "settlements")
     return {key: told[key] for key in keys}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.deadline import Deadline
 from hetopt.plans import Strategy
 from hetopt.problem.training import SCHEDULES, ScheduleName
 from hetopt.solvers.cp_sat import CpSatEngine
@@ -18,6 +19,7 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from tests.formulations.programs import ONE, TWO, data_of, hosting, table
 from tests.formulations.programs import best as best_of
 from tests.oracle.instances import make_instance
@@ -47,7 +49,7 @@ def settled(engine: Any, data: Any, **options: Any) -> tuple[Answer, list[Decisi
         "excluded": (),
         "found": told.append,
         "stop": lambda: False,
-        "time_limit_s": None,
+        "deadline": Deadline(),
     }
     return made.settle(data, **(defaults | options)), told
 
@@ -120,7 +122,12 @@ def test_the_reported_plan_does_not_depend_on_starts(
         instance = make_instance(seed)
         params = RaceParams(jobs=0, top=2)
         return load(name)(
-            instance.problem, instance.table, params, time_limit_s=60, seed=0
+            Request(
+                problem=instance.problem,
+                table=instance.table,
+                params=params,
+                deadline=Deadline.after(60),
+            )
         )
 
     seeds = range(62, 70)

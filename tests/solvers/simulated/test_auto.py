@@ -23,6 +23,7 @@ from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.dp import solver as dp
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from hetopt.solvers.simulated import state as simulated_state
 from hetopt.solvers.simulated.solver import solve_simulated
 from hetopt.solvers.simulated.warmups import best_warmups
@@ -62,12 +63,8 @@ def under(instance: Instance, schedule: ScheduleName) -> tuple[Problem, CostTabl
 def plan(seed: int, schedule: ScheduleName, top: int = 1) -> Result:
     problem, table = under(answered(seed)[0], schedule)
     return solve_simulated(
-        problem,
-        table,
-        RaceParams(jobs=0, top=top),
+        Request(problem=problem, table=table, params=RaceParams(jobs=0, top=top)),
         solver="dp",
-        time_limit_s=None,
-        seed=0,
     )
 
 
@@ -112,24 +109,33 @@ def test_no_worse_on_exp1() -> None:
     whole = Instance(seed=0, problem=problem, table=build_table(problem))
     params = RaceParams(jobs=0)
     free = under(whole, "auto")
-    closed = dp.solve(*free, params, time_limit_s=None, seed=0)
-    quick = solve_simulated(*free, params, solver="dp", time_limit_s=None, seed=0)
+    closed = dp.solve(Request(problem=free[0], table=free[1], params=params))
+    quick = solve_simulated(
+        Request(problem=free[0], table=free[1], params=params), solver="dp"
+    )
     assert closed.status == quick.status == "optimal"
     assert closed.best is not None
     assert quick.best is not None
     for schedule in SCHEDULES:
-        named = dp.solve(*under(whole, schedule), params, time_limit_s=None, seed=0)
+        named = dp.solve(
+            Request(
+                problem=under(whole, schedule)[0],
+                table=under(whole, schedule)[1],
+                params=params,
+            )
+        )
         assert named.best is not None
         slack = named.best.plan.pipeline.microbatches / PERIOD_SCALE * 1e-9
         assert closed.best.closed_form_s <= named.best.closed_form_s + slack
         # Whatever is quicker would be found, and nothing is.
         below = solve_simulated(
-            *under(whole, schedule),
-            params,
+            Request(
+                problem=under(whole, schedule)[0],
+                table=under(whole, schedule)[1],
+                params=params,
+                cutoff_s=quick.best.iteration_time_s * (1 - 1e-9),
+            ),
             solver="dp",
-            time_limit_s=None,
-            seed=0,
-            cutoff=quick.best.iteration_time_s * (1 - 1e-9),
         )
         assert "unsettled" not in below.settled
         assert below.reason == "no plan is within the cutoff"

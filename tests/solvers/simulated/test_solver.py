@@ -9,11 +9,13 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from hetopt.check import check_result
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
@@ -23,10 +25,13 @@ from hetopt.result import Result
 from hetopt.schedule.simulator import simulate
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool
+from hetopt.solvers.request import Request
 from hetopt.solvers.simulated import search as simulated_search
-from hetopt.solvers.simulated.flow import simulate_end
+from hetopt.solvers.simulated.columns import Clock
+from hetopt.solvers.simulated.flow import run_end
 from hetopt.solvers.simulated.search import survey
 from hetopt.solvers.simulated.solver import solve_simulated
+from hetopt.solvers.simulated.state import new_walk
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer
 from tests.oracle.instances import Instance, make_instance
@@ -55,13 +60,14 @@ def plan(instance: Instance, **changes: Any) -> Result:
     limit: float | None = changes.pop("time_limit_s", None)
     cutoff: float | None = changes.pop("cutoff", None)
     return solve_simulated(
-        instance.problem,
-        instance.table,
-        RaceParams(jobs=0, **changes),
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, **changes),
+            deadline=Deadline.after(limit),
+            cutoff_s=cutoff,
+        ),
         solver="cp-sat",
-        time_limit_s=limit,
-        seed=0,
-        cutoff=cutoff,
     )
 
 
@@ -118,17 +124,7 @@ def test_surveys_bound_every_program(seed: int) -> None:
     chain = Chain.of(table)
     for part in table.slices:
         most = min(chain.length, max(problem.stage_counts))
-        data = ProgramData(
-            part=part,
-            chain=chain,
-            schedule=table.schedule,
-            pins=problem.pins,
-            names=table.cluster_names,
-            devices=table.cluster_devices,
-            usable_bytes=table.usable_bytes,
-            stages=most,
-            cutoff=0,
-        )
+        data = ProgramData.of(table, part, chain, problem.pins, stages=most, cutoff=0)
         for limit, share in ((10**6, 1 / 8), (10**8, 1 / 64), (10**14, 1 / 16)):
             bounds = survey(data, limit, share)
             for p in range(1, most + 1):
@@ -155,12 +151,15 @@ def rows_of(times: PipelineTimes) -> np.ndarray[Any, Any]:
     return rows
 
 
+_run_end = numba.njit(lambda walk, depth, q: run_end(walk, depth, q))
+
+
 def ends_of(times: PipelineTimes, stages: int) -> list[int]:
     """Return when each of the last stages ends its last backward, by itself."""
-    arrive = np.zeros((times.stages + 2, times.microbatches), dtype=np.int64)
-    clock = np.zeros((times.stages + 2, 4), dtype=np.int64)
-    first = simulate_end(rows_of(times), stages, times.microbatches, arrive, clock)
-    ends: list[int] = clock[stages:0:-1, 0].tolist()
+    walk = new_walk(times.stages, times.microbatches, 0)
+    walk.times[:] = rows_of(times)
+    first = _run_end(walk, stages, times.microbatches)
+    ends: list[int] = walk.clock[stages:0:-1, Clock.FREE].tolist()
     assert ends[0] == first
     return ends
 

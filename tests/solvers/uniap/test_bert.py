@@ -18,7 +18,9 @@ def planned(memory_bytes: int | None = None, stages: int | None = None) -> Uniap
     problem = read_problem(str(problem_files()["uniap-bert-huge"]))
     (cluster,) = problem.clusters
     if memory_bytes is not None:
-        cluster = replace(cluster, memory_bytes=memory_bytes)
+        cluster = replace(
+            cluster, memory_bytes=memory_bytes, overhead_bytes=memory_bytes * 6 // 100
+        )
     problem = replace(problem, clusters=(cluster,))
     programs = uniap_programs(problem, build_table(problem))
     return solve_programs(

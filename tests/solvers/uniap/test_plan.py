@@ -10,6 +10,7 @@ import pytest
 
 from hetopt.check import check_plan, check_result
 from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.uniap.choice import UniapChoice
 from hetopt.formulations.uniap.choice import price as uniap_price
@@ -19,6 +20,7 @@ from hetopt.problem.principles import Principles
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import load
+from hetopt.solvers.request import Request
 from hetopt.solvers.uniap.outcome import plan_of
 from hetopt.solvers.uniap.search import UniapParams, UniapSettlement
 from hetopt.solvers.uniap.solver import solve
@@ -85,7 +87,9 @@ def test_no_choice_of_a_smaller_model_is_better() -> None:
 
 
 def test_it_is_registered_and_answers_alike() -> None:
-    again = load("uniap")(problem(), table(), RaceParams(), time_limit_s=60, seed=3)
+    again = load("uniap")(
+        Request(problem=problem(), table=table(), deadline=Deadline.after(60), seed=3)
+    )
     assert again.best == solved(seed=3).best
 
 
@@ -98,15 +102,15 @@ def test_cutoff() -> None:
     best = solved().best
     assert best is not None
     assert best.objective_s is not None
-    assert solved(cutoff=best.objective_s * (1 + 1e-9)).best == best
-    result = solved(cutoff=best.objective_s * 0.99)
+    assert solved(cutoff_s=best.objective_s * (1 + 1e-9)).best == best
+    result = solved(cutoff_s=best.objective_s * 0.99)
     assert result.status == "unknown"
     assert result.reason == "no plan is within the cutoff"
     assert check_result(problem(), table(), result.to_json()) == []
 
 
 def test_no_time_gives_no_plan_but_bounds() -> None:
-    result = solved(time_limit_s=1e-9)
+    result = solved(deadline=Deadline.after(1e-9))
     assert result.status == "unknown"
     assert result.reason == "stopped before a plan was found"
     assert result.lower_bound_s is not None
@@ -119,7 +123,7 @@ def test_ctrl_c_returns_the_best_so_far() -> None:
         raise KeyboardInterrupt
 
     params = UniapParams(on_settled=give_up)
-    result = solve(problem(), table(), params, time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem(), table=table(), params=params))
     assert result.best is not None
     assert result.lower_bound_s is not None
     assert check_result(problem(), table(), result.to_json()) == []
@@ -127,7 +131,7 @@ def test_ctrl_c_returns_the_best_so_far() -> None:
 
 def test_early_stopping_proves_no_more_than_it_saw() -> None:
     params = UniapParams(stopping=EarlyStopping(gap=1.0), starts=False)
-    result = solve(problem(), table(), params, time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem(), table=table(), params=params))
     assert result.best is not None
     assert check_result(problem(), table(), result.to_json()) == []
 
@@ -135,7 +139,7 @@ def test_early_stopping_proves_no_more_than_it_saw() -> None:
 def test_progress_ends_with_everything_settled() -> None:
     seen: list[Progress] = []
     params = RaceParams(on_progress=seen.append)
-    result = solve(problem(), table(), params, time_limit_s=None, seed=0)
+    result = solve(Request(problem=problem(), table=table(), params=params))
     assert seen[-1].settled == seen[-1].programs
     assert result.best is not None
     assert seen[-1].incumbent_s == pytest.approx(result.best.objective_s)
@@ -204,7 +208,7 @@ def test_refuses_what_it_cannot_honour(
     of: Problem, params: RaceParams, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        solve(of, build_table(of), params, time_limit_s=None, seed=0)
+        solve(Request(problem=of, table=build_table(of), params=params))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from hetopt.deadline import Deadline
 from hetopt.formulations.uniap.choice import price
 from hetopt.solvers.mip.backends import Backend, HighsBackend, ScipBackend
 from tests.solvers.graphs import SHAPES, brute_force, generated
@@ -37,7 +38,7 @@ def test_agrees_with_brute_force(backend: type[Backend], shape: str) -> None:
             seed=0,
             found=lambda: None,
             stop=lambda: False,
-            time_limit_s=None,
+            deadline=Deadline(),
         )
         if expected is None:
             assert outcome.verdict == "infeasible"

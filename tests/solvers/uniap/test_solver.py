@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hetopt.cost.per_unit.layer_graph import Edge, Layer, LayerGraph
+from hetopt.cost.per_unit.layer_graph import Edge, GraphLayer, LayerGraph
+from hetopt.deadline import Deadline
 from hetopt.formulations.uniap.choice import (
     UniapChoice,
     UniapProgram,
@@ -51,7 +52,7 @@ def solve_one(program: UniapProgram, params: UniapParams = PLAIN) -> UniapResult
 
 def chain(count: int, **changes: Any) -> UniapProgram:
     layers = tuple(
-        Layer(
+        GraphLayer(
             name=f"layer {u}",
             strategies=("dp", "fsdp"),
             cost_ns=(100, 130),
@@ -150,7 +151,7 @@ def reference_program(case: dict[str, Any]) -> UniapProgram:
         return tuple(round(SCALE * value) for value in row)
 
     layers = tuple(
-        Layer(
+        GraphLayer(
             name=f"layer {u}",
             strategies=tuple(f"s{k}" for k in range(case["K"])),
             cost_ns=whole(case["A"][u]),
@@ -187,7 +188,7 @@ def test_reference_optima(case: dict[str, Any]) -> None:
 @pytest.mark.skipif(not REFERENCE.exists(), reason="no reference folder")
 @pytest.mark.parametrize("case", reference_cases()[QUICK_CASES:])
 def test_large_reference_optima_are_within_the_bounds(case: dict[str, Any]) -> None:
-    result = solve_programs([reference_program(case)], time_limit_s=3)
+    result = solve_programs([reference_program(case)], deadline=Deadline.after(3))
     assert result.value_ns is not None
     assert result.lower_bound_ns is not None
     assert fits(result)
@@ -228,7 +229,7 @@ def test_memory_holds_to_the_byte() -> None:
     # One byte of 16 GB is far below any solver's tolerance.
     size = 2**33
     layers = tuple(
-        Layer(
+        GraphLayer(
             name="layer",
             strategies=("large", "small"),
             cost_ns=(100, 101),
@@ -260,7 +261,7 @@ def test_cutoff_refutes_what_is_worse() -> None:
 
 def test_no_time_leaves_programs_unsettled_with_their_bounds() -> None:
     program = chain(6)
-    result = solve_programs([program], PLAIN, time_limit_s=0.0)
+    result = solve_programs([program], PLAIN, deadline=Deadline.after(0.0))
     assert result.status == "unknown"
     assert result.settlements[0].how == "unsettled"
     assert result.lower_bound_ns == lower_bound_ns(program)
@@ -306,7 +307,7 @@ def test_start_divides_uneven_layers_evenly() -> None:
 def test_engine_starts_from_a_choice() -> None:
     program = chain(6)
     engine = UniapEngine(UniapLinear(program), stopping=NO_STOPPING, seed=1)
-    answer = engine.settle(time_limit_s=None, best_ns=None, start=start(program))
+    answer = engine.settle(deadline=Deadline(), best_ns=None, start=start(program))
     assert answer.verdict == "optimal"
     assert answer.value_ns == solve_one(program).value_ns
 
@@ -342,7 +343,9 @@ def test_early_stopping_leaves_a_program_with_its_bound() -> None:
     )
     program = UniapProgram(stages=3, microbatches=8, graph=graph)
     early = EarlyStopping(gap=1.0)
-    result = solve_programs([program], UniapParams(stopping=early), time_limit_s=10)
+    result = solve_programs(
+        [program], UniapParams(stopping=early), deadline=Deadline.after(10)
+    )
     (settlement,) = result.settlements
     assert settlement.how == "unsettled"
     assert settlement.value_ns == result.value_ns

@@ -1,0 +1,418 @@
+"""Measured iterations against the sum of measured operators, on models left out.
+
+Run with ``python -m benchmarks.iterations``. What whole iterations sustain of the rates
+of single kernels (``hetopt.cost.sources.sustained``) is fitted here, one share for each
+of multiplications, attention cores and element-wise kernels. What is printed is never
+the error on rows that were fitted: of llm-foundry's runs one model at a time is left
+out, of SimuMax's runs one tensor-parallel degree. With ``--fit`` the shares that all
+rows together give are printed too: those that ship.
+
+Rows, with their sources at the head of the files in ``data/iterations``:
+
+- llm-foundry: 104 runs on A100-40GB, A100-80GB and H100; FSDP over all devices, as
+  ZeRO-2 or ZeRO-3. The four runs in fp8 are left out.
+- SimuMax: 12 runs of 12 layers of Llama-3-70B on eight B200, Megatron-LM.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from statistics import mean, median
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import nnls
+
+from benchmarks.published import Figure
+from hetopt.cost.operators.relatives import shipped_operators
+from hetopt.cost.sources.operator_source import OperatorSource
+from hetopt.cost.sources.sustained import AS_MEASURED, SUSTAINED, Sustained
+from hetopt.plans import Strategy
+from hetopt.problem.catalogue import accelerators
+from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.model import Model
+from hetopt.problem.problem import Problem
+from hetopt.problem.training import Training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hetopt.problem.training import Recompute
+
+_DATA = Path(__file__).resolve().parents[1] / "data" / "iterations"
+
+#: Mean absolute error of a family, its bias in a class of sequence lengths, and the
+#: share of rows that may be further off than ``FAR``.
+MEAN_LIMIT, BIAS_LIMIT, FAR, FAR_SHARE = 0.06, 0.03, 0.15, 0.05
+#: A bias is held against its limit where there are so many rows.
+FEWEST_ROWS = 5
+
+#: Classes of sequence lengths: the longest of each.
+_LENGTHS = (("512-1k", 1024), ("2k", 2048), ("4-8k", 8192), ("16-64k", 65536))
+
+#: Times are what is judged here; whether a run fits is ``benchmarks/memory.py``.
+_AMPLE_BYTES = 10**13
+
+#: Weight of a class's deviation from single kernels' rates, relative to the errors'.
+_PULL = 0.01
+
+#: Runs of equal batch that lie so far apart must be predicted in their order.
+_APART = 0.05
+
+_SHARES = ("multiplication", "attention", "elementwise")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One measured iteration.
+
+    Attributes
+    ----------
+    figure
+        What ran, and how long it took.
+    family
+        Beginning of the accelerator's name, as in ``SUSTAINED``.
+    left_out
+        What a fold leaves out.
+    seq_len, tp, microbatch
+        For the summaries.
+    fixed_s, class_s
+        Our seconds that no share changes, and those of the three classes of operators
+        at the rates of single kernels; (3,).
+    """
+
+    figure: Figure
+    family: str
+    left_out: str
+    seq_len: int
+    tp: int
+    microbatch: int
+    fixed_s: float
+    class_s: np.ndarray
+
+    def error(self, shares: Sustained) -> float:
+        """Return our time over the measured one, less one."""
+        inverse = np.array([1 / getattr(shares, name) for name in _SHARES])
+        return (
+            float(self.fixed_s + self.class_s @ inverse) / self.figure.published_s - 1
+        )
+
+
+def runs() -> tuple[Run, ...]:
+    """Return every measured iteration."""
+    return (*_llm_foundry(), *_simumax())
+
+
+def fitted(seen: Sequence[Run]) -> Sustained:
+    """Return the shares with the least sum of squared relative errors.
+
+    A slight pull towards single kernels' rates (``_PULL``) decides between classes that
+    the rows cannot tell apart: SimuMax's runs are of one model and one length.
+    """
+    measured = np.array([run.figure.published_s for run in seen])
+    classes = np.array([run.class_s for run in seen]) / measured[:, None]
+    fixed = np.array([run.fixed_s for run in seen]) / measured
+    pull = _PULL * np.sqrt(len(seen))
+    inverse, _ = nnls(
+        np.concatenate([classes, pull * np.eye(len(_SHARES))]),
+        np.concatenate([1 - fixed, np.full(len(_SHARES), pull)]),
+    )
+    return Sustained(
+        **{
+            name: float(1 / max(value, 1e-3))
+            for name, value in zip(_SHARES, inverse, strict=True)
+        }
+    )
+
+
+def judged(every: Sequence[Run]) -> list[tuple[Run, float]]:
+    """Return the error of every run under shares fitted without its fold."""
+    found = []
+    for family in dict.fromkeys(run.family for run in every):
+        group = [run for run in every if run.family == family]
+        for fold in dict.fromkeys(run.left_out for run in group):
+            shares = fitted([run for run in group if run.left_out != fold])
+            found += [(run, run.error(shares)) for run in group if run.left_out == fold]
+    return found
+
+
+def _rows(name: str) -> Iterable[dict[str, str]]:
+    lines = (_DATA / name).read_text("utf-8").splitlines()
+    return csv.DictReader(line for line in lines if not line.startswith("#"))
+
+
+def _llm_foundry() -> Iterable[Run]:
+    names = {"a100_40gb": "A100-40GB", "a100_80gb": "A100-80GB", "h100_80gb": "H100"}
+    for row in _rows("llm-foundry.csv"):
+        if row["precision"] == "amp_fp8":
+            continue
+        size = {
+            key: int(row[key])
+            for key in ("hidden", "heads", "layers", "ffn", "vocab", "seq_len")
+        }
+        devices, batch = int(row["devices"]), int(row["global_batch"])
+        per_node = min(8, devices)
+        accelerator = accelerators()[names[row["accelerator"]]]
+        # Of H100 nodes the source does not say the network; see the file's head.
+        node_gbps = 3200 if accelerator.name == "H100" else 1600
+        model = Model(
+            name=row["model"],
+            layers=size["layers"],
+            hidden=size["hidden"],
+            heads=size["heads"],
+            kv_heads=size["heads"],
+            head_dim=size["hidden"] // size["heads"],
+            ffn=size["ffn"],
+            vocab=size["vocab"],
+            gated=False,
+            tied=True,
+            norm="layer",
+            positions=size["seq_len"],
+        )
+        training = Training(
+            global_batch=batch,
+            seq_len=size["seq_len"],
+            zero=3 if row["sharding"] == "FULL_SHARD" else 2,
+            schedule="1f1b",
+        )
+        again = row["activation_checkpointing"] == "True"
+        recompute: Recompute = "full" if again else "none"
+        tokens_per_s = float(row["tokens_per_s_per_device"]) * devices
+        yield _run(
+            Figure(
+                name=f"{row['model']} s{row['seq_len']} n{devices}",
+                source="llm-foundry",
+                problem=_problem(
+                    model,
+                    training,
+                    accelerator.name,
+                    (devices // per_node, per_node, node_gbps),
+                ),
+                stages=1,
+                microbatches=int(row["accumulation"]),
+                strategy=Strategy(dp=devices, cp=1, tp=1, recompute=recompute),
+                published_s=batch * size["seq_len"] / tokens_per_s,
+            ),
+            left_out=row["model"],
+        )
+
+
+def _simumax() -> Iterable[Run]:
+    for row in _rows("simumax-b200.csv"):
+        if row["model"] != "llama3-70b":
+            continue
+        tp, stages, dp = int(row["tp"]), int(row["pp"]), int(row["dp"])
+        batches = int(row["microbatches"])
+        model = Model(
+            name="llama-3-70b",
+            layers=int(row["layers"]),
+            hidden=8192,
+            heads=64,
+            kv_heads=8,
+            head_dim=128,
+            ffn=28672,
+            vocab=128256,
+        )
+        training = Training(
+            global_batch=batches * dp,
+            seq_len=int(row["seq_len"]),
+            zero=1,
+            schedule="1f1b",
+            overlap_gradients=False,
+        )
+        yield _run(
+            Figure(
+                name=row["case"],
+                source="SimuMax",
+                problem=_problem(model, training, "B200", (1, 8, 3200)),
+                stages=stages,
+                microbatches=batches,
+                strategy=Strategy(dp=dp, cp=1, tp=tp),
+                published_s=float(row["iteration_ms"]) * 1e-3,
+            ),
+            left_out=f"TP {tp}",
+        )
+
+
+def _problem(
+    model: Model, training: Training, name: str, nodes: tuple[int, int, int]
+) -> Problem:
+    """Return a problem of one cluster; ``nodes``: how many, devices, Gbps of each."""
+    device = accelerators()[name]
+    count, per_node, gbps = nodes
+    network = Link(latency_s=5e-6, bandwidth_bytes_per_s=gbps / 8 / 8 * 1e9)
+    return Problem(
+        name="measured",
+        model=model,
+        clusters=(
+            Cluster(
+                name="measured",
+                accelerator=device,
+                nodes=count,
+                devices_per_node=per_node,
+                memory_bytes=_AMPLE_BYTES,
+                max_tp=per_node,
+                intra_node=device.intra_node,
+                inter_node=network,
+                host_device=device.host_device,
+                nics_per_node=8,
+            ),
+        ),
+        links=ClusterLinks(default=ClusterLink(connection=network)),
+        training=training,
+    )
+
+
+def _run(figure: Figure, *, left_out: str) -> Run:
+    """Split our time of a figure into what each share changes."""
+    cluster = figure.problem.clusters[0]
+    measured = shipped_operators(cluster.accelerator)
+
+    def seconds(shares: Sustained) -> float:
+        source = OperatorSource(cluster.accelerator, measured, sustained=shares)
+        return figure.seconds(source)
+
+    whole = seconds(AS_MEASURED)
+    # Half the rate doubles the seconds of one class.
+    classes = np.array(
+        [seconds(replace(AS_MEASURED, **{name: 0.5})) - whole for name in _SHARES]
+    )
+    training = figure.problem.training
+    return Run(
+        figure=figure,
+        family=cluster.accelerator.name.partition("-")[0],
+        left_out=left_out,
+        seq_len=training.seq_len,
+        tp=figure.strategy.tp,
+        microbatch=training.global_batch // (figure.microbatches * figure.strategy.dp),
+        fixed_s=whole - float(classes.sum()),
+        class_s=classes,
+    )
+
+
+def _accuracies(found: Sequence[tuple[Run, float]]) -> str:
+    """Return what ``hetopt.cost.sources.accuracy`` reads."""
+    families = {}
+    for family in dict.fromkeys(run.family for run, _ in found):
+        sizes = [abs(error) for run, error in found if run.family == family]
+        families[family] = {
+            "runs": len(sizes),
+            "median": round(median(sizes), 4),
+            "worst": round(max(sizes), 4),
+        }
+    source = (
+        "python -m benchmarks.iterations --out: errors on models left out "
+        "(llm-foundry, A100 and H100) and on tensor degrees left out (SimuMax, B200)"
+    )
+    return json.dumps({"source": source, "families": families}, indent=2) + "\n"
+
+
+def _length(run: Run) -> str:
+    return next(name for name, longest in _LENGTHS if run.seq_len <= longest)
+
+
+def _print_groups(
+    found: Sequence[tuple[Run, float]], title: str, group_of: Callable[[Run], object]
+) -> None:
+    groups: dict[tuple[str, object], list[float]] = defaultdict(list)
+    for run, error in found:
+        groups[run.family, group_of(run)].append(error)
+    print(f"| family | {title} | rows | bias | mean absolute | worst |")
+    print("|---|---|---|---|---|---|")
+    for (family, group), errors in groups.items():
+        worst = max(errors, key=abs)
+        print(
+            f"| {family} | {group} | {len(errors)} | {mean(errors):+.1%} "
+            f"| {mean(map(abs, errors)):.1%} | {worst:+.1%} |"
+        )
+    print(flush=True)
+
+
+def _print_verdicts(found: Sequence[tuple[Run, float]]) -> None:
+    for family in dict.fromkeys(run.family for run, _ in found):
+        errors = [error for run, error in found if run.family == family]
+        sizes = [abs(error) for error in errors]
+        far = sum(size > FAR for size in sizes)
+        lines = [
+            (
+                f"mean {mean(sizes):.1%}, at most {MEAN_LIMIT:.0%}",
+                mean(sizes) <= MEAN_LIMIT,
+            ),
+            (f"{far} of {len(sizes)} beyond {FAR:.0%}", far <= FAR_SHARE * len(sizes)),
+        ]
+        for name, _ in _LENGTHS:
+            part = [
+                e for run, e in found if run.family == family and _length(run) == name
+            ]
+            if family != "B200" and len(part) >= FEWEST_ROWS:
+                bias = mean(part)
+                lines.append((f"bias {name} {bias:+.1%}", abs(bias) <= BIAS_LIMIT))
+        print(
+            f"{family}: median {median(sizes):.1%}; "
+            + "; ".join(text + ("" if holds else " MISSED") for text, holds in lines)
+        )
+    print(flush=True)
+
+
+def _print_unseen(rows: Sequence[Run]) -> None:
+    """Print SimuMax's rows with no iteration of theirs in the fit, and their order."""
+    h100 = SUSTAINED["H100"]
+    for name, shares in (("as measured", AS_MEASURED), ("as H100", h100)):
+        errors = [run.error(shares) for run in rows]
+        print(
+            f"B200 with shares {name}: bias {mean(errors):+.1%}, "
+            f"mean absolute {mean(map(abs, errors)):.1%}, worst "
+            f"{max(errors, key=abs):+.1%}"
+        )
+    fits = {run.figure.name: error for run, error in judged(rows)}
+    right = pairs = 0
+    for first, second in combinations(rows, 2):
+        measured = first.figure.published_s / second.figure.published_s
+        batches = {run.figure.problem.training.global_batch for run in (first, second)}
+        if len(batches) > 1 or max(measured, 1 / measured) < 1 + _APART:
+            continue
+        ours = measured * (1 + fits[first.figure.name]) / (1 + fits[second.figure.name])
+        pairs += 1
+        right += (ours > 1) == (measured > 1)
+    print(f"B200, of {pairs} pairs more than {_APART:.0%} apart {right} in order")
+
+
+def main() -> None:
+    """Print errors on what was left out, and with ``--fit`` the shares of all rows."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--fit", action="store_true", help="print fitted shares too")
+    parser.add_argument("--rows", action="store_true", help="print every row")
+    parser.add_argument("--out", help="write what results say of their error: JSON")
+    options = parser.parse_args()
+    every = runs()
+    found = judged(every)
+    if options.rows:
+        for run, error in sorted(found, key=lambda item: item[1]):
+            device = run.figure.problem.clusters[0].accelerator.name
+            print(f"{run.figure.name:40s} {device:10s} {error:+.1%}")
+    _print_groups(found, "left out", lambda run: run.left_out)
+    _print_groups(found, "sequence", _length)
+    _print_groups(
+        found,
+        "device",
+        lambda run: run.figure.problem.clusters[0].accelerator.name,
+    )
+    _print_groups(found, "devices", lambda run: run.figure.problem.clusters[0].devices)
+    _print_groups(found, "micro-batch", lambda run: run.microbatch)
+    _print_verdicts(found)
+    _print_unseen([run for run in every if run.family == "B200"])
+    if options.out is not None:
+        Path(options.out).write_text(_accuracies(found), "utf-8")
+    if options.fit:
+        for family in dict.fromkeys(run.family for run in every):
+            print(family, fitted([run for run in every if run.family == family]))
+
+
+if __name__ == "__main__":
+    main()

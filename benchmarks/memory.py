@@ -1,0 +1,390 @@
+"""Hold our memory against what was measured and what others compute, row by row.
+
+    python -m benchmarks.memory [--reference FOLDER]
+
+- Megatron-LM on 8 B200 (``data/iterations/simumax-b200.csv``): the largest peak of
+  bytes that PyTorch had allocated, against our fullest stage. The Llama rows alone:
+  experts are not planned yet.
+- llm-foundry's FSDP runs (``data/iterations/llm-foundry.csv``): all ran, so each must
+  fit its device beside the overhead.
+- With ``--reference``, the folder that has ``memory.json``: weights, gradients and
+  optimizer of Megatron-LM's report, activations of FlagScale's formula (c01 to c09)
+  and of Megatron's (c11), and the activations of Korthikanti et al., Fig. 1, which we
+  may exceed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.build import build_table, usable_bytes
+from hetopt.problem.catalogue import DATA, accelerators
+from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.model import Model
+from hetopt.problem.problem import Problem
+from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hetopt.problem.training import Recompute
+
+GIB = 2**30
+#: Largest error of a measured peak, and the largest by which we may be below it.
+MEASURED_ERROR = 0.03
+MEASURED_BELOW = 0.01
+#: Of weights, gradients and optimizer, and of activations, against others' formulas.
+STATE_ERROR = 0.01
+ACTIVATION_ERROR = 0.03
+
+_DEVICES = {"h100_80gb": "H100", "a100_80gb": "A100-80GB", "a100_40gb": "A100-40GB"}
+_NETWORK = Link(latency_s=5e-6, bandwidth_bytes_per_s=25e9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One training run with stages alike: its degrees, and what it recomputes.
+
+    Attributes
+    ----------
+    microbatches
+        Of an iteration.
+    """
+
+    model: Model
+    accelerator: str
+    seq_len: int
+    microbatch: int
+    microbatches: int
+    dp: int = 1
+    cp: int = 1
+    tp: int = 1
+    stages: int = 1
+    zero: int = 1
+    recompute: Recompute = "none"
+
+    def problem(self) -> Problem:
+        """Return the problem with the run's decisions pinned."""
+        device = accelerators()[self.accelerator]
+        devices = self.dp * self.cp * self.tp
+        per_node = min(devices, 8)
+        cluster = Cluster(
+            name="all",
+            accelerator=device,
+            nodes=self.stages * devices // per_node,
+            devices_per_node=per_node,
+            memory_bytes=device.memory_bytes,
+            overhead_bytes=device.overhead_of(device.memory_bytes),
+            max_tp=per_node,
+            intra_node=device.intra_node,
+            inter_node=_NETWORK,
+            host_device=device.host_device,
+            nics_per_node=per_node,
+        )
+        return Problem(
+            name="run",
+            model=self.model,
+            clusters=(cluster,),
+            links=ClusterLinks(default=ClusterLink(connection=_NETWORK)),
+            training=Training(
+                global_batch=self.dp * self.microbatch * self.microbatches,
+                seq_len=self.seq_len,
+                zero=self.zero,
+                schedule="1f1b",
+            ),
+            pins=Pins(
+                microbatches=_only(self.microbatches),
+                clusters={
+                    "all": ClusterPins(
+                        dp=_only(self.dp),
+                        cp=_only(self.cp),
+                        tp=_only(self.tp),
+                        recompute=_only(self.recompute),
+                    )
+                },
+            ),
+        )
+
+
+def _only(value: int | str) -> Domain:
+    return Domain(allowed=frozenset({value}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Bytes of one stage on one device."""
+
+    state: int
+    activation: int
+    temporary: int
+    fixed: int
+
+    @property
+    def total(self) -> int:
+        """What the framework allocates at the worst moment."""
+        return self.state + self.activation + self.temporary + self.fixed
+
+
+def needs(run: Run) -> tuple[list[Need], int]:
+    """Return the need of every stage under 1F1B, and the bytes a device offers.
+
+    A device on which a unit does not fit would be left out of the table, so it is
+    built for devices that hold anything.
+    """
+    problem = run.problem()
+    offered = usable_bytes(problem, problem.clusters[0])
+    table = build_table(_with_memory(problem, 10**14))
+    rows = table.slices[0].clusters[0]
+    layers = run.model.layers // run.stages
+    found = []
+    for stage in range(run.stages):
+        units = ["layer"] * layers
+        units = ["embedding"] * (stage == 0) + units
+        units += ["head"] * (stage == run.stages - 1)
+        count = np.array([units.count(kind) for kind in table.kinds])
+        in_flight = min(run.stages - stage, run.microbatches)
+        found.append(
+            Need(
+                state=int((count * rows.state_bytes[0]).sum()),
+                activation=int(in_flight * (count * rows.activation_bytes[0]).sum()),
+                temporary=int(rows.temporary_bytes[0][count > 0].max()),
+                fixed=int(rows.fixed_bytes[0]),
+            )
+        )
+    return found, offered
+
+
+def _with_memory(problem: Problem, memory_bytes: int) -> Problem:
+    cluster = replace(problem.clusters[0], memory_bytes=memory_bytes)
+    return replace(problem, clusters=(cluster,))
+
+
+def _rows(name: str) -> Iterator[dict[str, str]]:
+    text = resources.files(DATA).joinpath("iterations", name).read_text("utf-8")
+    yield from csv.DictReader(
+        line for line in text.splitlines() if not line.startswith("#")
+    )
+
+
+def measured_peaks() -> Iterator[tuple[str, float, float]]:
+    """Yield case, measured and our GiB of the dense rows on B200."""
+    for row in _rows("simumax-b200.csv"):
+        if row["model"] != "llama3-70b":
+            continue
+        model = Model(
+            name="llama3-70b",
+            layers=int(row["layers"]),
+            hidden=8192,
+            heads=64,
+            kv_heads=8,
+            head_dim=128,
+            ffn=28672,
+            vocab=128256,
+        )
+        run = Run(
+            model=model,
+            accelerator="B200",
+            seq_len=int(row["seq_len"]),
+            microbatch=1,
+            microbatches=int(row["microbatches"]),
+            dp=int(row["dp"]),
+            cp=int(row["cp"]),
+            tp=int(row["tp"]),
+            stages=int(row["pp"]),
+        )
+        most = max(need.total for need in needs(run)[0])
+        yield row["case"], float(row["allocated_GiB"]), most / GIB
+
+
+def foundry_runs() -> Iterator[tuple[str, float, float]]:
+    """Yield run, our GiB and what a device offers of llm-foundry's runs."""
+    for row in _rows("llm-foundry.csv"):
+        number = {key: int(row[key]) for key in row if row[key].isdigit()}
+        model = Model(
+            name=row["model"],
+            gated=False,
+            tied=True,
+            norm="layer",
+            layers=number["layers"],
+            hidden=number["hidden"],
+            heads=number["heads"],
+            kv_heads=number["heads"],
+            head_dim=number["hidden"] // number["heads"],
+            ffn=number["ffn"],
+            vocab=number["vocab"],
+            positions=number["seq_len"],
+        )
+        run = Run(
+            model=model,
+            accelerator=_DEVICES[row["accelerator"]],
+            seq_len=number["seq_len"],
+            microbatch=number["micro_batch"],
+            microbatches=number["accumulation"],
+            dp=number["devices"],
+            zero=3 if row["sharding"] == "FULL_SHARD" else 2,
+            recompute="full" if row["activation_checkpointing"] == "True" else "none",
+        )
+        (need,), offered = needs(run)
+        name = f"{row['model']} s {row['seq_len']} {row['devices']} {run.accelerator}"
+        yield name, need.total / GIB, offered / GIB
+
+
+def _reference_run(case: dict[str, Any], zero: int) -> Run:
+    config, degrees = case["model_config"], case["parallel"]
+    return Run(
+        model=Model(
+            name=case["model"],
+            layers=config["L"],
+            hidden=config["h"],
+            heads=config["a"],
+            kv_heads=config["g"],
+            head_dim=config["h"] // config["a"],
+            ffn=config["f"],
+            vocab=config["V"],
+            gated=config["swiglu"],
+            tied=config["tied"],
+            norm="rms" if config["swiglu"] else "layer",
+        ),
+        accelerator="A100-80GB",
+        seq_len=config["s"],
+        microbatch=degrees["mbs"],
+        microbatches=degrees["m"],
+        dp=degrees["dp"],
+        cp=degrees["cp"],
+        tp=degrees["tp"],
+        stages=degrees["pp"],
+        zero=zero,
+        recompute="selective",
+    )
+
+
+def reference_rows(
+    folder: Path,
+) -> Iterator[tuple[str, float, float, float, bool]]:
+    """Yield what, theirs and ours in GiB, the error allowed, whether above is fine."""
+    content = json.loads((folder / "memory.json").read_text("utf-8"))
+    for case in content["cases"]:
+        if case["parallel"]["v"]:
+            continue  # interleaved schedules are not planned
+        results, name = case["results"], case["id"]
+        report = results["megatron_theoretical_memory_usage"]
+        for zero, key in (
+            (0, "weight_and_optimizer_bytes"),
+            (1, "weight_and_optimizer_bytes_distopt_sharded_over_dp_x_cp"),
+        ):
+            first = needs(_reference_run(case, zero))[0][0]
+            what = f"{name} states, ZeRO-{zero}"
+            yield what, report[key] / GIB, first.state / GIB, STATE_ERROR, False
+        kept = (
+            report["activation_bytes_sp_selective"]
+            if name == "c11"
+            else results["flagscale_theoretical_memory_usage"][
+                "activation_bytes_sp_selective_or_flash"
+            ]
+        )
+        yield (
+            f"{name} activations",
+            kept / GIB,
+            first.activation / GIB,
+            ACTIVATION_ERROR,
+            False,
+        )
+    published = content["published"]["fig1_gib"]
+    for name, (layers, hidden, heads, stages, batch) in _FIGURE_1.items():
+        kept_gib = _figure_1_activations(layers, hidden, heads, stages, batch) / GIB
+        theirs = published[name]["act_seqsel"]
+        yield f"Fig. 1 {name}", theirs, kept_gib, ACTIVATION_ERROR, True
+
+
+#: Korthikanti et al., Table 3: layers, hidden, heads, stages and micro-batch.
+_FIGURE_1 = {
+    "gpt-22b": (48, 6144, 64, 1, 4),
+    "gpt3-175b": (96, 12288, 96, 8, 1),
+    "turing-530b": (105, 20480, 128, 35, 1),
+    "gpt-1t": (128, 25600, 160, 64, 1),
+}
+
+
+def _figure_1_activations(
+    layers: int, hidden: int, heads: int, stages: int, batch: int
+) -> float:
+    """Return the layers' activations of all in flight, tp 8; chunks are not counted."""
+    run = Run(
+        model=Model(
+            name="gpt",
+            layers=layers,
+            hidden=hidden,
+            heads=heads,
+            kv_heads=heads,
+            head_dim=hidden // heads,
+            ffn=4 * hidden,
+            vocab=51200,
+            gated=False,
+            tied=True,
+            norm="layer",
+            positions=2048,
+        ),
+        accelerator="A100-80GB",
+        seq_len=2048,
+        microbatch=batch,
+        microbatches=stages,
+        tp=8,
+        stages=stages,
+        recompute="selective",
+    )
+    return needs(run)[0][0].activation * _CHUNKS.get(hidden, 1.0)
+
+
+#: Of the interleaved schedules with 3 chunks that two of Fig. 1's models ran: what is
+#: in flight grows by 1 + (p - 1) / (3 p).
+_CHUNKS = {12288: 1 + 7 / 24, 20480: 1 + 34 / 105}
+
+
+def _print(head: str, rows: Iterable[tuple[str, ...]]) -> None:
+    columns = head.split(" | ")
+    print("| " + head + " |")
+    print("|" + "---|" * len(columns))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print(flush=True)
+
+
+def main() -> None:
+    """Print the comparisons."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--reference", type=Path, help="folder that has memory.json")
+    folder = parser.parse_args().reference
+    _print(
+        "B200, Megatron-LM | measured GiB | ours | error",
+        (
+            (case, f"{measured:.2f}", f"{ours:.2f}", f"{ours / measured - 1:+.1%}")
+            for case, measured, ours in measured_peaks()
+        ),
+    )
+    _print(
+        "llm-foundry, FSDP: all ran | ours GiB | of | fits",
+        (
+            (name, f"{ours:.1f}", f"{of:.1f}", "yes" if ours <= of else "NO")
+            for name, ours, of in foundry_runs()
+        ),
+    )
+    if folder is not None:
+        _print(
+            "others' formulas | theirs GiB | ours | error",
+            (
+                (what, f"{theirs:.2f}", f"{ours:.2f}", f"{ours / theirs - 1:+.1%}")
+                for what, theirs, ours, _, _ in reference_rows(folder)
+            ),
+        )
+
+
+if __name__ == "__main__":
+    main()

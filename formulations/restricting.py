@@ -1,0 +1,55 @@
+"""A slice of the table with only some strategies of each cluster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable, TableSlice
+
+#: Per-strategy fields of a ClusterTable, all indexed by strategy first.
+_COLUMNS = (
+    "microbatch",
+    "devices",
+    "max_stages",
+    "layout",
+    "forward_ns",
+    "backward_ns",
+    "state_bytes",
+    "activation_bytes",
+    "temporary_bytes",
+    "fixed_bytes",
+    "sync_ns",
+    "sync_unit_ns",
+)
+
+
+def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
+    """Return the slice with only the kept strategies of each cluster.
+
+    Parameters
+    ----------
+    keep
+        Per cluster, indices of the strategies to keep, ascending.
+    """
+    return replace(
+        part,
+        clusters=tuple(
+            _take(cluster, index)
+            for cluster, index in zip(part.clusters, keep, strict=True)
+        ),
+    )
+
+
+def _take(cluster: ClusterTable, index: NDArray[np.int64]) -> ClusterTable:
+    return replace(
+        cluster,
+        strategies=tuple(cluster.strategies[i] for i in index),
+        **{name: getattr(cluster, name)[index] for name in _COLUMNS},
+    )

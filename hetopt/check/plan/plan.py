@@ -1,0 +1,267 @@
+"""Check one plan against its problem and latency table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.check.plan.pricing import PricedStages, rows_of
+from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
+from hetopt.check.plan.times import Times, closed_form, simulate
+from hetopt.check.plan.units import PricedUnits, unit_findings
+from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import CheckError, DigestError
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.principles import PRUNED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Pipeline, Plan, Stage, Strategy
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPlan:
+    """What a plan that holds costs.
+
+    Attributes
+    ----------
+    closed_form_s, iteration_time_s
+        Both times of MODEL.md section 4, in seconds.
+    memory_bytes
+        Needed on each device of every stage.
+    uniap_s
+        UniAP's objective, in seconds; None where stages have one strategy.
+    """
+
+    closed_form_s: float
+    iteration_time_s: float
+    memory_bytes: tuple[int, ...]
+    uniap_s: float | None = None
+
+
+def check_plan(
+    problem: Problem,
+    table: CostTable,
+    plan: Plan,
+    principles: Principles = PRUNED,
+) -> CheckedPlan:
+    """Derive a plan's feasibility, memory and times again.
+
+    Parameters
+    ----------
+    principles
+        What the plan has to keep; all of them unless its result says otherwise.
+
+    Raises
+    ------
+    DigestError
+        The plan was made from another problem or table.
+    CheckError
+        The plan breaks a rule; its findings name all of them.
+    """
+    check_digests(problem, table, plan)
+    findings = list(table_findings(problem, table))
+    if plan.schedule != problem.training.schedule:
+        findings.append(
+            f"schedule: {plan.schedule}, the problem says {problem.training.schedule}"
+        )
+    if len(plan.pipelines) != 1:
+        findings.append(f"pipelines: {len(plan.pipelines)}, expected one")
+    if findings:
+        raise CheckError(findings)
+    priced = _sound(problem, table, plan, principles)
+    closed = closed_form(priced.times, priced.warmups)
+    simulated = simulate(priced.times, priced.warmups)
+    quicker = min(closed, Fraction(simulated))
+    if quicker > LONGEST_NS:
+        # what is longer stands in the table as just too long: no price is right
+        raise CheckError(
+            [
+                f"time: an iteration takes {float(quicker * _TICK):g} s "
+                f"or more, a plan may take at most {LONGEST_S} s"
+            ]
+        )
+    return CheckedPlan(
+        closed_form_s=float(closed * _TICK),
+        iteration_time_s=float(simulated * _TICK),
+        memory_bytes=priced.memory_bytes,
+        uniap_s=float(priced.uniap_ns * _TICK)
+        if isinstance(priced, PricedUnits)
+        else None,
+    )
+
+
+def _sound(
+    problem: Problem, table: CostTable, plan: Plan, principles: Principles
+) -> PricedStages | PricedUnits:
+    """Return what the only pipeline costs; raise CheckError if it breaks a rule."""
+    pipeline = plan.pipelines[0]
+    findings = list(_unit_findings(table, pipeline.stages))
+    findings += _pipeline_pin_findings(problem, pipeline)
+    # costs are defined where stages and boundaries are
+    sound = _units_in_order(table, pipeline.stages)
+    priced: PricedStages | PricedUnits | None = None
+    if plan.per_unit:
+        missing = list(unit_findings(problem, table, pipeline))
+        findings += missing
+        if sound and not missing:
+            priced = PricedUnits(problem, table, pipeline)
+    else:
+        findings += _cluster_findings(problem, pipeline, principles)
+        rows, missing = rows_of(problem, table, pipeline)
+        findings += missing
+        if sound and not missing:
+            priced = PricedStages(problem, table, pipeline, rows)
+    if priced is not None:
+        findings += priced.findings()
+    if findings or priced is None:
+        raise CheckError(findings)
+    return priced
+
+
+def stage_times(problem: Problem, table: CostTable, pipeline: Pipeline) -> Times:
+    """Return the times of a pipeline that takes its rows and units from the table."""
+    rows, _ = rows_of(problem, table, pipeline)
+    return PricedStages(problem, table, pipeline, rows).times
+
+
+#: The tick as the decimal number it is written as.
+_TICK = Fraction(str(TICK_S))
+
+
+def check_digests(problem: Problem, table: CostTable, plan: Plan) -> None:
+    """Raise DigestError unless the plan was made from this problem and table."""
+    for what, found, expected in (
+        ("problem", plan.problem_digest, problem_digest(problem)),
+        ("table", plan.table_digest, table_digest(table)),
+    ):
+        if found != expected:
+            msg = (
+                f"the plan was made from another {what} ({found[:12]}..., expected "
+                f"{expected[:12]}...): name the {what} it was made from, or plan again"
+            )
+            raise DigestError(msg, field=f"{what}_digest")
+
+
+# --- structure ----------------------------------------------------------------------
+
+
+def _unit_findings(table: CostTable, stages: Sequence[Stage]) -> Iterator[str]:
+    """Every unit once and in order, and a body unit in every stage."""
+    if not stages:
+        yield "stages: none, expected at least one"
+    reached = 0
+    for i, stage in enumerate(stages):
+        first, end = stage.first_unit, stage.end_unit
+        if first > reached:
+            yield f"stage {i}: starts at unit {first}, unit {reached} is left out"
+        elif first < reached:
+            yield f"stage {i}: starts at unit {first}, which stage {i - 1} holds too"
+        if end <= first:
+            yield f"stage {i}: units {first} to {end} are none"
+        # UniAP's rule (7b) asks for any unit
+        elif stage.unit_strategies is None and not any(
+            table.body[kind] for kind in table.units[max(first, 0) : end]
+        ):
+            yield f"stage {i}: units {first} to {end} hold no transformer layer"
+        reached = end
+    if stages and reached != len(table.units):
+        yield f"units: the last stage ends at {reached}, expected {len(table.units)}"
+
+
+def _units_in_order(table: CostTable, stages: Sequence[Stage]) -> bool:
+    ends = [0, *(stage.end_unit for stage in stages)]
+    starts = [*(stage.first_unit for stage in stages), len(table.units)]
+    return bool(stages) and ends == starts and all(stage.units > 0 for stage in stages)
+
+
+def _cluster_findings(
+    problem: Problem, pipeline: Pipeline, principles: Principles
+) -> Iterator[str]:
+    """P3, P4, mesh rules and capacity of every cluster; unknown names."""
+    known = {cluster.name: cluster for cluster in problem.clusters}
+    runs = [
+        (name, [i for i, _ in group])
+        for name, group in groupby(
+            enumerate(pipeline.stages), key=lambda item: item[1].cluster
+        )
+    ]
+    for name in dict.fromkeys(name for name, _ in runs):
+        if name not in known:
+            yield f"cluster {name!r}: unknown, expected one of {', '.join(known)}"
+            continue
+        own = [stages for other, stages in runs if other == name]
+        if len(own) > 1 and principles.consecutive:
+            places = " and ".join(str(i) for stages in own for i in stages)
+            yield f"cluster {name!r}: stages {places} are not consecutive (P3)"
+        strategies: list[Strategy] = []
+        devices = 0
+        for stage in pipeline.stages:
+            if stage.cluster == name:
+                devices += stage.strategy.devices
+                if stage.strategy not in strategies:
+                    strategies.append(stage.strategy)
+        if len(strategies) > 1 and principles.sharing == "one":
+            listed = " and ".join(map(str, strategies))
+            yield f"cluster {name!r}: strategies {listed}, expected one (P4)"
+        if principles.sharing == "falling-tp":
+            yield from _rising_tp_findings(name, pipeline.stages)
+        if devices > known[name].devices:
+            yield (
+                f"cluster {name!r}: stages take {devices} devices, it has "
+                f"{known[name].devices}"
+            )
+        for strategy in strategies:
+            yield from mesh_findings(
+                problem, known[name], strategy, pipeline.microbatches
+            )
+
+
+def _rising_tp_findings(name: str, stages: Sequence[Stage]) -> Iterator[str]:
+    """H2 section 4.3.3: tp never rises along a cluster's stages."""
+    own = [(i, stage) for i, stage in enumerate(stages) if stage.cluster == name]
+    for (i, before), (k, after) in pairwise(own):
+        tp = after.strategy.tp
+        if tp > before.strategy.tp:
+            yield (
+                f"cluster {name!r}: tp rises from {before.strategy.tp} on stage {i} to "
+                f"{tp} on stage {k} (p4-falling-tp)"
+            )
+
+
+def _pipeline_pin_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str]:
+    """Yield the pins of pipeline, order, units and use of clusters that are broken."""
+    pins = problem.pins
+    stages = pipeline.stages
+    batch = problem.training.global_batch
+    q = pipeline.microbatches
+    if q < 1 or batch % q:
+        yield f"microbatches: {q} does not divide the global batch {batch}"
+    yield from pin_findings("microbatches", pins.microbatches, q)
+    yield from pin_findings("stages", pins.stages, len(stages))
+    order = tuple(name for name, _ in groupby(stage.cluster for stage in stages))
+    if pins.order is not None and order != pins.order:
+        yield f"pin order: {', '.join(order)}, expected {', '.join(pins.order)}"
+    for first, second in pairwise(order):
+        if (first, second) in pins.forbidden_next:
+            yield f"pin: cluster {second!r} follows {first!r}, which is forbidden"
+    units = tuple(stage.units for stage in stages)
+    if pins.units is not None and units != pins.units:
+        yield f"pin units: {list(units)} per stage, expected {list(pins.units)}"
+    for cluster in problem.clusters:
+        own = [stage for stage in stages if stage.cluster == cluster.name]
+        place = f"clusters.{cluster.name}"
+        domains = pins.of(cluster.name)
+        yield from pin_findings(f"{place}.stages", domains.stages, len(own))
+        hosted = sum(stage.units for stage in own)
+        yield from pin_findings(f"{place}.units", domains.units, hosted)
+
+
+# --- costs --------------------------------------------------------------------------

@@ -1,0 +1,161 @@
+"""Times and memory of a plan's stages, from the rows of its latency table."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.check.plan.rules import pin_findings
+from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.times import Times, warmups
+from hetopt.problem.training import RESHARDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.plans import Pipeline
+    from hetopt.problem.problem import Problem
+
+
+def rows_of(
+    problem: Problem, table: CostTable, pipeline: Pipeline
+) -> tuple[list[tuple[int, int]], list[str]]:
+    """Return (cluster, strategy index) of every stage, and what is not in the table."""
+    names = [cluster.name for cluster in problem.clusters]
+    parts = [s for s in table.slices if s.microbatches == pipeline.microbatches]
+    if not parts:
+        return [], [f"table: no entry for {pipeline.microbatches} microbatches"]
+    rows, missing = [], []
+    for i, stage in enumerate(pipeline.stages):
+        if stage.cluster not in names:
+            missing.append(f"stage {i}: no costs for cluster {stage.cluster!r}")
+            continue
+        cluster = names.index(stage.cluster)
+        own = parts[0].clusters[cluster]
+        if stage.strategy not in own.strategies:
+            missing.append(
+                f"stage {i}: the table has no {stage.strategy} on {stage.cluster!r} "
+                f"with {pipeline.microbatches} microbatches"
+            )
+            continue
+        k = own.strategies.index(stage.strategy)
+        share = problem.training.global_batch // pipeline.microbatches
+        if int(own.microbatch[k]) * stage.strategy.dp != share:
+            missing.append(
+                f"table: micro-batch {own.microbatch[k]} of {stage.strategy} on "
+                f"{stage.cluster!r} with {pipeline.microbatches} microbatches does "
+                f"not use the global batch exactly"
+            )
+        rows.append((cluster, k))
+    return rows, missing
+
+
+class PricedStages:
+    """Times and memory of a pipeline whose units and table rows are sound."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        pipeline: Pipeline,
+        rows: Sequence[tuple[int, int]],
+    ) -> None:
+        self.problem = problem
+        self.table = table
+        self.pipeline = pipeline
+        self.rows = rows
+        self.slice: TableSlice = table.at(pipeline.microbatches)
+        self.warmups = tuple(stage.warmup for stage in pipeline.stages)
+        self.times = self._times()
+        self.memory_bytes = tuple(self._memory(i) for i in range(len(pipeline.stages)))
+
+    def _kinds(self, i: int) -> Sequence[int]:
+        stage = self.pipeline.stages[i]
+        return self.table.units[stage.first_unit : stage.end_unit]
+
+    def _costs(self, i: int) -> tuple[ClusterTable, int]:
+        cluster, k = self.rows[i]
+        return self.slice.clusters[cluster], k
+
+    def _layout(self, i: int) -> int:
+        own, k = self._costs(i)
+        return int(own.layout[k])
+
+    def _boundary(self, i: int) -> tuple[int, int, int]:
+        """Return cut class and both layouts of the boundary after stage i."""
+        cut = self.table.cuts[self.pipeline.stages[i].end_unit - 1]
+        return cut, self._layout(i), self._layout(i + 1)
+
+    def _times(self) -> Times:
+        p = len(self.rows)
+        forward, backward, sync = [], [], []
+        for i in range(p):
+            own, k = self._costs(i)
+            kinds = self._kinds(i)
+            forward.append(sum(int(own.forward_ns[k, kind]) for kind in kinds))
+            backward.append(sum(int(own.backward_ns[k, kind]) for kind in kinds))
+            units = sum(int(own.sync_unit_ns[k, kind]) for kind in kinds)
+            sync.append(int(own.sync_ns[k]) + units)
+        tied = self.slice.tied_ns
+        if tied is not None and p > 1:
+            extra = int(tied[self._layout(0), self._layout(p - 1)])
+            sync[0] += extra
+            sync[-1] += extra
+        cuts = [self._boundary(i) for i in range(p - 1)]
+        return Times(
+            schedule=self.problem.training.schedule,
+            microbatches=self.pipeline.microbatches,
+            forward=tuple(forward),
+            backward=tuple(backward),
+            transfer=tuple(int(self.slice.transfer_ns[cut]) for cut in cuts),
+            occupancy=tuple(int(self.slice.occupancy_ns[cut]) for cut in cuts),
+            sync=tuple(sync),
+        )
+
+    def _memory(self, i: int) -> int:
+        own, k = self._costs(i)
+        kinds = self._kinds(i)
+        in_flight = min(self.warmups[i], self.pipeline.microbatches)
+        return (
+            int(own.fixed_bytes[k])
+            + sum(int(own.state_bytes[k, kind]) for kind in kinds)
+            + in_flight * sum(int(own.activation_bytes[k, kind]) for kind in kinds)
+            + max(int(own.temporary_bytes[k, kind]) for kind in kinds)
+        )
+
+    def findings(self) -> Iterator[str]:
+        """Yield wrong warm-ups, memory and resharding."""
+        stages = self.pipeline.stages
+        clusters = [stage.cluster for stage in stages]
+        # under auto the plan decides
+        free = STEPS[self.times.schedule].free
+        expected = self.warmups if free else warmups(self.times, clusters)
+        for i, (before, after) in enumerate(pairwise(self.warmups), start=1):
+            if free and after > before:
+                yield f"stage {i}: warmup {after}, more than {before} before it"
+        for i, stage in enumerate(stages):
+            if stage.warmup != expected[i]:
+                yield (
+                    f"stage {i}: warmup {stage.warmup}, {self.times.schedule} gives "
+                    f"{expected[i]}"
+                )
+            usable = self.table.usable_bytes[self.rows[i][0]]
+            if self.memory_bytes[i] > usable:
+                yield (
+                    f"stage {i}: memory {self.memory_bytes[i]} bytes, {usable} are "
+                    f"usable on {stage.cluster!r}"
+                )
+            if i == len(stages) - 1:
+                if stage.resharding is not None:
+                    yield (
+                        f"stage {i}: resharding {stage.resharding}, the last stage "
+                        f"has no next"
+                    )
+                continue
+            chosen = RESHARDING[int(self.slice.resharding[self._boundary(i)])]
+            if stage.resharding != chosen:
+                yield (
+                    f"stage {i}: resharding {stage.resharding}, the table says {chosen}"
+                )
+            yield from pin_findings("resharding", self.problem.pins.resharding, chosen)

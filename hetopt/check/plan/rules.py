@@ -1,0 +1,125 @@
+"""What a cluster's mesh must satisfy, read from the problem alone."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.training import RECOMPUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Strategy
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Domain
+
+
+def mesh_findings(
+    problem: Problem, cluster: Cluster, strategy: Strategy, microbatches: int
+) -> Iterator[str]:
+    """Yield every rule of MODEL.md section 2 that a strategy breaks.
+
+    Whether the cluster has the devices is a matter of all its stages.
+    """
+    name = f"cluster {cluster.name!r}: {strategy}"
+    model, training = problem.model, problem.training
+    dp, cp, tp = strategy.dp, strategy.cp, strategy.tp
+    node, devices = cluster.devices_per_node, strategy.devices
+    if node % devices and devices % node:
+        yield (
+            f"{name}: {devices} devices a stage neither divide nor are a multiple of "
+            f"the {node} devices of a node"
+        )
+    if node % tp:
+        yield f"{name}: tp {tp} does not divide the {node} devices of a node"
+    if tp > cluster.max_tp:
+        yield f"{name}: tp {tp} is more than max_tp {cluster.max_tp}"
+    for part in model.blocks or (model,):
+        if part.heads % tp:
+            yield f"{name}: tp {tp} does not divide the {part.heads} attention heads"
+        if part.ffn % tp:
+            yield f"{name}: tp {tp} does not divide the MLP width {part.ffn}"
+        if part.kv_heads % tp and tp % part.kv_heads:
+            yield (
+                f"{name}: tp {tp} neither divides nor is a multiple of the "
+                f"{part.kv_heads} key-value heads"
+            )
+    if cp > 1 and model.blocks:
+        yield f"{name}: cp {cp}, but sequences of several lengths or kinds stay whole"
+    if training.seq_len % cp or (cp > 1 and training.seq_len % (2 * cp)):
+        yield (
+            f"{name}: cp {cp} needs {2 * cp} equal parts of a sequence of "
+            f"{training.seq_len} tokens"
+        )
+    if training.seq_len % (cp * tp):
+        yield (
+            f"{name}: cp * tp = {cp * tp} does not divide the sequence length "
+            f"{training.seq_len}"
+        )
+    if microbatches > 0 and training.global_batch % (microbatches * dp):
+        yield (
+            f"{name}: microbatches * dp = {microbatches} * {dp} does not divide the "
+            f"global batch {training.global_batch}"
+        )
+    allowed = training.recompute.get(cluster.name, RECOMPUTE)
+    if strategy.recompute not in allowed:
+        yield (
+            f"{name}: training.recompute permits {', '.join(allowed)} on this cluster"
+        )
+    pins = problem.pins.of(cluster.name)
+    for decision in ("dp", "cp", "tp", "recompute"):
+        value = getattr(strategy, decision)
+        domain = getattr(pins, decision)
+        yield from pin_findings(f"clusters.{cluster.name}.{decision}", domain, value)
+
+
+def pin_findings(what: str, domain: Domain, value: Any) -> Iterator[str]:
+    """Yield what the user's pin says against a value."""
+    if value in domain.forbidden:
+        yield f"pin {what}: {value} is forbidden"
+    elif domain.allowed is not None and value not in domain.allowed:
+        yield f"pin {what}: {value}, expected {_listed(domain.allowed)}"
+
+
+def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
+    """Yield where a table does not belong to the problem."""
+    names = tuple(cluster.name for cluster in problem.clusters)
+    if table.cluster_names != names:
+        yield (
+            f"table: clusters {', '.join(table.cluster_names)}, expected "
+            f"{', '.join(names)}"
+        )
+        return
+    if table.schedule != problem.training.schedule:
+        yield (
+            f"table: schedule {table.schedule}, the problem says "
+            f"{problem.training.schedule}"
+        )
+    if len(table.units) != len(problem.model.units):
+        yield (
+            f"table: {len(table.units)} units, the model has {len(problem.model.units)}"
+        )
+    for cluster, devices, usable in zip(
+        problem.clusters, table.cluster_devices, table.usable_bytes, strict=True
+    ):
+        if devices != cluster.devices:
+            yield (
+                f"table: {devices} devices in cluster {cluster.name!r}, the problem "
+                f"has {cluster.devices}"
+            )
+        # one byte for whoever rounds the product up
+        limit = cluster.memory_bytes * (1 - Fraction(problem.training.reserve))
+        limit = max(limit - cluster.overhead_bytes, Fraction(0))
+        if usable > limit + 1:
+            yield (
+                f"table: {usable} usable bytes on {cluster.name!r}, the problem "
+                f"leaves {int(limit)} after overhead and reserve"
+            )
+
+
+def _listed(values: Iterable[Any]) -> str:
+    """Return the values in a fixed order."""
+    return " or ".join(sorted(map(str, values), key=lambda text: (len(text), text)))

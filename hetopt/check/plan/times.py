@@ -1,0 +1,180 @@
+"""Warm-ups, closed form and simulation of one pipeline, written to be read.
+
+Symbols as in MODEL.md section 4: tau = forward + backward, kappa and omega the
+transfer and occupancy of a boundary, W warm-ups, lambda the period.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.check.plan.schedules import STEPS
+from hetopt.compiled import FITS, PAYS_FROM, as_written, kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from hetopt.problem.training import ScheduleName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Whole nanoseconds: p stages, p - 1 boundaries, q micro-batches."""
+
+    schedule: ScheduleName
+    microbatches: int
+    forward: tuple[int, ...]
+    backward: tuple[int, ...]
+    transfer: tuple[int, ...]
+    occupancy: tuple[int, ...]
+    sync: tuple[int, ...]
+
+    @property
+    def both(self) -> tuple[int, ...]:
+        """Forward plus backward of every stage."""
+        return tuple(f + b for f, b in zip(self.forward, self.backward, strict=True))
+
+
+def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
+    """Return the warm-up count of every stage that the schedule prescribes.
+
+    Parameters
+    ----------
+    clusters
+        Of every stage.
+    """
+    steps = STEPS[times.schedule]
+    if steps.all_first:
+        return (times.microbatches,) * len(clusters)
+    slowest = max(*times.both, *times.transfer, 0)
+    counts = [1]
+    for i in reversed(range(len(clusters) - 1)):
+        crosses = clusters[i] != clusters[i + 1]
+        step = steps.between(times.transfer[i], slowest, crosses=crosses)
+        counts.append(counts[-1] + step)
+    return tuple(reversed(counts))
+
+
+def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
+    """Return the closed form in nanoseconds, exactly (MODEL.md section 4)."""
+    fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
+    slowest = max(times.occupancy, default=0)
+    steps = STEPS[times.schedule]
+    if steps.all_first or (steps.free and min(counts) >= times.microbatches):
+        steady = Fraction(max(*times.forward, slowest) + max(*times.backward, slowest))
+    else:
+        steady = Fraction(max(*times.both, slowest))
+        for i in range(len(counts)):
+            length = times.both[i]
+            for k in range(i + 1, len(counts)):
+                length += 2 * times.transfer[k - 1] + times.both[k]
+                steady = max(steady, Fraction(length, counts[i] - counts[k] + 1))
+    return fill + (times.microbatches - 1) * steady
+
+
+def simulate(times: Times, counts: Sequence[int]) -> int:
+    """Return the end of the last stage's synchronisation, in nanoseconds.
+
+    Every stage runs its passes in the schedule's order, each as soon as the pass
+    before it and its input allow. A boundary sends one way without disturbing the
+    other; a transfer starts at the earliest one occupancy after the one before it
+    and arrives one transfer time later.
+
+    Parameters
+    ----------
+    counts
+        Warm-ups per stage, not increasing along the pipeline.
+    """
+    p, q = len(counts), times.microbatches
+    warm = [min(count, q) for count in counts]
+    durations = [
+        list(times.forward),
+        list(times.backward),
+        [*times.transfer, 0],
+        [*times.occupancy, 0],
+    ]
+    sequential = q * (sum(times.both) + 2 * sum(times.transfer))
+    if p * q >= PAYS_FROM and sequential < FITS:
+        clocks = np.zeros((6, p), np.int64)
+        inboxes = np.zeros((2, p, q), np.int64)
+        blocked = not _run(np.array(warm), np.array(durations), inboxes, clocks)
+        free: list[int] = clocks[0].tolist()
+    else:
+        free = [0] * p
+        nothing_yet = [[[0] * q for _ in range(p)] for _ in range(2)]
+        rest = [[0] * p for _ in range(5)]
+        blocked = not as_written(_run)(warm, durations, nothing_yet, [free, *rest])
+    if blocked:
+        msg = f"warm-ups {tuple(counts)} block each other"
+        raise ValueError(msg)
+    return max(end + g for end, g in zip(free, times.sync, strict=True))
+
+
+# One loop, as MODEL.md section 4 has it: to be read beside it.
+@kernel
+def _run(warm: Any, durations: Any, inboxes: Any, clocks: Any) -> bool:
+    """Run all passes; return whether none was blocked for good.
+
+    As it stands it takes nested lists of Python's integers, compiled it takes arrays.
+
+    Parameters
+    ----------
+    warm
+        Warm-ups of every stage, at most q.
+    durations
+        By stage: forward, backward, and transfer and occupancy of the boundary after
+        it, the last ones 0; shape (4, p).
+    inboxes
+        Zeros, for when activations and gradients reach a stage; shape (2, p, q).
+    clocks
+        Zeros, for when every stage is free again, how many passes it has run, when
+        its boundary is ready for the next activations and gradients, and how many of
+        each have been sent to it; shape (6, p).
+    """
+    forward, backward, transfer, occupancy = (
+        durations[0], durations[1], durations[2], durations[3]
+    )  # fmt: skip
+    activations, gradients = inboxes[0], inboxes[1]
+    free, ran, down, up = clocks[0], clocks[1], clocks[2], clocks[3]
+    active, grads = clocks[4], clocks[5]
+    p, q = len(warm), len(activations[0])
+    active[0] = grads[p - 1] = q
+    left = 2 * p * q
+    while left:
+        before = left
+        for i in range(p):
+            while ran[i] < 2 * q:
+                # F_1..F_w, B_1, F_w+1, B_2, ..., and backwards when no forward is left
+                k, w = ran[i], warm[i]
+                m, is_backward = k, False
+                if k >= 2 * q - w:
+                    m, is_backward = k - q, True
+                elif k >= w:
+                    m, is_backward = (k - w) // 2, (k - w) % 2 == 0
+                    m += 0 if is_backward else w
+                if m >= (grads[i] if is_backward else active[i]):
+                    break
+                if is_backward:
+                    free[i] = max(free[i], gradients[i][m]) + backward[i]
+                    if i > 0:
+                        start = max(free[i], up[i - 1])
+                        up[i - 1] = start + occupancy[i - 1]
+                        gradients[i - 1][m] = start + transfer[i - 1]
+                        grads[i - 1] += 1
+                else:
+                    free[i] = max(free[i], activations[i][m]) + forward[i]
+                    if i < p - 1:
+                        start = max(free[i], down[i])
+                        down[i] = start + occupancy[i]
+                        activations[i + 1][m] = start + transfer[i]
+                        active[i + 1] += 1
+                ran[i] += 1
+                left -= 1
+        if left == before:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""What only ``hetopt verify`` needs: bounds derived again, and plans searched again."""

@@ -1,0 +1,372 @@
+"""Verify a certificate claim by claim, by code that shares nothing with the solvers.
+
+What follows from the problem, the table and the relaxation of ``check.verify.bound`` is
+settled here. What rests on a search is left over, to be searched again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.certificate import CERTIFICATE_SCHEMA, PS_S
+from hetopt.check.plan.plan import check_plan
+from hetopt.check.plan.reading import (
+    choice,
+    choices,
+    items,
+    mapping,
+    read_plan,
+    read_principles,
+    text,
+    whole,
+)
+from hetopt.check.verify.bound import OutOfTime
+from hetopt.check.verify.findings import Doubt, Finding
+from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
+from hetopt.cost.table import LONGEST_S
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import CheckError, DigestError, InputError
+from hetopt.problem.digest import problem_digest
+from hetopt.result import OPTIMALITY_GAP, How, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hetopt.check.verify.tasks import Weak
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Objective
+
+    #: Does tasks, and yields them with what they return, None where time is up.
+    Perform = Callable[[Sequence[BoundsTask]], Iterator[tuple[BoundsTask, Weak | None]]]
+
+
+class CertificateCheck:
+    """One certificate against its problem, table and plan.
+
+    Parameters
+    ----------
+    data
+        A certificate's JSON.
+    plan
+        The plan that the certificate is said to be about; None if there is none.
+    relaxed
+        The principles that it need not keep, where its file says so.
+    sought
+        What its file says was minimised, where it says so.
+
+    Attributes
+    ----------
+    doubts
+        What is left after ``findings`` was exhausted.
+
+    Raises
+    ------
+    InputError
+        The data is not a certificate; the field names the key.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        data: Mapping[str, Any],
+        plan: Plan | None,
+        relaxed: tuple[str, ...] | None = None,
+        sought: Objective | None = None,
+    ) -> None:
+        #: End of the time, as ``time.monotonic`` has it, who is told how far it is,
+        #: and who derives bounds.
+        self.end: float | None = None
+        self.on_progress: Callable[[int, str], None] = lambda done, what: None
+        self.perform: Perform = self._perform
+        self.problem = problem
+        self.table = table
+        self.plan = plan
+        self.doubts: list[Doubt] = []
+        choice(data, "schema", (CERTIFICATE_SCHEMA,), "")
+        chosen = choice(data, "objective", ("closed", "simulated"), "")
+        self.objective: Objective = "closed" if chosen == "closed" else "simulated"
+        self.solver = text(data, "solver", "")
+        self.principles = read_principles(data)
+        self.relaxed = relaxed
+        self.sought = sought
+        if self.objective == "simulated" and self.principles.relaxed:
+            msg = "the least simulated time is sought with all principles kept"
+            raise InputError(msg, field="relaxed")
+        self.status = choice(data, "status", choices(Status), "")
+        self.digests = {
+            key: text(data, key, "") for key in ("problem_digest", "table_digest")
+        }
+        self.value = _ps(data, "value_ps", "")
+        self.lower_bound = _ps(data, "lower_bound_ps", "")
+        claimed = data.get("plan")
+        self.claimed = None if claimed is None else read_plan(claimed, "plan")
+        self.by_count: list[tuple[str, int, int | None]] = []
+        for place, item in items(data, "microbatches", ""):
+            entry = mapping(item, place)
+            count = whole(entry, "microbatches", place)
+            self.by_count.append((place, count, _ps(entry, "bound_ps", place)))
+        self.claims: list[tuple[str, int, int, str, int | None]] = []
+        for place, item in items(data, "programs", ""):
+            entry = mapping(item, place)
+            self.claims.append(
+                (
+                    place,
+                    whole(entry, "stages", place),
+                    whole(entry, "microbatches", place),
+                    choice(entry, "how", choices(How), place),
+                    _ps(entry, "bound_ps", place),
+                )
+            )
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield every claim that does not hold.
+
+        What costs nothing comes first; if any of that fails, no bound is derived.
+        """
+        cheap = [
+            *self._digests(),
+            *self._value(),
+            *self._coverage(),
+            *self._sums(),
+            *self._plans_program(),
+        ]
+        yield from cheap
+        if not cheap:
+            self._bounds()
+
+    # --- each family of claims ------------------------------------------------------
+
+    def _digests(self) -> Iterator[Finding]:
+        expected = {
+            "problem_digest": problem_digest(self.problem),
+            "table_digest": table_digest(self.table),
+        }
+        for key, digest in expected.items():
+            if self.digests[key] != digest:
+                what = key.removesuffix("_digest")
+                yield Finding(
+                    field=key,
+                    message=f"{self.digests[key]}, but the {what} has {digest}",
+                )
+        if self.sought is not None and self.objective != self.sought:
+            yield Finding(
+                field="objective",
+                message=f"{self.objective}, but the plan file says {self.sought}",
+            )
+        claimed = self.principles.relaxed
+        if self.relaxed is not None and claimed != self.relaxed:
+            yield Finding(
+                field="relaxed",
+                message=f"{_listed(claimed)}, but the plan file says "
+                f"{_listed(self.relaxed)}",
+            )
+
+    def _value(self) -> Iterator[Finding]:
+        if self.claimed != self.plan:
+            yield Finding(field="plan", message="is not the plan of the plan file")
+        if self.claimed is None:
+            if self.value is not None:
+                yield Finding(
+                    field="value_ps", message=f"{self.value}, but there is no plan"
+                )
+            return
+        if self.value is None:
+            yield Finding(field="value_ps", message="is null, but there is a plan")
+            return
+        try:
+            checked = check_plan(
+                self.problem, self.table, self.claimed, self.principles
+            )
+        except CheckError as error:
+            for finding in error.findings:
+                yield Finding(field="plan", message=finding)
+            return
+        except (DigestError, InputError) as error:
+            yield Finding(field="plan", message=error.message)
+            return
+        simulated = self.objective == "simulated"
+        time_s = checked.iteration_time_s if simulated else checked.closed_form_s
+        exact = time_s / PS_S
+        # Each of q - 1 periods and the rest were rounded up to a whole one.
+        slack = self.claimed.pipeline.microbatches + 1 + 1e-9 * exact
+        if abs(self.value - exact) > slack:
+            yield Finding(
+                field="value_ps",
+                message=f"{self.value}, but the plan takes {exact:.0f}",
+            )
+
+    def _coverage(self) -> Iterator[Finding]:
+        expected = {
+            (p, q)
+            for q in self.problem.microbatch_counts
+            for p in self.problem.stage_counts
+        }
+        seen: set[tuple[int, int]] = set()
+        for place, p, q, how, bound in self.claims:
+            if (p, q) in seen:
+                yield Finding(field=place, message=f"({p}, {q}) stands here again")
+            seen.add((p, q))
+            if (p, q) not in expected:
+                yield Finding(
+                    field=place, message=f"({p}, {q}) is no (p, q) of the problem"
+                )
+            if (bound is None) != (how == "infeasible"):
+                yield Finding(
+                    field=place, message=f"({p}, {q}) is {how} with bound {bound}"
+                )
+        missing = sorted(expected - seen)
+        for p, q in missing[:3]:
+            yield Finding(field="programs", message=f"({p}, {q}) is missing")
+        if len(missing) > 3:
+            yield Finding(field="programs", message=f"{len(missing)} are missing")
+
+    def _sums(self) -> Iterator[Finding]:
+        """Check what follows from the claims one by one."""
+        least: dict[int, int | None] = {}
+        for _, _, q, _, bound in self.claims:
+            known = least.setdefault(q, None)
+            least[q] = min((b for b in (known, bound) if b is not None), default=None)
+        for place, q, bound in self.by_count:
+            if least.pop(q, -1) != bound:
+                yield Finding(
+                    field=place, message=f"{bound} is not the least bound of q = {q}"
+                )
+        for q in least:
+            yield Finding(field="microbatches", message=f"{q} is missing")
+        bounds = [bound for *_, bound in self.claims if bound is not None]
+        expected = min(
+            [*bounds, *([] if self.value is None else [self.value])], default=None
+        )
+        if self.lower_bound != expected:
+            yield Finding(
+                field="lower_bound_ps",
+                message=f"{self.lower_bound}, but the programs give {expected}",
+            )
+        yield from self._status()
+
+    def _status(self) -> Iterator[Finding]:
+        open_ = [how for _, _, _, how, _ in self.claims if how != "infeasible"]
+        if self.value is None:
+            if self.status in ("optimal", "feasible"):
+                yield Finding(
+                    field="status", message=f"{self.status}, but there is no plan"
+                )
+            elif self.status == "infeasible" and open_:
+                yield Finding(
+                    field="status",
+                    message=f"infeasible, but {len(open_)} programs are not",
+                )
+            return
+        gap = (self.value - (self.lower_bound or 0)) / max(self.value, 1)
+        if self.status not in ("optimal", "feasible"):
+            yield Finding(field="status", message=f"{self.status}, but there is a plan")
+        elif self.status == "optimal" and gap > OPTIMALITY_GAP:
+            yield Finding(
+                field="status", message=f"optimal, but the bounds leave {gap:.2%}"
+            )
+
+    def _plans_program(self) -> Iterator[Finding]:
+        """Check what is claimed of programs against the plan."""
+        solved = None
+        if self.claimed is not None and len(self.claimed.pipelines) == 1:
+            pipeline = self.claimed.pipeline
+            solved = (len(pipeline.stages), pipeline.microbatches)
+        for place, p, q, how, bound in self.claims:
+            if (p, q) == solved and (
+                how == "infeasible"
+                or (bound is not None and self.value is not None and bound > self.value)
+            ):
+                yield Finding(
+                    field=place, message=f"({p}, {q}) is {how}, but the plan is of it"
+                )
+            elif how == "solved" and (p, q) != solved and self.status == "optimal":
+                yield Finding(
+                    field=place, message=f"({p}, {q}) is solved, but has no plan here"
+                )
+
+    def _bounds(self) -> None:
+        """Derive bounds again; what does not follow goes to the doubts."""
+        known = {part.microbatches for part in self.table.slices}
+        length = sum(self.table.body[kind] for kind in self.table.units)
+        by_count: dict[int, dict[int, int]] = {}
+        for _, p, q, _, bound in self.claims:
+            # More stages than body units, or no strategy at all: there is no plan.
+            if q in known and p <= length and bound != 0:
+                by_count.setdefault(q, {})[p] = TOO_LONG_PS if bound is None else bound
+        weak: dict[tuple[int, int], tuple[tuple[int, int], ...] | None] = {}
+        tasks = [
+            BoundsTask(q, group)
+            for q, bounds in by_count.items()
+            for group in _alike(bounds)
+        ]
+        done = 0
+        for task, found in self.perform(tasks):
+            if found is None:
+                raise OutOfTime
+            q = task.microbatches
+            weak |= {(p, q): ranges for p, ranges in found.items()}
+            done += len(task.bounds)
+            self.on_progress(done, "bounds derived again")
+        for place, p, q, how, bound in self.claims:
+            if (p, q) in weak:
+                self.doubts.append(
+                    Doubt(
+                        field=place,
+                        stages=p,
+                        microbatches=q,
+                        bound_ps=bound,
+                        always=how != "refuted-by-search",
+                        ranges=weak[p, q],
+                    )
+                )
+
+    def verified(self) -> Verified:
+        """Return what tasks are about."""
+        return Verified(
+            problem=self.problem,
+            table=self.table,
+            principles=self.principles,
+            objective=self.objective,
+            end=self.end,
+        )
+
+    def _perform(
+        self, tasks: Sequence[BoundsTask]
+    ) -> Iterator[tuple[BoundsTask, Weak | None]]:
+        run = make(self.verified(), None, lambda content: None)
+        return ((task, run(task)) for task in tasks)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _alike(bounds: Mapping[int, int]) -> list[dict[int, int]]:
+    """Split into those with a bound and those without a plan."""
+    finite = {p: bound for p, bound in bounds.items() if bound < TOO_LONG_PS}
+    never = {p: bound for p, bound in bounds.items() if bound >= TOO_LONG_PS}
+    return [group for group in (finite, never) if group]
+
+
+def _ps(data: Mapping[str, Any], key: str, field: str) -> int | None:
+    """Return a number of picoseconds, or None."""
+    place = f"{field}.{key}" if field else key
+    if key not in data:
+        raise InputError("is missing", field=place)
+    value = data[key]
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError(
+            f"{value!r} is not a whole number of picoseconds or null", field=place
+        )
+    if value >= TOO_LONG_PS:
+        raise InputError(
+            f"is more than {TOO_LONG_PS - 1}, the {LONGEST_S} s that an iteration may "
+            "take",
+            field=place,
+        )
+    return value

@@ -1,0 +1,71 @@
+"""Leave out strategies that another one of their cluster replaces at no cost.
+
+Every bound of ``check`` rises with each time, byte and device of a strategy, so
+without those that are nowhere less than another one the bounds are the same. Plans
+that are found are priced with the table as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.check.verify.fills import replaced
+from hetopt.cost.table import ClusterTable, TableSlice
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def without_replaced(part: TableSlice) -> TableSlice:
+    """Return a slice whose clusters have no strategy that another one replaces."""
+    return replace(
+        part, clusters=tuple(_kept(part, cluster) for cluster in part.clusters)
+    )
+
+
+def _kept(part: TableSlice, cluster: ClusterTable) -> ClusterTable:
+    if not cluster.strategies:
+        return cluster
+    gone = np.zeros(len(cluster.strategies), dtype=np.bool_)
+    replaced(_columns(part, cluster), gone)
+    return with_rows(cluster, np.flatnonzero(~gone))
+
+
+def with_rows(cluster: ClusterTable, rows: NDArray[np.intp]) -> ClusterTable:
+    """Return a cluster with some of its strategies only."""
+    arrays = {
+        field.name: getattr(cluster, field.name)[rows]
+        for field in fields(cluster)
+        if field.name != "strategies"
+    }
+    return replace(
+        cluster, strategies=tuple(cluster.strategies[k] for k in rows), **arrays
+    )
+
+
+def _columns(part: TableSlice, cluster: ClusterTable) -> NDArray[np.int64]:
+    """Return whatever a bound may read, so that less is better; one row each."""
+    own = cluster.layout
+    columns = [
+        cluster.forward_ns,
+        cluster.backward_ns,
+        cluster.state_bytes,
+        cluster.activation_bytes,
+        cluster.temporary_bytes,
+        cluster.fixed_bytes,
+        cluster.sync_ns,
+        cluster.sync_unit_ns,
+        cluster.devices,
+        -cluster.max_stages,
+    ]
+    boundaries = [*part.transfer_ns, *part.occupancy_ns]
+    if part.tied_ns is not None:
+        boundaries.append(part.tied_ns)
+    for times in boundaries:
+        columns += [times[own, own], times[own, :], times[:, own].T]
+    rows = [column.reshape(len(own), -1) for column in columns]
+    table: NDArray[np.int64] = np.ascontiguousarray(np.concatenate(rows, axis=1))
+    return table

@@ -1,0 +1,178 @@
+"""The loops that deriving a bound again spends its time in, compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.compiled import kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+#: More than any sum of times, and small enough for two of them to be added.
+NEVER = 2**60
+
+
+@kernel
+def add(before: Ints, costs: Ints, after: Ints) -> None:
+    """after[p + m, u + l] = min(itself, before[p, u] + costs[m, l]).
+
+    As every stage holds a unit at least, nothing stands where p > u or m > l.
+    """
+    stages, units = before.shape
+    for p in range(stages):
+        for u in range(p, units):
+            reached = before[p, u]
+            if reached >= NEVER:
+                continue
+            for m in range(min(len(costs), stages - p)):
+                for n in range(m, min(costs.shape[1], units - u)):
+                    value = min(reached + costs[m, n], NEVER)
+                    after[p + m, u + n] = min(after[p + m, u + n], value)
+
+
+class StageCosts(NamedTuple):
+    """What stages of one cluster cost and hold; K strategies, M stages at most.
+
+    Attributes
+    ----------
+    run
+        Least time of l neighbouring units; shape (K, length + 1), rising with l.
+    inner
+        Least kappa between stages of the cluster; length K.
+    ends
+        Time of units at the model's ends that the cluster holds; length K.
+    sides
+        Least kappa into and out of the cluster, where others are there; length K.
+    room
+        Most units that m stages can take, the same for every l or for each; shape
+        (K, 1, M + 1) or (K, length + 1, M + 1).
+    limits
+        What m stages may take in all; length M + 1.
+    stages_ok, units_ok
+        What pins permit; lengths M + 1 and length + 1.
+    """
+
+    run: Ints
+    inner: Ints
+    ends: Ints
+    sides: Ints
+    room: Ints
+    limits: Ints
+    stages_ok: Flags
+    units_ok: Flags
+
+
+@kernel
+def cheapest(costs: StageCosts, least: Ints) -> None:
+    """Write the least fill of m stages with l body units, over strategies.
+
+    Parameters
+    ----------
+    least
+        Overwritten where something is cheaper; shape (M + 1, length + 1).
+    """
+    run, room = costs.run, costs.room
+    length = run.shape[1] - 1
+    for m in range(1, len(least)):
+        if not costs.stages_ok[m]:
+            continue
+        for k in range(len(run)):
+            fixed = costs.ends[k] + 2 * (m - 1) * costs.inner[k]
+            differs = room.shape[1] > 1
+            most = length if differs else min(length, room[k, 0, m])
+            for n in range(m, most + 1):
+                time = run[k, n] + fixed
+                if time > costs.limits[m]:
+                    break
+                if costs.units_ok[n] and (not differs or n <= room[k, n, m]):
+                    least[m, n] = min(least[m, n], time + costs.sides[k])
+
+
+@kernel
+def replaced(columns: Ints, gone: Flags) -> None:
+    """Mark rows of which another one is nowhere larger; of equal ones the first stays.
+
+    Parameters
+    ----------
+    columns
+        Shape (K, M).
+    gone
+        Set where a row is replaced; length K, all False at first.
+    """
+    rows, width = columns.shape
+    for k in range(rows):
+        for i in range(rows):
+            if i == k or gone[i]:
+                continue
+            same = True
+            larger = False
+            for m in range(width):
+                if columns[i, m] > columns[k, m]:
+                    larger = True
+                    break
+                if columns[i, m] < columns[k, m]:
+                    same = False
+            if not larger and (not same or i < k):
+                gone[k] = True
+                break
+
+
+@kernel
+def together(opening: Ints, others: Ints, least: int, total: Ints) -> None:
+    """total[p] = min(itself, opening[m, l] + others[p - m, length - l]).
+
+    Parameters
+    ----------
+    opening, others
+        Of (stages, body units); shapes (M + 1, length + 1) and (P + 1, length + 1).
+    least
+        The least p that is asked for.
+    total
+        Of all p stages with all body units; length P + 1 at most.
+    """
+    length = others.shape[1] - 1
+    for m in range(1, len(opening)):
+        for n in range(m, length):
+            cost = opening[m, n]
+            if cost >= NEVER:
+                continue
+            for p in range(max(m + 1, least), min(len(total), m + len(others))):
+                value = cost + others[p - m, length - n]
+                total[p] = min(total[p], value)
+
+
+@kernel
+def spared(costs: StageCosts, most: Ints, kept: Flags) -> None:
+    """Mark strategies with which some m stages and l units cost no more than is left.
+
+    Parameters
+    ----------
+    costs
+        Its ``room`` is the same for every l.
+    most
+        What the cluster may cost at most; shape (M + 1, length + 1).
+    kept
+        Set where that is so; length K.
+    """
+    run, room = costs.run, costs.room
+    for k in range(len(run)):
+        if kept[k]:
+            continue
+        for m in range(1, min(len(most), room.shape[2])):
+            if not costs.stages_ok[m]:
+                continue
+            fixed = costs.ends[k] + 2 * (m - 1) * costs.inner[k]
+            for n in range(m, run.shape[1]):
+                time = run[k, n] + fixed
+                if time > costs.limits[m] or n > room[k, 0, m]:
+                    break
+                if costs.units_ok[n] and time + costs.sides[k] <= most[m, n]:
+                    kept[k] = True
+                    break
+            if kept[k]:
+                break

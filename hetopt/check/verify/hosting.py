@@ -1,0 +1,353 @@
+"""What one cluster can host, by itself: what ``check.verify.bound`` rests on.
+
+Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
+cost at least the least kappa out of the one plus the least kappa into the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.check.plan.schedules import STEPS
+from hetopt.check.verify.body_units import Units
+from hetopt.check.verify.fills import NEVER, StageCosts, cheapest, spared
+from hetopt.check.verify.free_room import FreeRoom
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.problem.problem import Problem
+
+    Ints = NDArray[np.int64]
+
+#: Micro-batches in flight that are told apart, per stage, where warm-ups are free.
+_MOST_FLIGHTS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """Whether a cluster hosts the first stage, and the last."""
+
+    first: bool = False
+    last: bool = False
+
+
+_MIDDLE, _FIRST, _LAST = Role(), Role(first=True), Role(last=True)
+_ALONE = Role(first=True, last=True)
+
+
+class Host:
+    """What one cluster can host, by itself."""
+
+    def __init__(
+        self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
+    ) -> None:
+        self.name = table.cluster_names[j]
+        self.units = Units.of(table)
+        self.rows: ClusterTable = part.clusters[j]
+        self.usable = table.usable_bytes[j]
+        self.steps = STEPS[table.schedule]
+        self.microbatches = part.microbatches
+        pins = problem.pins.of(self.name)
+        forced = problem.pins.order is not None
+        self.may_rest = not forced and pins.stages.permits(0) and pins.units.permits(0)
+        self.pins = pins
+        rows, units = self.rows, self.units
+        ends = int(units.lead.sum() + units.trail.sum())
+        self.units_ok = np.array(
+            [pins.units.permits(n) for n in range(units.length + ends + 1)], dtype=bool
+        )
+        self.count = len(rows.strategies)
+        self.most = min(most, int(rows.max_stages.max(initial=0)))
+        self.stages_ok = np.array(
+            [pins.stages.permits(m) for m in range(self.most + 1)], dtype=bool
+        )
+        self.tau = tau = rows.forward_ns + rows.backward_ns
+        self.lead, self.trail = tau @ units.lead, tau @ units.trail
+        self.run = units.runs(tau)
+        sync = rows.sync_unit_ns[:, units.kinds].min(axis=1, initial=NEVER)
+        self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
+        self._cross(table, part, j)
+        self.most_stages = most
+        self.free = self._free_room(part, j)
+        self.rooms = lru_cache(maxsize=1)(self._rooms)
+        self.fitting = lru_cache(maxsize=None)(self._fitting)
+        self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
+        self.opened = lru_cache(maxsize=1)(partial(self._opened, stages=most))
+        self.opening_freely = lru_cache(maxsize=1)(self._opening_freely)
+
+    def _cross(self, table: CostTable, part: TableSlice, j: int) -> None:
+        """Find the least boundary times within the cluster, into it and out of it."""
+        own = self.rows.layout
+        classes = sorted(set(table.cuts))
+        others = sorted(
+            {
+                int(layout)
+                for i, cluster in enumerate(part.clusters)
+                for layout in cluster.layout
+                if i != j
+            }
+        )
+        kappa, omega = part.transfer_ns[classes], part.occupancy_ns[classes]
+        self.inner = kappa[:, own, own].min(axis=0, initial=NEVER)
+        self.inner_pace = omega[:, own, own].min(axis=0, initial=NEVER)
+        none = np.zeros(self.count, dtype=np.int64)
+        self.into, self.out = none, none
+        if classes and others:
+            self.into = kappa[:, others][:, :, own].min(axis=(0, 1))
+            self.out = kappa[:, own][:, :, others].min(axis=(0, 2))
+
+    def tables(self, period: int) -> tuple[Ints, Ints, Ints]:
+        """Return the least fill of (m, l) in the middle, as the last, and the first.
+
+        The first of several clusters is looked at as if one stage followed it: what
+        ``opening`` gives when more are known to follow is no less.
+        """
+        limits, middle, last = self.rooms(period)
+        return (
+            self._least(limits, middle, _MIDDLE),
+            self._least(limits, last, _LAST),
+            self._least(limits, middle, _FIRST),
+        )
+
+    def kept(self, period: int, most: Sequence[Ints]) -> NDArray[np.bool_]:
+        """Return which strategies some (m, l) can have at this cost, g included; (K,).
+
+        Parameters
+        ----------
+        most
+            What the cluster may cost in the middle, as the last, as the first, and
+            alone; each of shape (M + 1, length + 1).
+        """
+        limits, middle, last = self.rooms(period)
+        own = self.rows.sync_unit_ns[:, self.units.kinds].min(axis=1, initial=NEVER)
+        kept = np.zeros(self.count, dtype=np.bool_)
+        for role, room, cost in zip(
+            (_MIDDLE, _LAST, _FIRST, _ALONE),
+            (middle, last, middle, last),
+            most,
+            strict=True,
+        ):
+            costs = self._costs(limits, room, role)
+            sides = costs.sides + self.rows.sync_ns + own
+            spared(costs._replace(sides=sides), cost, kept)
+        return kept
+
+    def _rooms(self, period: int) -> tuple[Ints, Ints, Ints]:
+        """Return limits, and the room in the middle and as the last cluster."""
+        inside, across = self.steps.inside, self.steps.across
+        places = np.arange(self.most)
+        middle = self._cumulated(
+            self._slots(period, 1 + across + inside * places), period
+        )
+        slots = self._slots(period, 1 + inside * places)
+        if self.most:
+            slots[:, 0] = np.minimum(
+                slots[:, 0], self._within(period, self.units.trail)
+            )
+        last = self._cumulated(slots, period)
+        if self.free is not None:
+            after = np.stack([self.after_middle, self.trail], axis=1)
+            free = self._freely(self.free, period, after)
+            middle, last = np.minimum(middle, free[:, 0]), np.minimum(last, free[:, 1])
+        return self._limits(period), middle[:, None], last[:, None]
+
+    def opening(self, period: int, stages: int) -> Ints:
+        """Return the least fill of (m, l) as the first of several clusters.
+
+        With p = ``stages`` it is known how many stages follow each of its own.
+        """
+        if self.steps.inside == self.steps.across == 0:
+            # It does not matter how many.
+            return self.opened(period)[:stages]
+        return self._opened(period, stages)
+
+    def _opened(self, period: int, stages: int) -> Ints:
+        slots = self.opening_slots(period)[:, : stages - 1].copy()
+        slots[:, -1:] = np.minimum(
+            slots[:, -1:], self._within(period, self.units.lead)[:, None]
+        )
+        most = min(self.most, stages - 1)
+        room = self._cumulated(slots[:, ::-1][:, :most], period)[:, None]
+        if self.free is not None:
+            room = np.minimum(room, self.opening_freely(period)[:, :, : most + 1])
+        return self._least(self._limits(period), room, _FIRST)
+
+    def _opening_slots(self, period: int) -> Ints:
+        """Return what fits on a stage that i + 1 others follow, i = 0..; (K, W).
+
+        One of those at least is on another cluster.
+        """
+        following = self.steps.inside * np.arange(self.most_stages - 1)
+        return self._slots(period, 1 + self.steps.across + following)
+
+    def alone(self, period: int) -> Ints:
+        """Return the least fill of p stages with all body units, p = 0..most."""
+        warmups = 1 + self.steps.inside * np.arange(self.most)
+        room = self._cumulated(self._slots(period, warmups), period)
+        if self.free is not None:
+            free = self._freely(self.free, period, self.trail[:, None])
+            room = np.minimum(room, free[:, 0])
+        least = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
+        fills = self._least(self._limits(period), room[:, None], _ALONE)
+        least[: self.most + 1] = fills[:, self.units.length]
+        return least
+
+    def _least(self, limits: Ints, room: Ints, role: Role) -> Ints:
+        """Return the least fill of (m, l); shape (M + 1, length + 1).
+
+        Parameters
+        ----------
+        limits
+            What m stages may take, m = 0..M at least.
+        room
+            The most body units that m stages can take, per strategy, and where it
+            differs for every l; shape (K, 1, M + 1) or (K, length + 1, M + 1).
+        """
+        size = (room.shape[2], self.units.length + 1)
+        least = np.full(size, NEVER, dtype=np.int64)
+        cheapest(self._costs(limits, room, role), least)
+        return least
+
+    def _costs(self, limits: Ints, room: Ints, role: Role) -> StageCosts:
+        """Return what stages cost; the parameters are those of ``_least``."""
+        units = self.units
+        ends = np.zeros(self.count, dtype=np.int64)
+        sides, held = ends, 0
+        if role.first:
+            ends, held = ends + self.lead, held + int(units.lead.sum())
+        else:
+            sides = sides + self.into
+        if role.last:
+            ends, held = ends + self.trail, held + int(units.trail.sum())
+        else:
+            sides = sides + self.out
+        return StageCosts(
+            run=self.run,
+            inner=self.inner,
+            ends=ends,
+            sides=sides,
+            room=room,
+            limits=limits,
+            stages_ok=self.stages_ok,
+            units_ok=self.units_ok[held:],
+        )
+
+    def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
+        """Prepare what memory leaves; None where warm-up counts are not free."""
+        rows, units = self.rows, self.units
+        if not self.steps.free or self.microbatches == 1 or not self.most:
+            return None
+        others = [
+            (cluster.forward_ns + cluster.backward_ns).min(axis=0)
+            for i, cluster in enumerate(part.clusters)
+            if i != j and len(cluster.strategies)
+        ]
+        # Under no others whatever follows takes no time; then nobody is in the middle.
+        least = np.min(others, axis=0) if others else np.zeros_like(units.lead)
+        following = (units.prefix[-1] - units.prefix + units.trail) @ least
+        self.after_middle = 2 * self.out + int(least[units.kinds].min(initial=0))
+        self.after_first = 2 * self.out[:, None] + following
+        state = units.runs(rows.state_bytes)
+        activation = units.runs(rows.activation_bytes)
+        flights = min(self.microbatches, _MOST_FLIGHTS * (self.most_stages + 1))
+        fits = [
+            (state + flight * activation <= self._room()[:, None]).sum(axis=1) - 1
+            for flight in range(1, flights + 1)
+        ]
+        return FreeRoom(
+            run=self.run,
+            inner=self.inner,
+            fits=np.maximum(np.stack(fits, axis=1), 0),
+            stages=np.minimum(rows.max_stages, self.most),
+        )
+
+    def _freely(self, free: FreeRoom, period: int, after: Ints) -> Ints:
+        """Return the most units on the last m stages by free warm-ups.
+
+        Shape (K, N, M + 1) for N cases of what follows, shape (K, N).
+        """
+        within = self._within(period)
+        return free.most_units(period, within, after)
+
+    def _opening_freely(self, period: int) -> Ints:
+        """Return what fits where all other units follow; (K, length + 1, M + 1).
+
+        The second index is the number of body units on the cluster.
+        """
+        if self.free is None:
+            size = self.units.length + 1
+            return np.full((self.count, size, self.most + 1), size, dtype=np.int64)
+        return self._freely(self.free, period, self.after_first)
+
+    def _cumulated(self, slots: Ints, period: int) -> Ints:
+        """Return the most units on the first m slots; 0 where not able; (K, M + 1)."""
+        total = np.zeros((self.count, slots.shape[1] + 1), dtype=np.int64)
+        able = np.logical_and.accumulate(slots >= 1, axis=1)
+        able[:, 1:] &= self._keeping_up(period)[:, None]
+        stages = np.arange(1, slots.shape[1] + 1)
+        able &= stages <= self.rows.max_stages[:, None]
+        total[:, 1:] = np.where(able, np.cumsum(slots, axis=1), 0)
+        return total
+
+    def _slots(self, period: int, warmups: Ints) -> Ints:
+        """Return the most body units on a stage of each warm-up count; (K, W)."""
+        slots = np.empty((self.count, len(warmups)), dtype=np.int64)
+        within = self._within(period)
+        for i, warmup in enumerate(warmups):
+            flight = min(int(warmup), self.microbatches)
+            if self.steps.all_first:
+                flight = self.microbatches
+            slots[:, i] = np.minimum(self.fitting(flight), within)
+        return slots
+
+    def _within(self, period: int, *ends: Ints) -> Ints:
+        """Return the most body units that a stage keeping to lambda can hold.
+
+        Parameters
+        ----------
+        ends
+            Other units that it holds as well, by kind.
+        """
+        if self.microbatches == 1:
+            return np.full(self.count, self.units.length, dtype=np.int64)
+        room = period - self.tau @ sum(ends, start=np.zeros_like(self.units.lead))
+        most: Ints = (self.run <= room[:, None]).sum(axis=1) - 1
+        return np.maximum(most, 0)
+
+    def _keeping_up(self, period: int) -> NDArray[np.bool_]:
+        """Return whose inner boundaries are no slower than lambda; shape (K,)."""
+        if self.microbatches == 1:
+            return np.ones(self.count, dtype=np.bool_)
+        keeping: NDArray[np.bool_] = self.inner_pace <= period
+        return keeping
+
+    def _limits(self, period: int) -> Ints:
+        """Return what the window over m stages of the cluster may take; (M + 1,)."""
+        if self.microbatches == 1 or self.steps.all_first or self.steps.free:
+            return np.full(self.most + 1, NEVER, dtype=np.int64)
+        step = self.steps.most
+        # In Python's whole numbers: lambda comes from a certificate, however large.
+        limits = [(1 + step * (m - 1)) * period for m in range(self.most + 1)]
+        return np.array([min(limit, NEVER) for limit in limits], dtype=np.int64)
+
+    def _fitting(self, flight: int) -> Ints:
+        """Return the most body units that fit at a number in flight; (K,)."""
+        rows, units = self.rows, self.units
+        bytes_ = rows.state_bytes + flight * rows.activation_bytes
+        most: Ints = (units.runs(bytes_) <= self._room()[:, None]).sum(axis=1) - 1
+        return np.maximum(most, 0)
+
+    def _room(self) -> Ints:
+        """Return the bytes there are for body units on a stage; (K,)."""
+        rows = self.rows
+        short = rows.temporary_bytes[:, self.units.kinds].min(axis=1, initial=NEVER)
+        room: Ints = self.usable - rows.fixed_bytes - short
+        return room

@@ -1,0 +1,150 @@
+"""What labels are made of: columns, the facts of one q, and what is left to pay."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+PS_PER_NS = 1000
+
+
+class At(IntEnum):
+    """Columns of a label."""
+
+    MASK, OPTION, IN_RUN, UNITS, FILL, CARRY = range(6)
+    OTHER, SYNC, PARENT, HELD, NEXT, STAYS, AFTER = range(6, 13)
+
+
+class Cost(IntEnum):
+    """Columns of what a unit costs."""
+
+    FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC = range(6)
+
+
+class Rule(IntEnum):
+    """What lambda asks for."""
+
+    STEADY, ALL_FIRST, FREE, ONCE = range(4)
+
+
+class Facts(NamedTuple):
+    """One q of a table; O strategies of all clusters, N kinds, L body units.
+
+    Attributes
+    ----------
+    cluster, layout, stages
+        Of each strategy; ``stages`` is how many there is room for; length O.
+    room
+        Bytes for units; length O.
+    once
+        g of a stage without its units, in ns; length O.
+    unit
+        What one unit costs, by kind; shape (O, N, 6).
+    lead, trail
+        The same of all units at either end together; shape (O, 6).
+    kinds
+        Of the body; length L.
+    cut
+        Class of the cut before each body unit; length L.
+    kappa, omega
+        As in the table; shape (X, A, A).
+    follows
+        Whether cluster j may come right behind i; shape (C, C).
+    opens, closes
+        Whether a cluster may host the first stage, and the last; length C.
+    needed
+        The clusters that must be used, as bits.
+    microbatches, rule
+        q, and a ``Rule``.
+    steps, paces
+        Warm-ups that a boundary adds at least, and at most: inside a cluster, between
+        clusters.
+    tied
+        What tied embeddings add to g at least, of the first and of the last of several
+        stages; shape (2, O).
+    dearer, slower
+        Of two layouts of one cluster: by how much kappa from any other cluster into the
+        first exceeds that into the second at most, and the largest omega that does, 0
+        if none; shape (A, A).
+    dearest
+        Largest kappa from another cluster into a layout; length A.
+    """
+
+    cluster: Ints
+    layout: Ints
+    stages: Ints
+    room: Ints
+    once: Ints
+    unit: Ints
+    lead: Ints
+    trail: Ints
+    kinds: Ints
+    cut: Ints
+    kappa: Ints
+    omega: Ints
+    follows: Flags
+    opens: Flags
+    closes: Flags
+    needed: int
+    microbatches: int
+    rule: int
+    steps: Ints
+    paces: Ints
+    tied: Ints
+    dearer: Ints
+    slower: Ints
+    dearest: Ints
+
+
+class Left(NamedTuple):
+    """What is left to pay, and where labels stand.
+
+    Attributes
+    ----------
+    run
+        Least time of l neighbouring body units, in ns; shape (O, L + 1).
+    within
+        Most body units of a stage that another one of its cluster follows; length O.
+    inner, into
+        Least kappa within the cluster, and into it; length O.
+    rest
+        Least fill of m stages with l body units on clusters outside of a set; shape
+        (2^C, P + 1, L + 1).
+    budgets
+        Most ns that F and g may be by stage count, below 0 where none is sought;
+        length P + 1.
+    place
+        Number of a set of clusters and a strategy, -1 where it has none yet; shape
+        (2^C, O).
+    slack
+        Most ns that F and g may be at a place; shape (places, P + 1, L + 1).
+    finish, held
+        Scratch; shape (P + 1, L + 1), and length 6.
+    used
+        Places taken; length 1.
+    heads
+        First label of each place; shape (places, L + 1).
+    leaving
+        First label of each set of clusters and cluster; shape (2^C, C, L + 1).
+    """
+
+    run: Ints
+    within: Ints
+    inner: Ints
+    into: Ints
+    rest: Ints
+    budgets: Ints
+    place: Ints
+    slack: Ints
+    finish: Ints
+    held: Ints
+    used: Ints
+    heads: Ints
+    leaving: Ints

@@ -1,0 +1,398 @@
+"""Search the plans below a claimed bound: where no relaxation suffices.
+
+``labels`` answers for one limit h on lambda: what is the least F(h), fill with g, of a
+plan of p stages? None, and the bound holds for all lambda up to h. Else its plan is
+priced by ``check.plan``: one below the bound refutes the claim. If it is not below,
+no better one has its lambda, nor a lambda that F(h) leaves no room for, and h falls.
+
+It covers plans that keep all principles, and needs no solver. What it leaves open
+(too many labels, or a plan of labels that is none) is for another engine.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.certificate import PS_S
+from hetopt.check.plan.plan import check_plan
+from hetopt.check.plan.schedules import STEPS
+from hetopt.check.verify.bound import OutOfTime
+from hetopt.check.verify.dominance import with_rows, without_replaced
+from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.hosting import Host
+from hetopt.check.verify.label_data import PS_PER_NS, At, Left
+from hetopt.check.verify.label_facts import label_facts
+from hetopt.check.verify.labels import extend
+from hetopt.check.verify.others import Others, outside
+from hetopt.check.verify.written import written
+from hetopt.errors import HetoptError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+
+    Ints = NDArray[np.int64]
+
+#: Clusters beyond which their sets are too many.
+_MOST_CLUSTERS = 6
+#: Labels of one search, and bytes of the tables that say what they may cost.
+_MOST_LABELS = 2_000_000
+_MOST_BYTES = 64 * 2**20
+#: Strategies are left out until more than this share of them stays.
+_WORTH = 0.8
+#: Ranges of lambda have q - 1 times this share of the bounds as their width, and a
+#: larger one where fewer strategies are left than this.
+_SHARE, _FEW_STRATEGIES = 1 / 128, 64
+#: Times that labels are set, for each range at first, before programs are left open.
+_MOST_SETTINGS = 8
+#: Ranges this narrow are not cut where labels are too many.
+_NARROW = 1 / 1024
+#: Labels of a layer where only a plan is sought, no proof.
+_FEW_LABELS = 300
+#: Lambdas are open over a range of which q - 1 times the width is a larger share of the
+#: bound than this: then it is likely to be false, and a plan is sought at first.
+_WIDE = 1 / 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What became of a bound.
+
+    Attributes
+    ----------
+    plan
+        One that is better than the bound; None if there is none.
+    open
+        Whether neither a plan nor a proof was found.
+    """
+
+    plan: Plan | None = None
+    open: bool = False
+
+
+class _Node(NamedTuple):
+    """A range of lambda in ps, and the stage counts that are open there."""
+
+    low: int
+    high: int
+    counts: tuple[int, ...]
+
+
+def search(
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    bounds: Mapping[int, int],
+    ranges: Mapping[int, Sequence[tuple[int, int]]],
+    end: float | None = None,
+) -> dict[int, Found]:
+    """Search one q for plans below bounds on the closed form.
+
+    Parameters
+    ----------
+    bounds
+        By stage count, in ps.
+    ranges
+        By stage count, the lambdas in ns, from and to, that are not settled yet.
+    end
+        Of the time, as ``time.monotonic`` has it.
+
+    Raises
+    ------
+    OutOfTime
+        The end was reached.
+    """
+    if len(table.cluster_names) > _MOST_CLUSTERS:
+        return {p: Found(open=True) for p in bounds}
+    return _Search(problem, table, microbatches, bounds, end).run(ranges)
+
+
+class _Search:
+    """Searches one q."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        microbatches: int,
+        bounds: Mapping[int, int],
+        end: float | None,
+    ) -> None:
+        self.problem = problem
+        self.table = table
+        self.bounds = bounds
+        self.end = end
+        self.steps = microbatches - 1
+        self.whole = without_replaced(table.at(microbatches))
+        self.most = max(bounds)
+        order = problem.pins.order
+        self.used = [order is None or name in order for name in table.cluster_names]
+        self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
+        self.found: dict[int, Found] = {}
+        #: By largest stage count, what is narrowed again and again.
+        self.wide: dict[int, list[Host]] = {}
+
+    def run(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, Found]:
+        """Settle all stage counts."""
+        nodes = []
+        pairs = [pair for own in ranges.values() for pair in own]
+        if pairs:
+            everywhere = _Node(
+                min(low for low, _ in pairs) * PS_PER_NS,
+                max(high for _, high in pairs) * PS_PER_NS,
+                tuple(ranges),
+            )
+            self._narrow(everywhere, self._budgets(everywhere))
+            self.whole = self.part
+            self.wide.clear()
+            strategies = sum(host.count for host in self.hosts)
+            if strategies:
+                share = _SHARE * max(1, _FEW_STRATEGIES // strategies)
+                nodes = self._nodes(ranges, share)
+        for p, own in ranges.items() if nodes else ():
+            width = sum(high - low for low, high in own) * PS_PER_NS * self.steps
+            if width > _WIDE * self.bounds[p]:
+                for low, high in own[:: max(1, len(own) // 4)]:
+                    self._dive(_Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
+        settings = _MOST_SETTINGS * (1 + len(nodes))
+        while nodes and not self._refuted:
+            node = nodes.pop()
+            counts = tuple(p for p in node.counts if p not in self.found)
+            settings -= 1
+            if settings < 0:
+                self.found |= {p: Found(open=True) for p in counts}
+            elif counts:
+                nodes += self._settle(node._replace(counts=counts))
+        if self._refuted:
+            # Whatever else is claimed does not matter any more.
+            return {p: found for p, found in self.found.items() if found.plan}
+        return {p: self.found.get(p, Found()) for p in self.bounds}
+
+    def _nodes(
+        self, ranges: Mapping[int, Sequence[tuple[int, int]]], share: float
+    ) -> list[_Node]:
+        """Cut lambda into ranges alike for all stage counts: labels settle all."""
+        width = NEVER
+        if self.steps:
+            width = int(share * max(self.bounds[p] for p in ranges)) // self.steps + 1
+        cells: dict[int, dict[int, tuple[int, int]]] = {}
+        for p, pairs in ranges.items():
+            for first, last in pairs:
+                low, end = first * PS_PER_NS, last * PS_PER_NS
+                for cell in range(low // width, end // width + 1):
+                    part = max(low, cell * width), min(end, (cell + 1) * width)
+                    own = cells.setdefault(cell, {})
+                    known = own.get(p, part)
+                    own[p] = min(known[0], part[0]), max(known[1], part[1])
+        return [
+            _Node(
+                min(low for low, _ in own.values()),
+                max(high for _, high in own.values()),
+                tuple(own),
+            )
+            for _, own in sorted(cells.items(), reverse=True)
+        ]
+
+    @property
+    def _refuted(self) -> bool:
+        return any(found.plan is not None for found in self.found.values())
+
+    def _dive(self, node: _Node) -> None:
+        """Look for plans below the bounds among few labels."""
+        if self._refuted:
+            return
+        for p, row in (self._labels(node, few=True) or {}).items():
+            plan, value = self._priced(row, node)
+            if plan is not None and self._is_below(value, p):
+                self.found[p] = Found(plan=plan)
+
+    def _settle(self, node: _Node) -> list[_Node]:
+        """Set labels for one range; return the ranges that are left of it."""
+        best = self._labels(node)
+        if best is None:
+            width = self.steps * (node.high - node.low)
+            if width < _NARROW * max(self.bounds[p] for p in node.counts):
+                self.found |= {p: Found(open=True) for p in node.counts}
+                return []
+            self._dive(node)
+            middle = (node.low + node.high) // 2
+            return [node._replace(low=middle), node._replace(high=middle)]
+        left: dict[int, int] = {}
+        for p, row in best.items():
+            high = self._go_on(p, int(row), node)
+            if high is not None and high >= node.low:
+                left[p] = high
+        if not left:
+            return []
+        return [_Node(node.low, max(left.values()), tuple(left))]
+
+    def _go_on(self, p: int, row: int, node: _Node) -> int | None:
+        """Look at the best plan of a range; return up to where lambda is open."""
+        plan, value = self._priced(row, node)
+        if plan is not None and self._is_below(value, p):
+            self.found[p] = Found(plan=plan)
+            return None
+        label = self.pool[row]
+        fill = int(label[At.FILL] + label[At.SYNC]) * PS_PER_NS
+        # Lambda in whole ps, rounded up.
+        own = -(-(value - fill) // max(1, self.steps))
+        if plan is None or not self.steps or own > node.high:
+            # Labels ask for less than plans do: see ``labels``.
+            self.found[p] = Found(open=True)
+            return None
+        return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)
+
+    def _priced(self, row: int, node: _Node) -> tuple[Plan | None, int]:
+        """Return a label's plan and its closed form in ps; None if it breaks rules."""
+        plan = self._plan(row, node.high)
+        try:
+            checked = check_plan(self.problem, self.table, plan)
+        except HetoptError:
+            return None, 0
+        return plan, round(checked.closed_form_s / PS_S)
+
+    def _is_below(self, value: int, p: int) -> bool:
+        """Whether a plan's closed form is below a bound, rounding left aside."""
+        slack = self.steps + 2 + 1e-9 * value
+        return value + slack < self.bounds[p]
+
+    # --- labels ---------------------------------------------------------------------
+
+    def _labels(self, node: _Node, *, few: bool = False) -> dict[int, int] | None:
+        """Return the best label by stage count; None if there is no room for all.
+
+        Parameters
+        ----------
+        few
+            Whether to go on with the most promising labels only.
+        """
+        budgets = self._budgets(node)
+        self._narrow(node, budgets)
+        left = self._left(node, budgets)
+        high = node.high if self.steps else NEVER
+        at = np.zeros(3, dtype=np.int64)
+        best = {}
+        for placed in range(max(node.counts)):
+            if not extend(self.facts, left, self.pool, at, placed, high):
+                return None
+            at[0], at[1] = at[1], at[2]
+            layer = self.pool[at[0] : at[1]]
+            whole = np.flatnonzero(
+                (layer[:, At.UNITS] == len(self.facts.kinds))
+                & (layer[:, At.FILL] < NEVER)
+            )
+            if len(whole) and placed + 1 in node.counts:
+                cost = layer[whole, At.FILL] + layer[whole, At.SYNC]
+                best[placed + 1] = int(at[0] + whole[cost.argmin()])
+            if at[0] == at[1]:
+                break
+            if few:
+                _thin(layer, left, placed + 1)
+            if self.end is not None and time.monotonic() > self.end:
+                raise OutOfTime
+        return best
+
+    def _budgets(self, node: _Node) -> Ints:
+        """Return the most ns that F and g may be by stage count, -1 if not open."""
+        budgets = np.full(self.most + 1, -1, dtype=np.int64)
+        for p in node.counts:
+            budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
+            budgets[p] = min(budget, NEVER // PS_PER_NS)
+        return budgets
+
+    def _narrow(self, node: _Node, budgets: Ints) -> None:
+        """Leave out strategies that no plan has within the budgets, lambda <= high.
+
+        What is left bounds the boundaries better, so this is done again and again.
+        """
+        period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
+        most = max(node.counts)
+        if most not in self.wide:
+            self.wide[most] = self._hosts(self.whole, most)
+        self.part, self.hosts = self.whole, self.wide[most]
+        while True:
+            before = sum(host.count for host in self.hosts)
+            others = Others(self.hosts, self.used, self.problem, period, budgets, most)
+            clusters = tuple(
+                with_rows(host.rows, np.flatnonzero(host.kept(period, others.left(j))))
+                for j, host in enumerate(self.hosts)
+            )
+            self.part = replace(self.part, clusters=clusters)
+            self.hosts = self._hosts(self.part, most)
+            if sum(host.count for host in self.hosts) >= _WORTH * before:
+                break
+        self.facts = label_facts(self.problem, self.table, self.part, self.hosts)
+
+    def _hosts(self, part: TableSlice, most: int) -> list[Host]:
+        return [
+            Host(self.problem, self.table, part, j, most)
+            for j in range(len(part.clusters))
+        ]
+
+    def _left(self, node: _Node, budgets: Ints) -> Left:
+        facts, most = self.facts, max(node.counts)
+        length = len(facts.kinds)
+        budgets = budgets[: most + 1]
+        period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
+        places = max(64, _MOST_BYTES // (8 * (most + 1) * (length + 1)))
+        places = min(places, (1 << len(self.hosts)) * len(facts.cluster))
+        shape = (places, most + 1, length + 1)
+        warmup = np.array([1 + STEPS[self.table.schedule].inside])
+        return Left(
+            run=np.concatenate([host.run for host in self.hosts]),
+            within=np.concatenate(
+                [host._slots(period, warmup)[:, 0] for host in self.hosts]
+            ),
+            inner=np.concatenate([host.inner for host in self.hosts]),
+            into=np.concatenate([host.into for host in self.hosts]),
+            rest=outside(
+                self.hosts, self.used, facts.opens, period, most, int(budgets.max())
+            ),
+            budgets=budgets,
+            place=np.full(
+                (1 << len(self.hosts), len(facts.cluster)), -1, dtype=np.int64
+            ),
+            slack=np.empty(shape, dtype=np.int64),
+            finish=np.full(shape[1:], NEVER, dtype=np.int64),
+            held=np.zeros(6, dtype=np.int64),
+            used=np.zeros(1, dtype=np.int64),
+            heads=np.empty((places, length + 1), dtype=np.int64),
+            leaving=np.empty(
+                (1 << len(self.hosts), len(self.hosts), length + 1), dtype=np.int64
+            ),
+        )
+
+    # --- the plan of a label --------------------------------------------------------
+
+    def _plan(self, row: int, period_ps: int) -> Plan:
+        hosts, units = [], []
+        while row >= 0:
+            label = self.pool[row]
+            o = int(label[At.OPTION])
+            j = int(self.facts.cluster[o])
+            k = o - int(np.searchsorted(self.facts.cluster, j))
+            hosts.append((j, self.part.clusters[j].strategies[k]))
+            units.append(int(label[At.HELD]))
+            row = int(label[At.PARENT])
+        return written(
+            self.problem, self.table, self.part.microbatches, hosts, units, period_ps
+        )
+
+
+def _thin(layer: Ints, left: Left, placed: int) -> None:
+    """Go on with those labels whose budget leaves most."""
+    place = left.place[layer[:, At.MASK], layer[:, At.OPTION]]
+    slack = left.slack[place, placed, layer[:, At.UNITS]]
+    slack = slack - layer[:, At.FILL] - layer[:, At.SYNC]
+    if len(layer) > _FEW_LABELS:
+        worst = np.argpartition(-slack, _FEW_LABELS)[_FEW_LABELS:]
+        layer[worst, At.FILL] = NEVER

@@ -1,0 +1,100 @@
+"""The two long parts of verifying, one q at a time, for any process to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.check.verify.bound import PS_PER_NS, OutOfTime, unproven, unproven_ranges
+from hetopt.check.verify.search import search
+from hetopt.cost.table import LONGEST_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from hetopt.check.verify.search import Found
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Objective
+
+#: What every plan of a program takes at least that has none, in ps.
+TOO_LONG_PS = PS_PER_NS * LONGEST_NS + 1
+
+#: By stage count, the lambdas in ns, from and to, at which a bound is not proven; None
+#: where ranges are not known.
+Weak = dict[int, tuple[tuple[int, int], ...] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What is verified.
+
+    Attributes
+    ----------
+    objective
+        What the bounds are on.
+    end
+        Of the time, as ``time.monotonic`` has it.
+    """
+
+    problem: Problem
+    table: CostTable
+    principles: Principles
+    objective: Objective
+    end: float | None
+
+
+class BoundsTask(NamedTuple):
+    """Derive the bounds of one q again; in ps by stage count."""
+
+    microbatches: int
+    bounds: Mapping[int, int]
+
+    def run(self, of: Verified) -> Weak:
+        """Return the stage counts whose bound the relaxation does not prove.
+
+        Raises
+        ------
+        OutOfTime
+            The end was reached.
+        """
+        q, bounds = self
+        if of.objective == "closed" and not of.principles.relaxed:
+            ranges = unproven_ranges(of.problem, of.table, q, bounds, end=of.end)
+            return {p: tuple(pairs) for p, pairs in ranges.items()}
+        # What has no plan is too slow in closed form, whatever is minimised.
+        never = min(bounds.values()) >= TOO_LONG_PS
+        objective = "closed" if never else of.objective
+        failed = unproven(
+            of.problem, of.table, q, bounds, of.principles, objective, of.end
+        )
+        return dict.fromkeys(failed)
+
+
+class SearchTask(NamedTuple):
+    """Search one q for plans below its bounds: see ``search``."""
+
+    microbatches: int
+    bounds: Mapping[int, int]
+    ranges: Mapping[int, tuple[tuple[int, int], ...]]
+
+    def run(self, of: Verified) -> dict[int, Found]:
+        """Return what became of the bounds; raises OutOfTime as ``search`` does."""
+        q, bounds, ranges = self
+        return search(of.problem, of.table, q, bounds, ranges, of.end)
+
+
+def make(
+    payload: Verified, shared: Any, say: Callable[[Any], None]
+) -> Callable[[Any], Any]:
+    """Return the function that runs tasks in a process; None where time is up."""
+
+    def run(task: BoundsTask | SearchTask) -> Weak | dict[int, Found] | None:
+        try:
+            return task.run(payload)
+        except OutOfTime:
+            return None
+
+    return run

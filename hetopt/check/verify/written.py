@@ -1,0 +1,111 @@
+"""Write a decision down as a plan, so that ``check_plan`` can judge it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.check.plan.plan import stage_times
+from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.times import Times, warmups
+from hetopt.cost.table_file import table_digest
+from hetopt.plans import Pipeline, Plan, Stage
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.training import RESHARDING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Strategy
+    from hetopt.problem.problem import Problem
+
+
+def written(
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    hosts: Sequence[tuple[int, Strategy]],
+    units: Sequence[int],
+    period_ps: int,
+) -> Plan:
+    """Return the plan with these stages, first to last.
+
+    Parameters
+    ----------
+    hosts
+        Cluster and strategy of each stage.
+    units
+        Body units of each stage.
+    period_ps
+        Lambda, of which warm-up counts follow where they are free.
+    """
+    stages = _stages(table, microbatches, hosts, units)
+    pipeline = Pipeline(microbatches=microbatches, stages=tuple(stages))
+    times = stage_times(problem, table, pipeline)
+    if STEPS[times.schedule].free:
+        counts = _least_warmups(times, period_ps)
+    else:
+        counts = warmups(times, [stage.cluster for stage in stages])
+    return Plan(
+        schedule=table.schedule,
+        pipelines=(
+            replace(
+                pipeline,
+                stages=tuple(
+                    replace(stage, warmup=count)
+                    for stage, count in zip(stages, counts, strict=True)
+                ),
+            ),
+        ),
+        problem_digest=problem_digest(problem),
+        table_digest=table_digest(table),
+    )
+
+
+def _stages(
+    table: CostTable,
+    microbatches: int,
+    hosts: Sequence[tuple[int, Strategy]],
+    units: Sequence[int],
+) -> list[Stage]:
+    """Return the stages of ``written``, with one warm-up each."""
+    inside = [u for u, kind in enumerate(table.units) if table.body[kind]]
+    part = table.at(microbatches)
+    layouts = [
+        int(part.clusters[j].layout[part.clusters[j].strategies.index(strategy)])
+        for j, strategy in hosts
+    ]
+    stages = []
+    first, end = 0, inside[0]
+    for i, ((j, strategy), held) in enumerate(zip(hosts, units, strict=True)):
+        end += held
+        resharding = None
+        if i + 1 < len(hosts):
+            chosen = part.resharding[table.cuts[end - 1], layouts[i], layouts[i + 1]]
+            resharding = RESHARDING[int(chosen)]
+        stages.append(
+            Stage(
+                cluster=table.cluster_names[j],
+                first_unit=first,
+                end_unit=end if i + 1 < len(hosts) else len(table.units),
+                strategy=strategy,
+                warmup=1,
+                resharding=resharding,
+            )
+        )
+        first = end
+    return stages
+
+
+def _least_warmups(times: Times, period_ps: int) -> tuple[int, ...]:
+    """Return the fewest warm-ups that keep to a period (MODEL.md section 4)."""
+    p = len(times.both)
+    counts = [1] * p
+    for i in reversed(range(p - 1)):
+        length, most = times.both[i], counts[i + 1]
+        for k in range(i + 1, p):
+            length += 2 * times.transfer[k - 1] + times.both[k]
+            most = max(most, counts[k] - 1 - (-1000 * length // period_ps))
+        counts[i] = most
+    return tuple(counts)

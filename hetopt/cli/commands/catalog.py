@@ -1,0 +1,120 @@
+"""List accelerators, models, problems, profiles, solvers and launchers."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cli.output import emit
+from hetopt.export.registry import launcher_names
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping
+
+    from hetopt.report.sheet import Part
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options: none."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print everything that ships with hetopt."""
+    from hetopt.report.console import draw
+
+    sections: list[tuple[str, Part]] = [
+        ("Accelerators", _accelerators()),
+        ("Models", _models()),
+        ("Problems", _problems()),
+        ("Latency profiles", _profiles()),
+        ("Solvers", _solvers()),
+        ("Launchers", ", ".join(launcher_names())),
+    ]
+    parts: list[Part] = []
+    for title, body in sections:
+        parts += [title, body, ""]
+    emit(draw(parts[:-1], sys.stdout))
+    return 0
+
+
+def _accelerators() -> Part:
+    from hetopt.problem.catalogue import accelerators
+    from hetopt.problem.cluster import ARITHMETIC
+    from hetopt.report.sheet import sheet
+
+    return sheet(
+        (
+            "name",
+            *(f"{name} TFLOP/s" for name in ARITHMETIC),
+            "memory GB",
+            "memory GB/s",
+            "intra-node GB/s",
+        ),
+        (
+            (
+                item.name,
+                *(_tera(getattr(item.peak_flops, name)) for name in ARITHMETIC),
+                f"{item.memory_bytes / 1e9:.1f}",
+                f"{item.memory_bandwidth_bytes_per_s / 1e9:g}",
+                f"{item.intra_node.bandwidth_bytes_per_s / 1e9:g}",
+            )
+            for item in accelerators().values()
+        ),
+        left=("name",),
+    )
+
+
+def _tera(rate: float | None) -> str:
+    return "" if rate is None else f"{rate / 1e12:g}"
+
+
+def _models() -> Part:
+    from hetopt.problem.catalogue import model_presets
+    from hetopt.report.sheet import sheet
+
+    fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
+    return sheet(
+        ("name", *fields),
+        (
+            (name, *(_of_blocks(preset["fields"], field) for field in fields))
+            for name, preset in model_presets().items()
+        ),
+        left=("name",),
+    )
+
+
+def _of_blocks(fields: Mapping[str, Any], name: str) -> str:
+    """Return a field of a preset; where it differs between blocks, of each."""
+    blocks = fields.get("blocks", ())
+    values = [str(block.get(name, fields.get(name, ""))) for block in blocks]
+    if len(set(values)) > 1 or (values and name == "layers"):
+        return "/".join(values)
+    return values[0] if values else str(fields.get(name, ""))
+
+
+def _problems() -> Part:
+    from hetopt.problem.catalogue import problem_files
+
+    return "\n".join(problem_files()) or "none"
+
+
+def _profiles() -> Part:
+    from hetopt.cost.profiles.csv_text import header_of
+    from hetopt.problem.catalogue import operator_files, profile_files
+    from hetopt.report.sheet import sheet
+
+    rows = []
+    for of, files in (("layers", profile_files()), ("operators", operator_files())):
+        for name, file in files.items():
+            header = header_of(file.read_text("utf-8"))
+            device = header.get("accelerator", header.get("device", ""))
+            rows.append((name, of, header.get("kind", ""), device))
+    columns = ("name", "of", "kind", "accelerator")
+    return sheet(columns, rows, left=columns)
+
+
+def _solvers() -> Part:
+    from hetopt.solvers.registry import solver_names
+
+    return "\n".join(solver_names())

@@ -1,0 +1,183 @@
+"""Run solvers side by side, and show what each found and how soon."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from hetopt import interruption
+from hetopt.cli.exit_codes import STOPPED
+from hetopt.cli.inputs import load_problem, principles_of, seconds, whole, workers
+from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import ensure_outputs
+from hetopt.errors import CheckError, InputError
+from hetopt.files import make_folder, write_bytes, write_text
+from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.solvers.registry import (
+    SOLVERS,
+    relaxing_names,
+    sampling_names,
+    solver,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from hetopt.report.comparison import Comparison
+
+#: What DIR gets, with these endings.
+NAME = "compare"
+ENDINGS = ("csv", "json", "md", "png", "svg")
+#: What it keeps until then: every run so far.
+RUNS = f"{NAME}.runs.jsonl"
+DEFAULT_SOLVERS = "auto,mcts"
+DEFAULT_LIMIT_S = 120.0
+
+
+# One statement for each option.
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    command.add_argument(
+        "problems",
+        nargs="+",
+        metavar="PROBLEM",
+        help="problem files, or names of some that ship with hetopt",
+    )
+    command.add_argument(
+        "--solvers",
+        metavar="A,B,...",
+        default=DEFAULT_SOLVERS,
+        help=f"some of {', '.join(SOLVERS)}, or of your own "
+        f"(default: {DEFAULT_SOLVERS})",
+    )
+    command.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        default=DEFAULT_LIMIT_S,
+        help=f"seconds for every run (default: {DEFAULT_LIMIT_S:g})",
+    )
+    command.add_argument(
+        "--seed", type=whole(0), default=0, metavar="N", help="the first; default: 0"
+    )
+    command.add_argument(
+        "--seeds",
+        type=whole(1),
+        default=1,
+        metavar="K",
+        help=f"run {sampling_names()} K times, with the seeds N, N + 1, ...",
+    )
+    command.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="workers of every run (default: one per core)",
+    )
+    command.add_argument(
+        "--schedule",
+        choices=SCHEDULE_CHOICES,
+        metavar="NAME",
+        help=f"instead of the problems': {', '.join(SCHEDULE_CHOICES)}",
+    )
+    command.add_argument(
+        "--relax",
+        metavar="P,...",
+        default="",
+        help="p3, p4, p4-falling-tp, as `hetopt plan` has it; only "
+        f"{relaxing_names()} can",
+    )
+    command.add_argument(
+        "--out",
+        metavar="DIR",
+        required=True,
+        help=f"folder for {NAME}.csv, .json, .md, .png and .svg; until these are there "
+        f"it keeps every run in {RUNS}, and the same command goes on from it",
+    )
+    command.add_argument(
+        "--fresh",
+        action="store_true",
+        help=f"forget the runs that {RUNS} keeps of a comparison that was cut off",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run everything, write the files, and print the tables."""
+    from hetopt.comparing import compare, entries_of
+    from hetopt.kept_runs import KeptRuns
+    from hetopt.report.console import draw, is_terminal
+
+    solvers = _solvers(options.solvers)
+    principles = principles_of(options.relax)
+    problems = [load_problem(name, options.schedule) for name in options.problems]
+    _ensure_different([problem.name for problem in problems])
+    folder = make_folder(options.out)
+    ensure_outputs(
+        [str(folder / f"{NAME}.{each}") for each in ENDINGS] + [str(folder / RUNS)],
+        problems=options.problems,
+    )
+    jobs = workers(options.jobs)
+    entries = entries_of(
+        solvers,
+        seeds=range(options.seed, options.seed + options.seeds),
+        principles=principles,
+        time_limit_s=options.time_limit,
+        jobs=jobs,
+    )
+    # From here on a signal ends the run that is made, and nothing that is kept.
+    interruption.hold()
+    kept = KeptRuns(str(folder / RUNS), said=complain, fresh=options.fresh)
+    try:
+        comparison = compare(
+            problems,
+            entries,
+            time_limit_s=options.time_limit,
+            jobs=jobs,
+            told=complain if is_terminal(sys.stderr) else lambda line: None,
+            kept=kept,
+        )
+    except KeyboardInterrupt:
+        complain(kept.summary())
+        return STOPPED
+    from hetopt.report.comparison_text import comparison_parts
+
+    emit(draw(comparison_parts(comparison), sys.stdout))
+    write_comparison(folder, comparison)
+    kept.remove()
+    emit(f"wrote {folder / NAME}.csv, .json, .md, .png, .svg")
+    if findings := comparison.findings():
+        raise CheckError(findings)
+    return 0
+
+
+def write_comparison(folder: Path, comparison: Comparison) -> None:
+    """Write all five files."""
+    from hetopt.report import comparison_text, plots
+    from hetopt.report.comparison_plot import best_so_far
+
+    data = json.dumps(comparison.to_json(), indent=2, allow_nan=False)
+    figure = best_so_far(comparison)
+    path = str(folder / NAME)
+    write_text(f"{path}.csv", comparison_text.comparison_csv(comparison))
+    write_text(f"{path}.json", data + "\n")
+    write_text(f"{path}.md", comparison_text.comparison_markdown(comparison))
+    write_bytes(f"{path}.png", plots.png(figure))
+    write_bytes(f"{path}.svg", plots.svg(figure))
+
+
+def _solvers(text: str) -> list[str]:
+    """Read ``--solvers``."""
+    names = text.split(",")
+    for name in names:
+        solver(name, field="--solvers")
+        if names.count(name) > 1:
+            raise InputError(f"{name} is named twice", field="--solvers")
+    return names
+
+
+def _ensure_different(names: list[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            msg = f"two problems are named {name!r}, expected different names"
+            raise InputError(msg, field="PROBLEM")

@@ -1,0 +1,295 @@
+"""Write the program of one (p, q) for another solver, and read what it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, whole
+from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
+from hetopt.errors import CheckError, InputError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.cli.written import Written
+    from hetopt.cost.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+
+#: Formulations and the file name endings each can be written to.
+FORMATS = {
+    "cp-sat": (".proto", ".pbtxt"),
+    "intervals": (".lp", ".mps"),
+    "miqp": (".lp", ".mps"),
+    "uniap": (".lp", ".mps"),
+}
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "--p", type=whole(1), required=True, metavar="P", help="pipeline stages"
+    )
+    command.add_argument(
+        "--q", type=whole(1), required=True, metavar="Q", help="micro-batches"
+    )
+    command.add_argument(
+        "--formulation",
+        choices=tuple(FORMATS),
+        default="cp-sat",
+        metavar="F",
+        help=f"{' or '.join(FORMATS)} (default: cp-sat)",
+    )
+    add_table(command)
+    command.add_argument(
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="model.proto (binary) or model.pbtxt (text) for cp-sat; "
+        "model.lp or model.mps for others; with --solution: the plan",
+    )
+    command.add_argument(
+        "--solution",
+        metavar="FILE",
+        help="instead of writing the program, turn this solution of it (by GLPK, CBC, "
+        "SCIP, HiGHS or Gurobi) into a checked plan",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Build the program; write it, or read a solution of it as a plan."""
+    solved = options.solution is not None
+    ensure_outputs(
+        (options.out,),
+        (options.table, options.solution),
+        problems=(options.problem,),
+        plans=solved,
+    )
+    if solved:
+        return _read_solution(options)
+    endings = FORMATS[options.formulation]
+    if not options.out.endswith(endings):
+        msg = f"the name does not end in {' or '.join(endings)}"
+        raise InputError(msg, file=options.out, field="--out")
+    problem, table = _load(options)
+    if options.formulation == "cp-sat":
+        said = _write_cp_sat(problem, table, options)
+    else:
+        said = _write(problem, table, options)
+    emit(f"wrote {options.out}: {said}")
+    return 0
+
+
+def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
+    """Read problem and table; refuse a schedule that the formulation does not know."""
+    form = options.formulation
+    problem = load_problem(options.problem, "gpipe" if form == "uniap" else None)
+    if problem.training.schedule == "auto" and form != "cp-sat":
+        msg = (
+            f"{form} cannot choose warm-up counts (auto): use cp-sat, "
+            "or name a schedule that prescribes them"
+        )
+        raise InputError(msg, field="training.schedule")
+    return problem, load_table(problem, options.table)
+
+
+def _write(problem: Problem, table: CostTable, options: argparse.Namespace) -> str:
+    """Write an LP or MPS file; returns its size and unit in words."""
+    from hetopt.files import write_bytes
+
+    written = _BUILD[options.formulation](problem, table, options)
+    head = [
+        *_head(problem, table, options),
+        f"minimised: {_MINIMISED[options.formulation]}, in units of {written.unit}",
+        f"column {written.mark} is fixed at 1: solutions so name their program",
+        f"read by {written.readers}",
+        "as a plan: hetopt formulate PROBLEM --p P --q Q --formulation F "
+        "--solution FILE --out plan.json",
+    ]
+    write_bytes(options.out, written.content(options.out, head))
+    return f"{written.size}; the objective is in units of {written.unit}"
+
+
+def _write_cp_sat(
+    problem: Problem, table: CostTable, options: argparse.Namespace
+) -> str:
+    """Write the CP-SAT program; returns its size in words."""
+    from hetopt.files import write_bytes
+    from hetopt.formulations.cp_sat.program import PipelineProgram
+
+    proto = PipelineProgram(_data(problem, table, options)).model.Proto()
+    head = [
+        *_head(problem, table, options),
+        f"minimised: {_MINIMISED['cp-sat']}, in picoseconds",
+    ]
+    proto.name = "; ".join(head)
+    if options.out.endswith(".pbtxt"):
+        content = "".join(f"# {line}\n" for line in head) + str(proto)
+        write_bytes(options.out, content.encode())
+    else:
+        write_bytes(options.out, proto.SerializeToString())
+    return (
+        f"{len(proto.variables)} variables, {len(proto.constraints)} constraints; "
+        "the objective is in picoseconds"
+    )
+
+
+def _head(problem: Problem, table: CostTable, options: argparse.Namespace) -> list[str]:
+    """Return what a file says first: whose program it is."""
+    from hetopt.cost.table_file import table_digest
+    from hetopt.version import __version__
+
+    return [
+        f"hetopt {__version__}, formulation {options.formulation}: "
+        f"p = {options.p} stages, q = {options.q} micro-batches",
+        f"problem {' '.join(problem.name.split())[:60]!a}, digest "
+        f"{table.problem_digest}",
+        f"latency table, digest {table_digest(table)}",
+    ]
+
+
+def _read_solution(options: argparse.Namespace) -> int:
+    """Turn a solver's solution into a checked plan."""
+    import json
+
+    from hetopt.check import check_plan
+    from hetopt.files import write_text
+    from hetopt.solvers.mip.solution_file import read_solution
+
+    if options.formulation not in _BUILD:
+        msg = f"is of cp-sat by default, expected {', '.join(_BUILD)}"
+        raise InputError(msg, field="--formulation")
+    solution = read_solution(options.solution)
+    problem, table = _load(options)
+    plan = _BUILD[options.formulation](problem, table, options).plan(solution)
+    try:
+        checked = check_plan(problem, table, plan)
+    except CheckError as error:
+        msg = f"its plan does not hold: {error.findings[0]}"
+        raise InputError(msg, file=options.solution) from error
+    write_text(options.out, json.dumps(plan.to_json(), indent=2) + "\n")
+    times = [
+        f"{checked.closed_form_s:.6g} s in closed form",
+        f"{checked.iteration_time_s:.6g} s simulated",
+    ]
+    if checked.uniap_s is not None:
+        times.insert(0, f"UniAP's objective {checked.uniap_s:.6g} s")
+    emit(f"wrote {options.out}: a plan of {solution.solver}'s solution, checked")
+    emit(f"{', '.join(times)}")
+    return 0
+
+
+def _intervals(
+    problem: Problem, table: CostTable, options: argparse.Namespace
+) -> Written:
+    from hetopt.cli.written import WrittenLinear
+    from hetopt.formulations.intervals.program import IntervalProgram
+
+    program = IntervalProgram(_data(problem, table, options))
+    return WrittenLinear(
+        program.program,
+        mark=_mark(table, options),
+        unit=f"{program.unit_ns} nanoseconds",
+        decide=lambda values: _plan_of(program.extract(values), table),
+    )
+
+
+def _miqp(problem: Problem, table: CostTable, options: argparse.Namespace) -> Written:
+    from hetopt.cli.written import WrittenQuadratic
+    from hetopt.formulations.miqp.program import QuadraticProgram
+
+    program = QuadraticProgram(_data(problem, table, options))
+    return WrittenQuadratic(
+        program,
+        mark=_mark(table, options),
+        decide=lambda: _plan_of(program.extract(), table),
+    )
+
+
+def _uniap(problem: Problem, table: CostTable, options: argparse.Namespace) -> Written:
+    """Return UniAP's program, linearised."""
+    import numpy as np
+
+    from hetopt.cli.written import WrittenLinear
+    from hetopt.cost.per_unit.layer_costs import layer_graph, unit_costs
+    from hetopt.formulations.uniap.choice import UniapProgram
+    from hetopt.formulations.uniap.program import UniapLinear
+    from hetopt.solvers.uniap.outcome import plan_of
+
+    unit_costs(table)
+    _refuse("--p", options.p, problem.stage_counts)
+    _refuse("--q", options.q, problem.microbatch_counts)
+    graph = layer_graph(table, options.p, options.q)
+    if graph is None:
+        msg = f"no strategy has stages of 1/{options.p} of the devices and fits"
+        raise InputError(msg, field="--p")
+    program = UniapProgram(stages=options.p, microbatches=options.q, graph=graph)
+    form = UniapLinear(program)
+    return WrittenLinear(
+        form.linear,
+        mark=_mark(table, options),
+        unit=f"{form.time_unit_ns!r} nanoseconds",
+        decide=lambda values: plan_of(program, form.extract(np.array(values)), table),
+    )
+
+
+def _plan_of(decision: Decision, table: CostTable) -> Plan:
+    from hetopt.cost.table_file import table_digest
+    from hetopt.solvers.decisions.assembly import plan_of
+
+    return plan_of(decision, table, table_digest(table))
+
+
+def _mark(table: CostTable, options: argparse.Namespace) -> str:
+    """Name a program: formulation, p, q, and the beginning of its table's digest."""
+    from hetopt.cost.table_file import table_digest
+
+    digest = table_digest(table)[:12]
+    return f"{options.formulation}_p{options.p}_q{options.q}_{digest}"
+
+
+#: Formulations whose files are LP or MPS, and how to build them.
+_BUILD = {"intervals": _intervals, "miqp": _miqp, "uniap": _uniap}
+
+_CLOSED_FORM = "the iteration time in closed form"
+_MINIMISED = {
+    "cp-sat": _CLOSED_FORM,
+    "intervals": _CLOSED_FORM,
+    "miqp": _CLOSED_FORM,
+    "uniap": "UniAP's objective",
+}
+
+
+def _data(
+    problem: Problem, table: CostTable, options: argparse.Namespace
+) -> ProgramData:
+    """Return what (p, q) is built from, with a cutoff that no plan exceeds."""
+    from hetopt.formulations.chain import Chain
+    from hetopt.formulations.program import (
+        ProgramData,
+        objective_ceiling,
+        within,
+    )
+    from hetopt.formulations.space import undominated
+
+    stages, microbatches = options.p, options.q
+    _refuse("--p", stages, problem.stage_counts)
+    _refuse("--q", microbatches, tuple(part.microbatches for part in table.slices))
+    chain = Chain.of(table)
+    part = undominated(table, table.at(microbatches), chain)
+    cutoff = objective_ceiling(part, chain, stages)
+    return ProgramData.of(
+        table, within(part, cutoff), chain, problem.pins, stages=stages, cutoff=cutoff
+    )
+
+
+def _refuse(flag: str, value: int, known: tuple[int, ...]) -> None:
+    if value not in known:
+        allowed = ", ".join(map(str, known)) or "none"
+        raise InputError(
+            f"{value} is not possible, expected one of {allowed}", field=flag
+        )

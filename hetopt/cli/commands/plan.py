@@ -1,0 +1,395 @@
+"""Find the best plan, with proof of how good it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hetopt import interruption
+from hetopt.cli.clock import left_s
+from hetopt.cli.inputs import (
+    add_problem,
+    add_table,
+    load_problem,
+    load_table,
+    not_negative,
+    principles_of,
+    seconds,
+    whole,
+    workers,
+)
+from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import ensure_outputs, holds_plan
+from hetopt.deadline import Deadline
+from hetopt.errors import InputError
+from hetopt.export.registry import SHIPPED, limits_of
+from hetopt.problem.principles import Principles
+from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.solvers.params import (
+    COSTS,
+    EXECUTORS,
+    DfsParams,
+    MctsParams,
+    RaceParams,
+)
+from hetopt.solvers.registry import (
+    SOLVERS,
+    ensure_plans,
+    ensure_races,
+    ensure_samples,
+    relaxing_names,
+    sampling_names,
+    solver,
+)
+from hetopt.solvers.request import Request
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.solvers.progress import Progress
+    from hetopt.solvers.request import Solve
+
+#: Exit code by status; a status with a plan is 0.
+EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
+
+
+# One statement for each option.
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "--solver",
+        metavar="NAME",
+        default="auto",
+        help=f"{', '.join(SOLVERS)}, or one of your own (default: auto)",
+    )
+    command.add_argument(
+        "--objective",
+        choices=("closed", "simulated"),
+        default="closed",
+        help="which iteration time to minimise: in closed form (default), or as "
+        "simulated, event by event; then --solver finds the plan to start from",
+    )
+    command.add_argument(
+        "--schedule",
+        choices=SCHEDULE_CHOICES,
+        metavar="NAME",
+        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
+    )
+    command.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="end after this many seconds in all, with the best plan so far",
+    )
+    command.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="workers (default: one per core); 1: work in this process, start none",
+    )
+    command.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        default="process",
+        help="where the workers run: processes here (default), or a Ray cluster "
+        "(address from RAY_ADDRESS)",
+    )
+    command.add_argument(
+        "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
+    )
+    command.add_argument(
+        "--iterations",
+        type=whole(1),
+        metavar="N",
+        help=f"end after so many rollouts; for {sampling_names()}",
+    )
+    command.add_argument(
+        "--exploration",
+        type=not_negative,
+        metavar="C",
+        help=f"exploration weight of UCB; for {sampling_names()}",
+    )
+    command.add_argument(
+        "--top",
+        type=whole(1),
+        default=1,
+        metavar="K",
+        help="also report the next best, K plans in all",
+    )
+    command.add_argument(
+        "--relax",
+        metavar="P,...",
+        default="",
+        help="principles that plans need not keep: p3 (stages of a cluster stand "
+        "together), p4 (and share one strategy), p4-falling-tp (they need not, but "
+        f"tp never rises along them); for {relaxing_names()}",
+    )
+    command.add_argument(
+        "--for",
+        dest="launcher",
+        metavar="LAUNCHER",
+        help="only plans that this launcher can run as they are, and what that costs: "
+        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
+    )
+    command.add_argument(
+        "--cost",
+        choices=COSTS,
+        help="what dfs minimises: the closed form (default), or H2's own formula, "
+        "which knows neither transfers nor windows; reported is the closed form",
+    )
+    add_table(command)
+    command.add_argument(
+        "--out", metavar="FILE", help="write the result with its plan, as JSON"
+    )
+    command.add_argument(
+        "--certificate",
+        metavar="FILE",
+        help="write what is claimed of every (p, q), for `hetopt verify`",
+    )
+    command.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="remember everything settled, line by line, and go on from there if the "
+        "file exists",
+    )
+    command.add_argument(
+        "--json", action="store_true", help="print the result as JSON, nothing else"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search, check what was found, and report it."""
+    from hetopt.planning import ensure_holds, ensure_searchable
+
+    ensure_outputs(
+        (options.out, options.certificate, options.journal),
+        (options.table,),
+        problems=(options.problem,),
+        plans=True,
+    )
+    solver(options.solver)
+    principles = principles_of(options.relax)
+    ensure_searchable(
+        options.solver,
+        options.objective,
+        principles,
+        journal=options.journal is not None,
+    )
+    _fit(options, principles)
+    asked = load_problem(options.problem, options.schedule)
+    problem = asked
+    if options.launcher is not None:
+        from hetopt.export.planning.limits import fitted
+
+        problem = fitted(limits_of(options.launcher), asked, options.schedule)
+    ensure_plans(options.solver, problem.training.schedule)
+    table = load_table(problem, options.table)
+    result = _search(problem, table, asked, options, principles)
+    ensure_holds(problem, table, result)
+    failures = list(_deliver(problem, table, result, options))
+    _warn(problem, table, result, own_table=options.table is not None)
+    if result.best is None:
+        from hetopt.report.summary import headline
+
+        complain(headline(result))
+    if failures:
+        complain(*(str(error) for error in failures[:-1]))
+        raise failures[-1]
+    return EXIT_CODES[result.status]
+
+
+def _deliver(
+    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
+) -> Iterator[InputError]:
+    """Print and write everything that can be; yield why the rest cannot.
+
+    What is printed comes first: a plan that took hours is not lost to a full disk.
+    """
+    text = json.dumps(result.to_json(), indent=2, allow_nan=False)
+
+    def show() -> None:
+        if options.json:
+            emit(text)
+        elif result.best is not None:
+            own_table = options.table is not None
+            emit(_report(problem, table, result, own_table=own_table))
+
+    def certificate() -> str:
+        from hetopt.solvers.certificate.claim import certify
+
+        return certify(problem, table, result).to_text()
+
+    acts = (
+        show,
+        partial(_write, result, options.out, lambda: text + "\n"),
+        partial(_write, result, options.certificate, certificate),
+    )
+    for act in acts:
+        try:
+            act()
+        except InputError as error:
+            yield error
+    if result.journal_failure is not None:
+        yield result.journal_failure
+
+
+def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
+    """Write a file, unless a plan would be lost for nothing."""
+    from hetopt.files import write_text
+
+    if path is None:
+        return
+    if result.best is None and holds_plan(path):
+        complain(f"{path}: kept: it holds a plan, and this search ended without one")
+        return
+    write_text(path, text())
+
+
+def _fit(options: argparse.Namespace, principles: Principles) -> None:
+    """Raise InputError, before the search, if options do not fit each other."""
+    for flag, given in (
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+        ("--executor", options.executor != "process"),
+    ):
+        if given:
+            ensure_races(options.solver, flag)
+    for flag, given in (
+        ("--iterations", options.iterations is not None),
+        ("--exploration", options.exploration is not None),
+    ):
+        if given:
+            ensure_samples(options.solver, flag)
+    if options.cost is not None and options.solver != "dfs":
+        msg = f"solver {options.solver} minimises the closed form: this is for dfs"
+        raise InputError(msg, field="--cost")
+    if options.launcher is not None:
+        _fit_launcher(options, principles)
+
+
+def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
+    """Raise InputError if other options do not go with ``--for``."""
+    limits_of(options.launcher)
+    if not solver(options.solver).races:
+        msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
+        raise InputError(msg, field="--solver")
+    for flag, given in (
+        ("--relax", bool(principles.relaxed)),
+        ("--objective", options.objective != "closed"),
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+        # A table holds the cheapest resharding, which may not be the launcher's.
+        ("--table", options.table is not None),
+    ):
+        if given:
+            raise InputError("does not go with --for: leave it out", field=flag)
+
+
+def _search(
+    problem: Problem,
+    table: CostTable,
+    asked: Problem,
+    options: argparse.Namespace,
+    principles: Principles,
+) -> Result:
+    from hetopt.planning import search
+    from hetopt.report.progress import ProgressBar
+
+    wrapped = None
+    if options.launcher is not None:
+        from hetopt.export.planning.search import solve_for
+
+        def wrapped(solve: Solve) -> Solve:
+            return partial(
+                solve_for, launcher=options.launcher, asked=asked, solve=solve
+            )
+
+    # From here on a signal ends the search, and what follows is done in full.
+    interruption.hold()
+    with ProgressBar(sys.stderr) as bar:
+        request = Request(
+            problem=problem,
+            table=table,
+            params=_params(options, principles, bar.update),
+            deadline=Deadline.after(left_s(options.time_limit)),
+            seed=options.seed,
+        )
+        return search(
+            request,
+            solver=options.solver,
+            objective=options.objective,
+            wrapped=wrapped,
+        )
+
+
+def _params(
+    options: argparse.Namespace,
+    principles: Principles,
+    on_progress: Callable[[Progress], None],
+) -> RaceParams:
+    here = options.executor == "process"
+    shared: dict[str, Any] = {
+        "jobs": workers(options.jobs) if here else options.jobs,
+        "top": options.top,
+        "on_progress": on_progress,
+        "principles": principles,
+        "journal": options.journal,
+        "executor": options.executor,
+    }
+    if options.solver == "dfs":
+        return DfsParams(**shared, cost=options.cost or "closed")
+    if solver(options.solver).samples:
+        return MctsParams(
+            **shared, exploration=options.exploration, iterations=options.iterations
+        )
+    return RaceParams(**shared)
+
+
+def _warn(
+    problem: Problem, table: CostTable, result: Result, *, own_table: bool
+) -> None:
+    """Say what clusters cannot be used, and when others' latencies are relied on."""
+    if result.best is None:
+        return
+    from hetopt.cost.sources.by_cluster import far_outside, of_other_devices
+    from hetopt.solvers.race.diagnosis import unusable
+
+    warnings = [f"a cluster cannot be used: {why}" for why in unusable(problem, table)]
+    training = problem.training
+    warnings += [
+        f"cluster {cluster.name!r}: {cluster.accelerator.name} has no "
+        f"{training.precision}, its multiplications are priced at the rate of "
+        f"{training.emulate}"
+        for cluster in problem.clusters
+        if cluster.accelerator.lacks(training.precision)
+    ]
+    if not own_table:
+        warnings += of_other_devices(problem)
+        warnings += far_outside(problem, result.best.plan)
+    complain(*(f"warning: {text}" for text in warnings))
+
+
+def _report(
+    problem: Problem, table: CostTable, result: Result, *, own_table: bool
+) -> str:
+    from hetopt.cost.sources.accuracy import latency_notes
+    from hetopt.pricing import price
+    from hetopt.report.console import draw
+    from hetopt.report.plan_report import plan_report
+
+    best = result.best
+    if best is None:
+        return ""
+    priced = price(best.plan, table)
+    notes = [] if own_table else latency_notes(problem, best, result.alternatives)
+    return draw(
+        plan_report(result, best, model=problem.model, price=priced, notes=notes),
+        sys.stdout,
+    )

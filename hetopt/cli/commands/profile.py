@@ -1,0 +1,214 @@
+"""Measure how long this machine's device computes.
+
+Times forward and backward of a transformer's units, as one device holds them under
+context and tensor parallelism, and writes them as a CSV. The file is written row by
+row: after Ctrl-C the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import statistics
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from hetopt.cli.inputs import whole
+from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
+from hetopt.cost.shard_shape import DTYPES, UNITS
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.profile.grid import Grid
+    from hetopt.profile.measuring import MeasuringOutcome
+
+T = TypeVar("T")
+
+FAMILIES = ("llama", "gpt")
+DEVICES = ("cuda", "npu", "cpu")
+DEFAULT_OUT = "profile.csv"
+
+#: Options that replace a field of the grid, with their help.
+SIZES = {
+    "hidden": "hidden sizes",
+    "heads": "attention heads",
+    "kv_heads": "key and value heads (default: as many as heads)",
+    "ffn": "inner widths of the MLP (default: from the hidden size)",
+    "vocab": "vocabulary sizes",
+    "microbatch": "sequences per micro-batch",
+    "seq_len": "tokens per sequence",
+}
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    command.add_argument(
+        "--quick",
+        action="store_true",
+        help="small shapes of every unit: about 2 minutes on 2 CPU cores",
+    )
+    for field, text in SIZES.items():
+        command.add_argument(
+            f"--{field.replace('_', '-')}",
+            type=_several(whole(1)),
+            metavar="N,...",
+            help=f"{text}, instead of the grid's",
+        )
+    command.add_argument(
+        "--degrees",
+        type=_several(_pair),
+        metavar="CPxTP,...",
+        help="context and tensor parallel degrees, such as 1x1,2x4",
+    )
+    command.add_argument(
+        "--units",
+        type=_several(_one_of(UNITS)),
+        metavar="UNIT,...",
+        help=f"of {', '.join(UNITS)}",
+    )
+    command.add_argument(
+        "--layers",
+        type=_several(_one_of(FAMILIES)),
+        metavar="KIND,...",
+        help="llama: RMSNorm, rotary, SwiGLU; gpt: LayerNorm, GELU (default: llama)",
+    )
+    command.add_argument(
+        "--dtype",
+        choices=DTYPES,
+        metavar="TYPE",
+        help=f"{', '.join(DTYPES)} (default: bf16, on a CPU fp32)",
+    )
+    command.add_argument(
+        "--device",
+        choices=DEVICES,
+        metavar="KIND",
+        help=f"{', '.join(DEVICES)} (default: the first that PyTorch sees)",
+    )
+    command.add_argument(
+        "--threads",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="on a CPU (default: 1, timed by the CPU's time, so that other programs "
+        "do not count)",
+    )
+    command.add_argument(
+        "--collectives",
+        action="store_true",
+        help="time collectives instead; start with torchrun, one process per device",
+    )
+    command.add_argument(
+        "--out", metavar="FILE", help=f"the CSV to write (default: {DEFAULT_OUT})"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure what the file lacks."""
+    if importlib.util.find_spec("torch") is None:
+        msg = "measuring needs PyTorch: pip install '.[profile]' in hetopt's source"
+        raise InputError(msg)
+    if options.collectives:
+        return _collectives(options)
+    path = options.out or DEFAULT_OUT
+    ensure_outputs((path,))
+
+    import torch
+
+    from hetopt.profile.device import describe, find_device
+    from hetopt.profile.grid import distinct_shapes
+    from hetopt.profile.measuring import measure_grid
+    from hetopt.report.profiling import ProfilingBar
+
+    torch.set_num_threads(options.threads)
+    device = find_device(options.device)
+    dtype = options.dtype or ("fp32" if device.kind == "cpu" else "bf16")
+    shapes = distinct_shapes(_grid(options, dtype))
+    if not shapes:
+        raise InputError(
+            "no shape is left: heads must divide the hidden size, and the degrees "
+            "heads, ffn and seq_len"
+        )
+    with ProfilingBar(sys.stderr) as bar:
+        outcome = measure_grid(path, shapes, device, describe(device), bar.update)
+    emit(_summary(path, outcome))
+    return 0
+
+
+def _grid(options: argparse.Namespace, dtype: str) -> Grid:
+    from hetopt.profile.grid import hetauto_grid, quick_grid
+
+    grid = quick_grid(dtype) if options.quick else hetauto_grid(dtype)
+    wanted = {
+        "families": options.layers,
+        "units": options.units,
+        "degrees": options.degrees,
+        **{field: getattr(options, field) for field in SIZES},
+    }
+    return replace(grid, **{name: value for name, value in wanted.items() if value})
+
+
+def _summary(path: str, outcome: MeasuringOutcome) -> str:
+    rows = outcome.measured
+    oom = sum(row.status == "oom" for row in rows)
+    parts = [f"{len(rows)} shards measured"]
+    if outcome.found:
+        parts.append(f"{outcome.found} were there")
+    if oom:
+        parts.append(f"{oom} out of memory")
+    spreads = [
+        row.forward_spread_s / row.forward_s
+        for row in rows
+        if row.forward_s is not None and row.forward_spread_s is not None
+    ]
+    if spreads:
+        parts.append(
+            f"median spread of repetitions {100 * statistics.median(spreads):.1f}%"
+        )
+    if outcome.remaining:
+        parts.append(
+            f"stopped with {outcome.remaining} to go: the same command goes on"
+        )
+    return f"{path}: {'; '.join(parts)}"
+
+
+def _collectives(options: argparse.Namespace) -> int:
+    from hetopt.profile.collectives import run_collectives
+
+    text = run_collectives(options.out or "collectives.csv", options.device)
+    if text is not None:
+        emit(text)
+    return 0
+
+
+def _several(convert: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+    """Return an argument type: values between commas, each once."""
+
+    def convert_all(text: str) -> tuple[T, ...]:
+        return tuple(dict.fromkeys(convert(part.strip()) for part in text.split(",")))
+
+    return convert_all
+
+
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text not in known:
+            msg = f"{text!r}, expected one of {', '.join(known)}"
+            raise argparse.ArgumentTypeError(msg)
+        return text
+
+    return convert
+
+
+def _pair(text: str) -> tuple[int, int]:
+    """Argument type: ``CPxTP``."""
+    parts = text.split("x")
+    if len(parts) != 2 or not all(
+        part.isascii() and part.isdecimal() and int(part) > 0 for part in parts
+    ):
+        msg = f"{text!r}, expected CPxTP such as 2x4"
+        raise argparse.ArgumentTypeError(msg)
+    return int(parts[0]), int(parts[1])

@@ -1,0 +1,60 @@
+"""Print the JSON Schema of what hetopt reads and writes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from hetopt.cli.output import emit
+
+if TYPE_CHECKING:
+    import argparse
+
+NAMES = (
+    "problem",
+    "table",
+    "plan",
+    "result",
+    "certificate",
+    "comparison",
+    "explanation",
+    "simulation",
+)
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    command.add_argument(
+        "name",
+        nargs="?",
+        choices=NAMES,
+        metavar="NAME",
+        help=f"one of {', '.join(NAMES)} (default: an object with all of them)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one schema, or all of them by name."""
+    names = NAMES if options.name is None else (options.name,)
+    schemas = {name: _schema(name) for name in names}
+    chosen = schemas if options.name is None else schemas[options.name]
+    emit(json.dumps(chosen, indent=2))
+    return 0
+
+
+def _schema(name: str) -> object:
+    if name == "problem":
+        from hetopt.problem.schema.problem import problem_json_schema
+
+        return problem_json_schema()
+    from hetopt.report import report_schemas, schemas
+
+    return {
+        "table": schemas.TABLE,
+        "plan": schemas.PLAN,
+        "result": schemas.RESULT,
+        "certificate": schemas.CERTIFICATE,
+        "comparison": report_schemas.COMPARISON,
+        "explanation": report_schemas.EXPLANATION,
+        "simulation": report_schemas.SIMULATION,
+    }[name]

@@ -1,0 +1,1 @@
+"""Measured operators: single kernels, from which the times of units are added up."""

@@ -1,0 +1,211 @@
+"""Operator profiles: the CSV files that hold how long single kernels take.
+
+A file opens with header lines ``# key: value``:
+
+    schema          hetopt-operators/1
+    device          the accelerator's name in the catalogue, or free text
+    kind            measured, published or modelled
+    source          who measured it, or the formula
+    licence         under which the numbers may be used
+    peak_flops, memory_bandwidth
+                    of the device, with units; needed if it is not in the catalogue
+    notes           anything else
+
+and goes on with one CSV table:
+
+    op              matmul: (m, k) x (k, n); group_matmul: ``groups`` of them (experts);
+                    sdp_fwd, sdp_bwd: the fused, causal attention core; memory: reads
+                    and writes of element-wise kernels
+    dtype           bf16 or fp16
+    m, k, n, groups, layout
+                    of multiplications; layout is TN (forward), NN (gradient of the
+                    input) or NT (gradient of the weight)
+    batch, seq, heads, kv_heads, qk_dim, v_dim
+                    of the attention core
+    bytes           that a memory operator moves
+    time_us         in microseconds
+    output          optional, of multiplications: bf16, fp16 or fp32; if it is not
+                    given, NT adds to an fp32 buffer and the others write ``dtype``
+    model           optional: whose layer the operator was measured for
+
+Cells that an operator does not need are empty.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from hetopt.cost.profiles.csv_text import csv_text, parse_csv_text, whole_number
+from hetopt.errors import InputError
+from hetopt.files import write_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+OPERATORS_SCHEMA = "hetopt-operators/1"
+MATMUL, GROUP_MATMUL = "matmul", "group_matmul"
+SDP_FORWARD, SDP_BACKWARD = "sdp_fwd", "sdp_bwd"
+MEMORY = "memory"
+
+#: Columns that an operator must fill, besides op, dtype and time_us.
+SIZES = {
+    MATMUL: ("m", "k", "n", "layout"),
+    GROUP_MATMUL: ("m", "k", "n", "groups", "layout"),
+    SDP_FORWARD: ("batch", "seq", "heads", "kv_heads", "qk_dim", "v_dim"),
+    SDP_BACKWARD: ("batch", "seq", "heads", "kv_heads", "qk_dim", "v_dim"),
+    MEMORY: ("bytes",),
+}
+LAYOUTS = ("TN", "NN", "NT")
+_WORDS = {
+    "op": tuple(SIZES),
+    "dtype": ("bf16", "fp16"),
+    "layout": LAYOUTS,
+    "output": ("bf16", "fp16", "fp32"),
+}
+_KNOWN_VALUES = {
+    "schema": (OPERATORS_SCHEMA,),
+    "kind": ("measured", "published", "modelled"),
+}
+REQUIRED = ("schema", "device", "kind", "source", "licence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRow:
+    """One kernel and its time; attributes are the CSV's columns.
+
+    Raises
+    ------
+    ValueError
+        A size that the operator needs is missing or below 1, or the time is no
+        positive, finite number; reads ``column: what is wrong``.
+    """
+
+    op: str
+    dtype: str
+    m: int | None = None
+    k: int | None = None
+    n: int | None = None
+    groups: int | None = None
+    layout: str | None = None
+    batch: int | None = None
+    seq: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    qk_dim: int | None = None
+    v_dim: int | None = None
+    bytes: int | None = None
+    time_us: float
+    output: str | None = None
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, known in _WORDS.items():
+            value = getattr(self, name)
+            if value is not None and value not in known:
+                msg = f"{name}: {value!r}, expected {', '.join(known)}"
+                raise ValueError(msg)
+        for name in SIZES[self.op]:
+            value = getattr(self, name)
+            if value is None:
+                msg = f"{name}: missing, {self.op} needs it"
+                raise ValueError(msg)
+            if name != "layout" and value < 1:
+                msg = f"{name}: {value}, expected at least 1"
+                raise ValueError(msg)
+        if not (math.isfinite(self.time_us) and self.time_us > 0):
+            msg = f"time_us: {self.time_us}, expected microseconds above 0"
+            raise ValueError(msg)
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes per element that a multiplication writes; read too if it adds."""
+        if self.output is None:
+            return 8 if self.layout == "NT" else 2
+        return (4 if self.output == "fp32" else 2) * (2 if self.layout == "NT" else 1)
+
+
+_OPTIONAL = ("output", "model")
+COLUMNS = tuple(item.name for item in fields(OperatorRow) if item.name not in _OPTIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorProfile:
+    """An operator profile as it stands in its file.
+
+    Attributes
+    ----------
+    header
+        Values by key; at least those of ``REQUIRED``.
+    rows
+        Kernels in the file's order.
+    """
+
+    header: Mapping[str, str]
+    rows: tuple[OperatorRow, ...]
+
+
+def parse_operators(text: str, name: str) -> OperatorProfile:
+    """Return the operator profile that ``text`` holds.
+
+    Parameters
+    ----------
+    name
+        What errors call the file.
+
+    Raises
+    ------
+    InputError
+        A line is malformed; names file, line and column.
+    """
+    found = parse_csv_text(
+        text,
+        name,
+        columns=COLUMNS,
+        optional_columns=_OPTIONAL,
+        required=REQUIRED,
+        known_values=_KNOWN_VALUES,
+    )
+    rows = []
+    for number, cells in found.rows:
+        try:
+            values = {column: _cell(column, text) for column, text in cells.items()}
+            rows.append(OperatorRow(**values))  # type: ignore[arg-type]
+        except ValueError as error:
+            field, _, message = str(error).partition(": ")
+            raise InputError(message, file=name, line=number, field=field) from error
+    return OperatorProfile(header=found.header, rows=tuple(rows))
+
+
+def write_operators(
+    path: str, header: Mapping[str, str], rows: Iterable[OperatorRow]
+) -> None:
+    """Write a whole operator profile, under a temporary name first.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written; it is then as it was before.
+    """
+    columns = (*COLUMNS, *_OPTIONAL)
+    cells = ([getattr(row, column) for column in columns] for row in rows)
+    write_text(path, csv_text(header, columns, cells))
+
+
+def _cell(column: str, text: str) -> str | int | float | None:
+    """Return a cell's value; ValueError reads ``column: what is wrong``."""
+    if column in ("op", "dtype"):
+        if text not in _WORDS[column]:
+            msg = f"{column}: {text!r}, expected {', '.join(_WORDS[column])}"
+            raise ValueError(msg)
+        return text
+    if column == "time_us":
+        try:
+            return float(text)
+        except ValueError:
+            msg = f"{column}: {text!r} is not a number of microseconds"
+            raise ValueError(msg) from None
+    if not text:
+        return None
+    return text if column in (*_WORDS, "model") else whole_number(column, text)

@@ -1,0 +1,162 @@
+"""Whose measured operators answer for an accelerator, class by class.
+
+Its own, or where it lacks a class those of its nearest relative: efficiencies are
+borrowed, as times relative to the device's own peak and memory bandwidth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hetopt.cost.operators.file import OperatorProfile, parse_operators
+from hetopt.cost.operators.work import CLASSES, Rates
+from hetopt.cost.profiles.csv_text import header_of
+from hetopt.errors import InputError
+from hetopt.problem.catalogue import accelerators, operator_files
+from hetopt.problem.quantity import parse_bandwidth, parse_flops
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+
+    from hetopt.cost.operators.file import OperatorRow
+    from hetopt.problem.cluster import Accelerator
+
+_A100 = ("A100-80GB", "A100-PCIe-80GB")
+
+#: By beginning of the accelerator's name: devices that were measured, nearest first.
+#: Who is whose relative is our choice, by generation: H800, H20 and H200 are Hopper as
+#: H100 is, B200 comes next. Ascend and MI300X have no near one, and say so in reports.
+RELATIVES = {
+    "A100": _A100,
+    "A800": _A100,
+    "H100": ("H100", "B200"),
+    "H800": ("H100", "B200"),
+    "H200": ("H100", "B200"),
+    "H20": ("H100", "B200"),
+    "B200": ("B200",),
+    "A40": ("A40", *_A100),
+    "L40S": ("A40", *_A100),
+    "MI300X": ("H100", "B200"),
+    "Ascend": _A100,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Measured operators of one class.
+
+    Attributes
+    ----------
+    op
+        The class.
+    device, rates
+        What they were measured on, and what it could do at best.
+    name, text
+        What errors call the file, and its content, which is read when it is needed.
+    """
+
+    op: str
+    device: str
+    rates: Rates
+    name: str
+    text: str
+
+    @property
+    def rows(self) -> tuple[OperatorRow, ...]:
+        """Return the kernels and their times."""
+        return tuple(
+            row for row in _parsed(self.text, self.name).rows if row.op == self.op
+        )
+
+
+def rates_of(accelerator: Accelerator) -> Rates:
+    """Return the 16-bit peak and the memory bandwidth of an accelerator.
+
+    Raises
+    ------
+    ValueError
+        It does not multiply in 16 bits.
+    """
+    flops = _flops_of_16_bits(accelerator)
+    if flops is None:
+        msg = f"{accelerator.name} multiplies in neither bf16 nor fp16"
+        raise ValueError(msg)
+    return Rates(
+        flops=flops,
+        bytes_per_s=accelerator.memory_bandwidth_bytes_per_s,
+    )
+
+
+def _flops_of_16_bits(accelerator: Accelerator) -> float | None:
+    return accelerator.peak_flops.bf16 or accelerator.peak_flops.fp16
+
+
+def shipped_operators(accelerator: Accelerator) -> Mapping[str, Measured]:
+    """Return measured operators by class; empty if no relative was measured."""
+    fits = [name for name in RELATIVES if accelerator.name.startswith(name)]
+    if not fits or _flops_of_16_bits(accelerator) is None:
+        return {}
+    found: dict[str, Measured] = {}
+    shipped = [(name, file.read_text("utf-8")) for name, file in _files().items()]
+    for device in RELATIVES[max(fits, key=len)]:
+        for name, text in shipped:
+            if header_of(text).get("device") == device:
+                for op, measured in by_class(text, name).items():
+                    found.setdefault(op, measured)
+    return found
+
+
+def by_class(text: str, name: str) -> Mapping[str, Measured]:
+    """Return a file's operators by class.
+
+    Raises
+    ------
+    InputError
+        The device is not in the catalogue and the header lacks its rates, or it does
+        not multiply in 16 bits.
+    """
+    header = header_of(text)
+    device = header.get("device", "")
+    known = accelerators().get(device)
+    try:
+        rates = _given_rates(header, name) if known is None else rates_of(known)
+    except ValueError as error:
+        raise InputError(str(error), file=name, field="device") from error
+    return {
+        op: Measured(op=op, device=device, rates=rates, name=name, text=text)
+        for op in CLASSES
+        if f"\n{op}," in text
+    }
+
+
+def _given_rates(header: Mapping[str, str], name: str) -> Rates:
+    values = []
+    for key, parse in (
+        ("peak_flops", parse_flops),
+        ("memory_bandwidth", parse_bandwidth),
+    ):
+        text = header.get(key)
+        if text is None:
+            msg = (
+                f"the header lacks it, and device {header.get('device')!r} is not "
+                f"in the catalogue: add a line '# {key}: ...' with its unit"
+            )
+            raise InputError(msg, file=name, field=key)
+        try:
+            values.append(parse(text))
+        except ValueError as error:
+            raise InputError(str(error), file=name, field=key) from error
+    return Rates(flops=values[0], bytes_per_s=values[1])
+
+
+@cache
+def _files() -> Mapping[str, Traversable]:
+    return operator_files()
+
+
+@cache
+def _parsed(text: str, name: str) -> OperatorProfile:
+    return parse_operators(text, name)

@@ -1,0 +1,207 @@
+"""What kernels do, as arrays: the seconds that peaks alone would need, and features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.operators.file import (
+    GROUP_MATMUL,
+    LAYOUTS,
+    MATMUL,
+    MEMORY,
+    SDP_BACKWARD,
+    SDP_FORWARD,
+)
+from hetopt.cost.shapes import Floats
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.cost.operators.file import OperatorRow
+    from hetopt.cost.pieces.operations import AttentionCore, Multiplication
+
+#: Multiplications of the attention core's backward pass over those of its forward
+#: pass: scores again, and the gradients of scores, queries, keys and values.
+BACKWARD_PRODUCTS = 2.5
+
+#: Rows and columns of the product, or rows of a softmax, that one thread block
+#: computes: the quantum in which work is spread over a device.
+_TILE = 128
+
+#: Tiles that a device computes at once, about: it has 84 (A40) to 148 (B200)
+#: processors.
+_AT_ONCE = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Work:
+    """R kernels of one class on one device; arrays are (R,).
+
+    Attributes
+    ----------
+    compute_s, traffic_s
+        Seconds at the device's peak rate, and at its memory bandwidth.
+    wave_s
+        Of ``compute_s``, what as many tiles take as a device computes at once: the last
+        wave of tiles takes as long as a full one.
+    sizes
+        What else the time depends on; (R, F).
+    bound_by_compute
+        Whether neither traffic nor a start count: of fused attention, which is measured
+        at one length of sequence mostly, they cannot be told from its waves.
+    """
+
+    compute_s: Floats
+    traffic_s: Floats
+    wave_s: Floats
+    sizes: Floats
+    bound_by_compute: bool = False
+
+    @property
+    def terms(self) -> Floats:
+        """Return what a linear cost model adds up; (R, 2) or (R, 4)."""
+        terms = [self.compute_s, self.wave_s]
+        if not self.bound_by_compute:
+            terms += [self.traffic_s, np.ones(len(self.traffic_s))]
+        return np.stack(terms, axis=1)
+
+    @property
+    def features(self) -> Floats:
+        """Return what a forest learns from; (R, F + 3)."""
+        # A memory operator does not compute; a nanosecond keeps logarithms finite.
+        compute, traffic = np.log(self.compute_s + 1e-9), np.log(self.traffic_s)
+        bounds = np.stack([compute, traffic, compute - traffic], axis=1)
+        return np.concatenate([bounds, self.sizes], axis=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What a device could do at best: FLOP/s and bytes per second."""
+
+    flops: float
+    bytes_per_s: float
+
+
+def work_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Work:
+    """Return the work of measured rows of one class."""
+
+    def column(name: str) -> Floats:
+        return np.array([getattr(row, name) or 1 for row in rows], dtype=np.float64)
+
+    if op in (MATMUL, GROUP_MATMUL):
+        layout = np.array([LAYOUTS.index(row.layout or "TN") for row in rows])
+        return _products(
+            (column("m"), column("k"), column("n")),
+            column("groups"),
+            layout,
+            column("output_bytes"),
+            rates,
+        )
+    if op == MEMORY:
+        return memory(column("bytes"), rates)
+    batch, seq, heads = column("batch"), column("seq"), column("heads")
+    width = column("qk_dim") + column("v_dim")
+    # Causal: half of the pairs; 2 FLOPs per pair and element of both products.
+    return _core(
+        flops=batch * heads * seq * seq * width,
+        traffic_bytes=2 * batch * seq * width * (heads + column("kv_heads")),
+        rows=batch * heads * seq,
+        keys=seq / 2,
+        rates=rates,
+        backward=op == SDP_BACKWARD,
+    )
+
+
+def product(part: Multiplication, layout: str, rates: Rates) -> Work:
+    """Return one of the three products that a multiplication of a layer leads to."""
+    m, k, n = part.m, part.k, part.n
+    shape = {"TN": (m, k, n), "NN": (m, n, k), "NT": (n, m, k)}[layout]
+    return _products(
+        shape,
+        np.ones(len(m)),
+        np.full(len(m), LAYOUTS.index(layout)),
+        np.full(len(m), 8.0 if layout == "NT" else 2.0),
+        rates,
+    )
+
+
+def core(part: AttentionCore, rates: Rates, *, backward: bool) -> Work:
+    """Return the work of an attention core, forward or backward."""
+    return _core(
+        flops=part.flops,
+        traffic_bytes=part.traffic_bytes,
+        rows=part.rows,
+        keys=part.keys,
+        rates=rates,
+        backward=backward,
+    )
+
+
+def memory(moved_bytes: Floats, rates: Rates) -> Work:
+    """Return the work of kernels that only move bytes."""
+    return Work(
+        compute_s=np.zeros(len(moved_bytes)),
+        traffic_s=moved_bytes / rates.bytes_per_s,
+        wave_s=np.zeros(len(moved_bytes)),
+        sizes=np.empty((len(moved_bytes), 0)),
+    )
+
+
+def _products(
+    shape: tuple[Floats, Floats, Floats],
+    groups: Floats,
+    layout: np.ndarray,
+    output_bytes: Floats,
+    rates: Rates,
+) -> Work:
+    m, k, n = shape
+    tiles = groups * np.ceil(m / _TILE) * np.ceil(n / _TILE)
+    filled = groups * m * n / (tiles * _TILE * _TILE)
+    moved = groups * (2 * (m * k + k * n) + output_bytes * m * n)
+    compute_s = groups * 2 * m * k * n / rates.flops
+    return Work(
+        compute_s=compute_s,
+        wave_s=compute_s * _AT_ONCE / tiles,
+        traffic_s=moved / rates.bytes_per_s,
+        sizes=np.stack(
+            [
+                np.log(m),
+                np.log(k),
+                np.log(n),
+                np.log(tiles),
+                filled,
+                layout == LAYOUTS.index("NN"),
+                layout == LAYOUTS.index("NT"),
+                output_bytes,
+                np.log(groups),
+            ],
+            axis=1,
+        ),
+    )
+
+
+def _core(
+    *,
+    flops: Floats,
+    traffic_bytes: Floats,
+    rows: Floats,
+    keys: Floats,
+    rates: Rates,
+    backward: bool,
+) -> Work:
+    scale = BACKWARD_PRODUCTS if backward else 1.0
+    compute_s = scale * flops / rates.flops
+    return Work(
+        compute_s=compute_s,
+        wave_s=compute_s * _AT_ONCE * _TILE / rows,
+        traffic_s=scale * traffic_bytes / rates.bytes_per_s,
+        sizes=np.stack([np.log(rows), np.log(keys)], axis=1),
+        bound_by_compute=True,
+    )
+
+
+#: Classes that the forward or the backward pass of a layer consists of.
+CLASSES = (MATMUL, GROUP_MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)

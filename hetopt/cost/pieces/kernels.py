@@ -1,0 +1,69 @@
+"""What the kernels that a training program chooses keep and move.
+
+Attention fused (FlashAttention) or from separate operations, which hold every score;
+and the loss, whose bytes per logit depend on where it runs:
+
+``fused``, ZeRO-0 and -1
+    Megatron-LM's compiled cross entropy: logits in 16 bits, their copy in fp32 and its
+    exponentials. Ten bytes are what the peaks measured on B200 say
+    (``benchmarks/memory.py``): from tp 2 to tp 8 they fall by 4.7 GiB / tp, and 10
+    bytes of 4,096 x 128,256 logits are 4.9 GiB.
+``fused``, ZeRO-2 and -3
+    The fused kernels that PyTorch's FSDP is used with (FlashAttention's): logits in
+    16 bits, and their gradient.
+``unfused``
+    PyTorch's separate operations: the logarithm of the softmax in fp32, the loss's
+    gradient with respect to it, and the softmax's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.problem.training import Training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossKernel:
+    """The loss's bytes per logit.
+
+    Attributes
+    ----------
+    kept
+        From forward to backward.
+    peak
+        At the worst moment, with what is kept.
+    forward, backward
+        That a pass moves.
+    """
+
+    kept: int
+    peak: int
+    forward: int
+    backward: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """Which kernels a program uses."""
+
+    fused_attention: bool
+    loss: LossKernel
+
+
+def kernels_of(training: Training) -> Kernels:
+    """Return the kernels of a training program."""
+    fp32 = training.precision == "fp32"
+    # Counted by operations; fused: the cast to fp32, the maximum, the sum of
+    # exponentials and the softmax each read or write four bytes. Unfused, all but the
+    # cast read and write all logits: maximum, difference, exponential, sum, quotient.
+    if training.cross_entropy == "unfused":
+        loss = LossKernel(kept=4, peak=12, forward=38, backward=14)
+    elif training.zero >= 2:
+        each = 4 if fp32 else 2
+        loss = LossKernel(kept=each, peak=2 * each, forward=20, backward=8)
+    else:
+        loss = LossKernel(kept=4, peak=8 if fp32 else 10, forward=20, backward=8)
+    return Kernels(fused_attention=training.attention == "fused", loss=loss)

@@ -1,0 +1,126 @@
+"""How far sums of operators have been off on published iterations.
+
+``data/iterations/accuracy.json`` holds, by family of accelerators, the errors on models
+(or tensor degrees) that the fit had not seen; ``python -m benchmarks.iterations --out``
+writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Protocol
+
+from hetopt.cost.operators.file import MATMUL, MEMORY, SDP_BACKWARD, SDP_FORWARD
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.operator_source import OperatorSource
+from hetopt.problem.catalogue import DATA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hetopt.plans import Plan
+    from hetopt.problem.cluster import Accelerator
+    from hetopt.problem.problem import Problem
+
+
+#: What reports call the classes of operators.
+_WORDS = {
+    MATMUL: "multiplications",
+    SDP_FORWARD: "attention",
+    SDP_BACKWARD: "attention",
+    MEMORY: "element-wise kernels",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Errors of iteration times; shares of the measured time.
+
+    Attributes
+    ----------
+    runs
+        How many iterations were measured.
+    median, worst
+        Of the absolute errors.
+    """
+
+    runs: int
+    median: float
+    worst: float
+
+    def __str__(self) -> str:
+        """Return the errors as reports print them."""
+        return (
+            f"off by {self.median:.0%} (median of {self.runs} published runs, "
+            f"worst {self.worst:.0%})"
+        )
+
+
+def accuracy_of(accelerator: Accelerator) -> Accuracy | None:
+    """Return the errors on an accelerator's family, None if nothing is published."""
+    known = _accuracies()
+    fits = [name for name in known if accelerator.name.startswith(name)]
+    return known[max(fits, key=len)] if fits else None
+
+
+class Timed(Protocol):
+    """A plan with its time."""
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        ...
+
+    @property
+    def iteration_time_s(self) -> float:
+        """Its simulated iteration time."""
+        ...
+
+
+def latency_notes(
+    problem: Problem, best: Timed, alternatives: Sequence[Timed] = ()
+) -> list[str]:
+    """Say of each cluster used what its operators are, and how far off they may be.
+
+    Parameters
+    ----------
+    alternatives
+        The next best plans, best first.
+    """
+    used = {stage.cluster for stage in best.plan.pipeline.stages}
+    sources = latency_sources(problem).by_cluster
+    notes, errors = [], []
+    for cluster in problem.clusters:
+        source = sources[cluster.name]
+        if cluster.name not in used or not isinstance(source, OperatorSource):
+            continue
+        parts = [f"{cluster.name}: the sum of measured operators"]
+        lent: dict[str, dict[str, None]] = {}
+        for op, device in source.borrowed.items():
+            lent.setdefault(device, {})[_WORDS[op]] = None
+        parts += [f"{', '.join(ops)} as on {device}" for device, ops in lent.items()]
+        known = accuracy_of(cluster.accelerator)
+        parts.append(
+            "no published iteration it could be held against"
+            if known is None
+            else str(known)
+        )
+        errors += [] if known is None else [known.median]
+        notes.append("; ".join(parts))
+    if errors and alternatives:
+        apart = alternatives[0].iteration_time_s / best.iteration_time_s - 1
+        where = "within" if apart < max(errors) else "beyond"
+        notes.append(f"the next best plan is {apart:.1%} slower, {where} that error")
+    return notes
+
+
+@cache
+def _accuracies() -> Mapping[str, Accuracy]:
+    file = resources.files(DATA).joinpath("iterations", "accuracy.json")
+    return {
+        family: Accuracy(**errors)
+        for family, errors in json.loads(file.read_text("utf-8"))["families"].items()
+    }

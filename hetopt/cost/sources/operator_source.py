@@ -1,0 +1,235 @@
+"""Latencies of a cluster from measured operators: a unit's time is their sum.
+
+Forward, a unit computes its multiplications (layout TN), its attention cores and its
+element-wise kernels; backward, two products for each multiplication (NN for the input,
+NT for the weight, which is added to an fp32 buffer), the cores' backward kernels, and
+the element-wise kernels' gradients. Each class of operators has a forest
+(``hetopt.cost.operators.forest``), and whole iterations sustain a share of what single
+kernels reach (``hetopt.cost.sources.sustained``).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.operators import work
+from hetopt.cost.operators.file import (
+    LAYOUTS,
+    MATMUL,
+    MEMORY,
+    SDP_BACKWARD,
+    SDP_FORWARD,
+)
+from hetopt.cost.operators.forest import OperatorForest
+from hetopt.cost.operators.relatives import rates_of
+from hetopt.cost.sources import prediction_cache
+from hetopt.cost.sources.source import ShardQuery, ShardTimes
+from hetopt.cost.sources.sustained import sustained_of
+from hetopt.cost.units import unit_operations
+from hetopt.errors import InputError
+from hetopt.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from hetopt.cost.operators.relatives import Measured
+    from hetopt.cost.operators.work import Work
+    from hetopt.cost.pieces.operations import Operations
+    from hetopt.cost.shapes import Floats
+    from hetopt.cost.sources.sustained import Sustained
+    from hetopt.cost.table import SourceKind
+    from hetopt.problem.cluster import Accelerator, Cluster
+    from hetopt.problem.training import Training
+
+#: Classes without which a source of operators is none.
+NEEDED = (MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)
+
+#: Libraries on whose versions a prediction depends.
+LIBRARIES = ("numpy", "scikit-learn", "scipy")
+
+
+class OperatorSource:
+    """Latency source that adds up measured operators."""
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        measured: Mapping[str, Measured],
+        *,
+        sustained: Sustained | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        """Take measured operators.
+
+        Parameters
+        ----------
+        measured
+            By class; at least multiplications.
+        sustained
+            What whole iterations sustain; by default what is known of the family.
+        cache
+            Folder of predictions made before; the user's cache by default.
+        """
+        self.accelerator = accelerator
+        self.measured = measured
+        relative = measured[MATMUL].device
+        self.sustained = sustained or sustained_of(accelerator, relative)
+        self._cache = cache
+
+    def source_kind(self, cluster: Cluster) -> SourceKind:
+        """Say that times are sums of measured operators."""
+        del cluster
+        return "operators"
+
+    @property
+    def borrowed(self) -> Mapping[str, str]:
+        """Return the device by class whose efficiencies are borrowed."""
+        return {
+            name: self.measured[name].device
+            for name in NEEDED
+            if self.measured[name].device != self.accelerator.name
+        }
+
+    def lacks(self, training: Training) -> str | None:
+        """Say why the operators cannot answer, or return None."""
+        if training.precision not in ("bf16", "fp16"):
+            return f"has no {training.precision} operators"
+        if self.accelerator.lacks(training.precision):
+            return f"{self.accelerator.name} has no {training.precision}"
+        if training.attention == "unfused":
+            return "has no unfused attention"
+        missing = [name for name in NEEDED if name not in self.measured]
+        return f"has no {missing[0]} operators" if missing else None
+
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Return the compute times that are asked for.
+
+        Raises
+        ------
+        InputError
+            The operators do not answer; see ``lacks``.
+        """
+        reason = self.lacks(query.training)
+        if reason is not None:
+            raise InputError(f"{reason}; use latency: roofline")
+        units = [
+            unit_operations(query.model, query.training, kind, query.shape)
+            for kind in query.kinds
+        ]
+        rates = rates_of(self.accelerator)
+        products = self._predicted(
+            MATMUL,
+            [
+                work.product(part, layout, rates)
+                for unit in units
+                for part in unit.multiplications
+                for layout in LAYOUTS
+            ],
+        )
+        cores = [core for unit in units for core in unit.cores]
+        forward = self._predicted(
+            SDP_FORWARD, [work.core(core, rates, backward=False) for core in cores]
+        )
+        backward = self._predicted(
+            SDP_BACKWARD, [work.core(core, rates, backward=True) for core in cores]
+        )
+        moved = self._predicted(
+            MEMORY,
+            [
+                work.memory(moved / part.kernels, rates)
+                for unit in units
+                for part in unit.elementwise
+                for moved in (part.bytes, part.backward_bytes)
+            ],
+        )
+        return self._times(units, products, (forward, backward), moved)
+
+    def _times(
+        self,
+        units: list[Operations],
+        products: list[Floats],
+        cores: tuple[list[Floats], list[Floats]],
+        moved: list[Floats],
+    ) -> ShardTimes:
+        """Add up what was predicted, in the order in which it was asked for."""
+        share = self.sustained
+        times: tuple[list[Floats], ...] = ([], [], [], [])
+        product, core = iter(products), iter(zip(*cores, strict=True))
+        kernel = iter(moved)
+        for unit in units:
+            nothing = np.zeros(len(unit.elementwise_bytes))
+            computed = [nothing, nothing]
+            for _ in unit.multiplications:
+                forward, of_input, of_weight = (next(product) for _ in LAYOUTS)
+                computed[0] = computed[0] + forward
+                computed[1] = computed[1] + of_input + of_weight
+            attention = [nothing, nothing]
+            for _ in unit.cores:
+                pair = next(core)
+                attention = [a + b for a, b in zip(attention, pair, strict=True)]
+            elementwise = [nothing, nothing]
+            for part in unit.elementwise:
+                elementwise = [a + part.kernels * next(kernel) for a in elementwise]
+            for pass_ in (0, 1):
+                inside = attention[pass_] / share.attention
+                times[pass_].append(
+                    computed[pass_] / share.multiplication
+                    + inside
+                    + elementwise[pass_] / share.elementwise
+                )
+                times[2 + pass_].append(inside)
+        stacked = [np.stack(part, axis=1) for part in times]
+        return ShardTimes(
+            forward_s=stacked[0],
+            backward_s=stacked[1],
+            attention_core_s=stacked[2],
+            attention_core_backward_s=stacked[3],
+        )
+
+    def _predicted(self, name: str, asked: list[Work]) -> list[Floats]:
+        """Return seconds of every kernel asked for; from the cache if possible."""
+        rows = len(asked[0].traffic_s) if asked else 0
+        if not rows:
+            return [np.empty(0) for _ in asked]
+        whole = joined(asked)
+        folder = self._cache or prediction_cache.cache_folder()
+        key = self._key(name, whole)
+        sizes = {name: len(whole.traffic_s)}
+        found = prediction_cache.load(folder, key, sizes, columns=1)
+        if found is None:
+            forest = _forest(self.measured[name])
+            found = {name: forest.predict_s(whole)[:, None]}
+            prediction_cache.store(folder, key, found)
+        return np.split(found[name][:, 0], np.arange(rows, sizes[name], rows))
+
+    def _key(self, name: str, asked: Work) -> str:
+        versions = [f"{library} {metadata.version(library)}" for library in LIBRARIES]
+        part = self.measured[name]
+        known = ["operators", "hetopt " + __version__, *versions, repr(part)]
+        return prediction_cache.digest(
+            "\n".join(known).encode(), asked.terms.tobytes(), asked.features.tobytes()
+        )
+
+
+@cache
+def _forest(part: Measured) -> OperatorForest:
+    """Grow a forest once per process; it is the same whoever asks."""
+    known = work.work_of_rows(part.op, part.rows, part.rates)
+    return OperatorForest(known, np.array([row.time_us * 1e-6 for row in part.rows]))
+
+
+def joined(parts: Iterable[Work]) -> Work:
+    """Return the kernels of several works as one."""
+    found = list(parts)
+    return work.Work(
+        compute_s=np.concatenate([part.compute_s for part in found]),
+        traffic_s=np.concatenate([part.traffic_s for part in found]),
+        wave_s=np.concatenate([part.wave_s for part in found]),
+        sizes=np.concatenate([part.sizes for part in found]),
+        bound_by_compute=found[0].bound_by_compute,
+    )

@@ -1,0 +1,41 @@
+"""Choices of training that only some runtimes have a setting for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.export.launcher import Loss
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from hetopt.problem.training import Training
+
+FP8 = "precision: fp8"
+NO_SEQUENCE_PARALLEL = "sequence_parallel: false"
+UNFUSED_ATTENTION = "attention: unfused"
+UNFUSED_LOSS = "cross_entropy: unfused"
+GRADIENTS_BF16 = "gradients: bf16"
+ALL = (FP8, NO_SEQUENCE_PARALLEL, UNFUSED_ATTENTION, UNFUSED_LOSS, GRADIENTS_BF16)
+
+
+def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Loss]:
+    """Yield what a training asks for beside the defaults that a runtime lacks.
+
+    Parameters
+    ----------
+    has
+        What the runtime has a setting for, of ``ALL``.
+    """
+    asked = {
+        FP8: training.precision == "fp8",
+        NO_SEQUENCE_PARALLEL: not training.sequence_parallel,
+        UNFUSED_ATTENTION: training.attention == "unfused",
+        UNFUSED_LOSS: training.cross_entropy == "unfused",
+        GRADIENTS_BF16: training.gradients == "bf16",
+    }
+    for choice in ALL:
+        if asked[choice] and choice not in has:
+            yield Loss(
+                what=f"training.{choice}: it has no setting for it", instead=None
+            )

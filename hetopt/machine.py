@@ -1,0 +1,37 @@
+"""What hetopt runs on, in words."""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+
+from hetopt.version import __version__
+
+
+def machine() -> str:
+    """Return what this runs on, in words."""
+    load = ""
+    if hasattr(os, "getloadavg"):
+        load = f", load average {os.getloadavg()[0]:.1f} at the end"
+    return (
+        f"{processor()}{load}, Python {platform.python_version()}, hetopt {__version__}"
+    )
+
+
+def processor() -> str:
+    """Return the cores there are, of which kind, and the system."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores ({_name()}, {platform.system()})"
+
+
+def _name() -> str:
+    """Return the processor's name; where the system has none, its architecture."""
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return f"{value.strip()}, {platform.machine()}"
+    return platform.machine()

@@ -1,0 +1,105 @@
+"""What of an accelerator a problem overrides, and whether it suits the training."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.calibration import MOST_OVERHEAD
+from hetopt.problem.cluster import PeakFlops
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.cluster import Accelerator, Cluster
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.schema.accelerator import AcceleratorSpec
+    from hetopt.problem.training import Training
+
+
+def peak_flops(
+    spec: AcceleratorSpec, base: Accelerator | None, path: FieldPath
+) -> PeakFlops | None:
+    """Return the rates that are given, and the preset's where none is."""
+    known = {} if base is None else asdict(base.peak_flops)
+    given = spec.peak_flops
+    if isinstance(given, float):
+        if base is not None and base.lacks("bf16"):
+            msg = (
+                "is one number, which means BF16 and FP16 alike, but "
+                f"{base.name} has only {', '.join(base.peak_flops.known)}: expected a "
+                "rate for each precision such as {fp16: 125 TFLOPS}"
+            )
+            raise FieldError((*path, "peak_flops"), msg)
+        known |= {"bf16": given, "fp16": given}
+    elif given is not None:
+        known |= given
+    if spec.fp32_flops is not None:
+        if isinstance(given, dict) and "fp32" in given:
+            msg = "stands beside peak_flops.fp32, expected one of them"
+            raise FieldError((*path, "fp32_flops"), msg)
+        known["fp32"] = spec.fp32_flops
+    return PeakFlops(**known) if known else None
+
+
+def overridden(spec: AcceleratorSpec, key: str) -> bool:
+    """Whether the user gives what the catalogue's source ``key`` is of."""
+    field, _, name = key.partition(".")
+    given = getattr(spec, field)
+    if field != "peak_flops" or given is None:
+        return given is not None
+    return name in (given if isinstance(given, dict) else ("bf16", "fp16"))
+
+
+def overhead_bytes(
+    given: int | None, accelerator: Accelerator, memory_bytes: int, path: FieldPath
+) -> int:
+    """Return a cluster's overhead; FieldError if it leaves no memory."""
+    found = accelerator.overhead_of(memory_bytes) if given is None else given
+    if found >= memory_bytes:
+        msg = f"is {found} bytes, expected less than the memory ({memory_bytes} bytes)"
+        raise FieldError((*path, "overhead"), msg)
+    return found
+
+
+def with_overhead(
+    clusters: list[Cluster], measured: Mapping[str, int]
+) -> list[Cluster]:
+    """Return the clusters with the overheads of a calibration, which names them."""
+    names = [cluster.name for cluster in clusters]
+    for name, size in measured.items():
+        path: FieldPath = ("calibration", "overhead", name)
+        most = math.floor(clusters[names.index(name)].memory_bytes * MOST_OVERHEAD)
+        if size > most:
+            msg = f"is {size} bytes, expected at most half of the memory ({most} bytes)"
+            raise FieldError(path, msg)
+    return [
+        replace(
+            cluster, overhead_bytes=measured.get(cluster.name, cluster.overhead_bytes)
+        )
+        for cluster in clusters
+    ]
+
+
+def check_precision(cluster: Cluster, training: Training) -> None:
+    """Refuse a precision that a device lacks, unless it is emulated in one it has."""
+    device, wanted = cluster.accelerator, training.precision
+    has = ", ".join(device.peak_flops.known)
+    if not device.lacks(wanted):
+        return
+    if training.emulate is None:
+        msg = (
+            f"is {wanted!r}, which {device.name} of cluster {cluster.name!r} lacks "
+            f"(its peak_flops has {has}): expected one of these, or emulate: fp32 "
+            "beside it to multiply at the FP32 rate there"
+        )
+        raise FieldError(("training", "precision"), msg)
+    if device.lacks(training.emulate):
+        msg = (
+            f"is {training.emulate!r}, which {device.name} of cluster "
+            f"{cluster.name!r} lacks (its peak_flops has {has}), expected its rate in "
+            "peak_flops: {fp32: 15.7 TFLOPS}"
+        )
+        raise FieldError(("training", "emulate"), msg)

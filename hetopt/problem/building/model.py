@@ -1,0 +1,126 @@
+"""From the ``model`` section's fields to the model: presets, defaults, blocks."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
+from hetopt.problem.catalogue import model_presets
+from hetopt.problem.model import Block, Model, block_fault
+from hetopt.problem.schema.fields import unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.schema.model import ModelSpec
+
+DEFAULT_VOCAB = 32000
+
+#: What blocks take from the whole model where they do not say it themselves.
+_SHARED = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "gated", "attention")
+
+_PATH: FieldPath = ("model",)
+
+
+def build_model(
+    spec: ModelSpec, read_config: Callable[[str], Mapping[str, Any]]
+) -> Model:
+    """Return the model that a preset, a config.json or plain fields describe."""
+    if spec.preset is not None and spec.hf_config is not None:
+        msg = "stands beside preset, expected one of the two"
+        raise FieldError(("model", "hf_config"), msg)
+    base: Mapping[str, Any] = {}
+    if spec.preset is not None:
+        presets = model_presets()
+        if spec.preset not in presets:
+            msg = unknown(spec.preset, "a model preset", presets)
+            raise FieldError(("model", "preset"), msg)
+        base = {"name": spec.preset, **presets[spec.preset]["fields"]}
+    elif spec.hf_config is not None:
+        base = read_config(spec.hf_config)
+    own = spec.model_dump(exclude={"preset", "hf_config"}, exclude_none=True)
+    if "blocks" in own:
+        base = {name: value for name, value in base.items() if name != "layers"}
+    elif "blocks" in base:
+        for field in ("layers", *_SHARED):
+            if field in own:
+                msg = "stands beside a preset of several blocks, expected blocks"
+                raise FieldError(("model", field), msg)
+    fields = _overridden(base, own)
+    if "blocks" in fields:
+        return _build_blocks(fields)
+    for required in ("layers", "hidden", "heads"):
+        if required not in fields:
+            msg = "is missing, expected it, or a preset or hf_config that gives it"
+            raise FieldError(("model", required), msg)
+    return raised_at(_PATH, partial(Model, **_defaults(fields)))
+
+
+def _build_blocks(fields: dict[str, Any]) -> Model:
+    """Build a model of several kinds of layers."""
+    if "layers" in fields:
+        msg = "stands beside blocks, expected it in each of them"
+        raise FieldError(("model", "layers"), msg)
+    shared = {name: fields.pop(name) for name in _SHARED if name in fields}
+    blocks: list[Block] = []
+    for index, own in enumerate(fields.pop("blocks")):
+        path: FieldPath = ("model", "blocks", index)
+        merged = _overridden(shared, own)
+        for required in ("hidden", "heads"):
+            if required not in merged:
+                msg = "is missing, expected it here or beside blocks"
+                raise FieldError((*path, required), msg)
+        sizes = _sizes(merged, path)
+        blocks.append(raised_at(path, partial(Block, **sizes)))
+        fault = block_fault(tuple(blocks), index)
+        if fault:
+            raise fault_at(path, fault)
+    first = blocks[0]
+    outline = {name: getattr(first, name) for name in ("layers", *_SHARED)}
+    every = _defaults({**fields, **outline})
+    return raised_at(_PATH, partial(Model, **every, blocks=tuple(blocks)))
+
+
+def _overridden(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``base`` changed by ``own``, without what no longer follows from it."""
+    fields = dict(base)
+    if not {"hidden", "heads"}.isdisjoint(own) and "head_dim" not in own:
+        fields.pop("head_dim", None)
+    if "heads" in own and "kv_heads" not in own:
+        fields.pop("kv_heads", None)
+    if "hidden" in own and "ffn" not in own:
+        fields.pop("ffn", None)
+    fields.update(own)
+    return fields
+
+
+def _defaults(fields: dict[str, Any]) -> dict[str, Any]:
+    gated = fields.get("gated", True)
+    needs_vocab = not ("patch" in fields and "classes" in fields)
+    return {
+        "name": "model",
+        "vocab": DEFAULT_VOCAB if needs_vocab else 0,
+        "norm": "rms" if gated else "layer",
+        **_sizes(fields, _PATH),
+    }
+
+
+def _sizes(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
+    """Fill in the sizes of layers that follow from others."""
+    hidden, heads = fields["hidden"], fields["heads"]
+    if "head_dim" not in fields and hidden % heads:
+        msg = f"is {heads}, which does not divide hidden ({hidden}); give head_dim"
+        raise FieldError((*path, "heads"), msg)
+    if heads % fields.get("kv_heads", heads):
+        msg = f"is {fields['kv_heads']}, which does not divide heads ({heads})"
+        raise FieldError((*path, "kv_heads"), msg)
+    gated = fields.get("gated", True)
+    return {
+        "kv_heads": heads,
+        "head_dim": hidden // heads,
+        "ffn": 256 * math.ceil(8 * hidden / (3 * 256)) if gated else 4 * hidden,
+        **fields,
+    }

@@ -1,0 +1,146 @@
+"""Pins that no strategy of their cluster satisfies, whatever memory it has.
+
+Such a cluster could only stay unused, which nobody asks for by naming its degrees: who
+wants that says ``stages: 0``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.meshes import divisors, meshes
+from hetopt.problem.training import ANY, NO_CLUSTER_PINS, Domain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.meshes import Mesh
+    from hetopt.problem.model import Model
+    from hetopt.problem.training import Pins, Training
+
+_DEGREES = ("dp", "cp", "tp")
+#: Values that a message lists.
+_LISTED = 16
+
+
+def check_meshes(
+    pins: Pins, model: Model, clusters: Iterable[Cluster], training: Training
+) -> None:
+    """Raise FieldError where pins leave a cluster that may be used no (dp, cp, tp)."""
+    for cluster in clusters:
+        if pins.order is None or cluster.name in pins.order:
+            _PinnedMeshes(pins, model, cluster, training).check()
+
+
+class _PinnedMeshes:
+    """The meshes of one cluster under some of its pins."""
+
+    def __init__(
+        self, pins: Pins, model: Model, cluster: Cluster, training: Training
+    ) -> None:
+        self.model = model
+        self.cluster = cluster
+        self.training = training
+        own = pins.of(cluster.name)
+        self.domains = {
+            **{name: getattr(own, name) for name in (*_DEGREES, "stages")},
+            "microbatches": pins.microbatches,
+        }
+        self.pinned = [name for name, domain in self.domains.items() if domain != ANY]
+
+    def check(self) -> None:
+        """Raise FieldError that names the pin in the way and what is possible."""
+        if not set(self.pinned) & set(_DEGREES) or self._is_unused():
+            return
+        if any(self._meshes(())):
+            return
+        for name in self.pinned:
+            if name in _DEGREES:
+                self._check_alone(name)
+        for name in self.pinned:
+            self._check_beside_others(name)
+        some = _text({tuple(mesh) for mesh in self._meshes(self.pinned)})
+        msg = f"leave no strategy together, (dp, cp, tp) can be {some}"
+        raise FieldError(("pin", "clusters", self.cluster.name), msg)
+
+    def _is_unused(self) -> bool:
+        """Whether the pins themselves say that the cluster hosts no stage."""
+        return self._least_stages(self.domains["stages"]) is None
+
+    def _least_stages(self, domain: Domain) -> int | None:
+        counts = range(1, self.cluster.devices + 1)
+        return next((count for count in counts if domain.permits(count)), None)
+
+    def _meshes(self, free: Iterable[str]) -> Iterator[Mesh]:
+        """Yield the meshes that remain if some pins are taken away."""
+        domains = self.domains | dict.fromkeys(free, ANY)
+        least = self._least_stages(domains["stages"]) or 1
+        pins = replace(NO_CLUSTER_PINS, **{name: domains[name] for name in _DEGREES})
+        for count in divisors(self.training.global_batch):
+            if not domains["microbatches"].permits(count):
+                continue
+            for mesh in meshes(self.model, self.cluster, self.training, pins, count):
+                if least * mesh.devices <= self.cluster.devices:
+                    yield mesh
+
+    def _check_alone(self, name: str) -> None:
+        """Raise FieldError if no mesh has the degree, whatever else is pinned."""
+        values = {getattr(mesh, name) for mesh in self._meshes(self.pinned)}
+        if not any(self.domains[name].permits(value) for value in values):
+            msg = (
+                f"no strategy of cluster {self.cluster.name!r} satisfies it, "
+                f"{name} can be {_text(values)}"
+            )
+            raise self._error(name, msg)
+
+    def _check_beside_others(self, name: str) -> None:
+        """Raise FieldError if there are meshes but for this pin."""
+        found = set(self._meshes((name,)))
+        if not found:
+            return
+        others = " and ".join(
+            f"{other} {self._said(other)}" for other in self.pinned if other != name
+        )
+        if name == "stages":
+            most = max(self.cluster.devices // mesh.devices for mesh in found)
+            can = f"at most {most}"
+        elif name == "microbatches":
+            batch = self.training.global_batch
+            counts = {
+                count
+                for mesh in found
+                for count in divisors(batch // mesh.dp)
+                if batch % mesh.dp == 0
+            }
+            can = _text(counts)
+        else:
+            can = _text({getattr(mesh, name) for mesh in found})
+        msg = (
+            f"no strategy of cluster {self.cluster.name!r} satisfies it beside "
+            f"{others}, with which {name} can be {can}"
+        )
+        raise self._error(name, msg)
+
+    def _said(self, name: str) -> str:
+        """Return what the user said of a decision."""
+        domain: Domain = self.domains[name]
+        if domain.allowed is not None:
+            return " or ".join(map(str, sorted(domain.allowed, key=str)))
+        return "not " + " or ".join(map(str, sorted(domain.forbidden, key=str)))
+
+    def _error(self, name: str, message: str) -> FieldError:
+        pin: FieldPath = ("pin",)
+        if self.domains[name].allowed is None:
+            pin = ("pin", "forbid")
+        inside = () if name == "microbatches" else ("clusters", self.cluster.name)
+        return FieldError((*pin, *inside, name), f"is {self._said(name)}: {message}")
+
+
+def _text(values: Iterable[object]) -> str:
+    listed = sorted(values, key=lambda value: (len(str(value)), str(value)))
+    shown = [str(value) for value in listed[:_LISTED]]
+    return ", ".join(shown) + (", ..." if len(listed) > _LISTED else "")

@@ -1,0 +1,248 @@
+"""From the ``pin`` section to ``Pins``: which decisions may take which values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.building.pinned_meshes import check_meshes
+from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.schema.fields import unknown
+from hetopt.problem.training import ANY, ClusterPins, Domain, Pins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.model import Model
+    from hetopt.problem.schema.pins import ClusterPinSpec, PinSpec
+    from hetopt.problem.training import Training
+
+_PIN: FieldPath = ("pin",)
+_FORBID: FieldPath = ("pin", "forbid")
+
+
+def build_pins(
+    spec: PinSpec | None,
+    model: Model,
+    clusters: tuple[Cluster, ...],
+    training: Training,
+) -> Pins:
+    """Return the pins; raises FieldError where they cannot be meant.
+
+    Pins that no plan can satisfy for a deeper reason, such as memory, pass: that
+    is for the solver to say.
+    """
+    if spec is None:
+        return Pins()
+    names = tuple(cluster.name for cluster in clusters)
+    forbid = spec.forbid
+    for path, mapping in (
+        ((*_PIN, "clusters"), spec.clusters),
+        ((*_FORBID, "clusters"), forbid.clusters if forbid else {}),
+    ):
+        for name in mapping:
+            _check_name(name, names, (*path, name))
+    pins = Pins(
+        stages=_domain(spec.stages, forbid.stages if forbid else None, "stages"),
+        microbatches=_domain(
+            spec.microbatches, forbid.microbatches if forbid else None, "microbatches"
+        ),
+        order=_order(spec.order, names),
+        forbidden_next=_forbidden_next(forbid.next if forbid else None, names),
+        units=spec.units,
+        clusters={
+            cluster.name: pins
+            for cluster in clusters
+            if (
+                pins := _cluster_pins(
+                    spec.clusters.get(cluster.name),
+                    forbid.clusters.get(cluster.name) if forbid else None,
+                    cluster,
+                    training,
+                )
+            )
+            != ClusterPins()
+        },
+        resharding=_domain(
+            spec.resharding, forbid.resharding if forbid else None, "resharding"
+        ),
+    )
+    _check_counts(pins, spec, model, clusters, training)
+    _check_units(pins, model)
+    _check_hosting(pins, names)
+    check_meshes(pins, model, clusters, training)
+    return pins
+
+
+def _check_name(name: str, names: tuple[str, ...], path: FieldPath) -> None:
+    if name not in names:
+        raise FieldError(path, unknown(name, "a cluster of this problem", names))
+
+
+def _domain(
+    allowed: tuple[Any, ...] | None, forbidden: tuple[Any, ...] | None, *path: str
+) -> Domain:
+    if allowed is None and forbidden is None:
+        return ANY
+    domain = Domain(
+        allowed=None if allowed is None else frozenset(allowed),
+        forbidden=frozenset(forbidden or ()),
+    )
+    if allowed is not None and not any(domain.permits(value) for value in allowed):
+        raise FieldError((*_FORBID, *path), "leaves none of the pinned values")
+    return domain
+
+
+def _order(
+    order: tuple[str, ...] | None, names: tuple[str, ...]
+) -> tuple[str, ...] | None:
+    path = (*_PIN, "order")
+    if order == ():
+        raise FieldError(path, "is an empty list, expected cluster names")
+    for index, name in enumerate(order or ()):
+        _check_name(name, names, (*path, index))
+        if order is not None and name in order[:index]:
+            msg = f"is {name!r} a second time; a cluster's stages are consecutive"
+            raise FieldError((*path, index), msg)
+    return order
+
+
+def _forbidden_next(
+    pairs: tuple[tuple[str, ...], ...] | None, names: tuple[str, ...]
+) -> frozenset[tuple[str, str]]:
+    found = set()
+    for index, pair in enumerate(pairs or ()):
+        path = (*_FORBID, "next", index)
+        if len(pair) != 2:
+            msg = f"names {len(pair)} clusters, expected a pair such as [a100, h20]"
+            raise FieldError(path, msg)
+        for position, name in enumerate(pair):
+            _check_name(name, names, (*path, position))
+        if pair[0] == pair[1]:
+            raise FieldError(path, f"names {pair[0]!r} twice, expected two clusters")
+        found.add((pair[0], pair[1]))
+    return frozenset(found)
+
+
+def _cluster_pins(
+    pinned: ClusterPinSpec | None,
+    forbidden: ClusterPinSpec | None,
+    cluster: Cluster,
+    training: Training,
+) -> ClusterPins:
+    domains: dict[str, Domain] = {}
+    for field in ("stages", "units", "dp", "cp", "tp", "recompute"):
+        domains[field] = _domain(
+            getattr(pinned, field, None),
+            getattr(forbidden, field, None),
+            "clusters",
+            cluster.name,
+            field,
+        )
+    path = (*_PIN, "clusters", cluster.name)
+    limits = {
+        "stages": (cluster.devices, "its devices"),
+        "dp": (cluster.devices, "its devices"),
+        "cp": (cluster.devices, "its devices"),
+        "tp": (cluster.max_tp, "its max_tp"),
+    }
+    for field, (limit, what) in limits.items():
+        for value in getattr(pinned, field, None) or ():
+            if value > limit:
+                msg = f"is {value}, more than {what} ({limit})"
+                raise FieldError((*path, field), msg)
+    policies = training.recompute[cluster.name]
+    if not any(domains["recompute"].permits(policy) for policy in policies):
+        msg = f"permits none of training.recompute's {', '.join(policies)}"
+        raise FieldError((*path, "recompute"), msg)
+    return ClusterPins(**domains)
+
+
+def _check_counts(
+    pins: Pins,
+    spec: PinSpec,
+    model: Model,
+    clusters: tuple[Cluster, ...],
+    training: Training,
+) -> None:
+    body = len(model.units) - 2
+    devices = sum(cluster.devices for cluster in clusters)
+    for value in spec.stages or ():
+        if value > min(body, devices):
+            msg = (
+                f"is {value}, expected at most {min(body, devices)}: the model has "
+                f"{body} units to cut between and the clusters {devices} devices"
+            )
+            raise FieldError((*_PIN, "stages"), msg)
+    batch = training.global_batch
+    for value in spec.microbatches or ():
+        if batch % value:
+            msg = f"is {value}, expected a divisor of the global batch ({batch})"
+            raise FieldError((*_PIN, "microbatches"), msg)
+
+
+def _check_units(pins: Pins, model: Model) -> None:
+    units = pins.units
+    if units is None:
+        return
+    path = (*_PIN, "units")
+    total = len(model.units)
+    if sum(units) != total:
+        msg = (
+            f"sums to {sum(units)}, expected the model's {total} units "
+            f"(embedding, {total - 2} in between, head)"
+        )
+        raise FieldError(path, msg)
+    if not pins.stages.permits(len(units)):
+        msg = f"lists {len(units)} stages, which pin.stages or pin.forbid rules out"
+        raise FieldError(path, msg)
+    if len(units) > 1:
+        for index, what in ((0, "embedding"), (len(units) - 1, "head")):
+            if units[index] < 2:
+                msg = f"is {units[index]}, expected more than the {what} alone"
+                raise FieldError((*path, index), msg)
+
+
+def _check_hosting(pins: Pins, names: tuple[str, ...]) -> None:
+    """Check order, stages per cluster and stages overall against each other."""
+    for name in names:
+        path = (*_PIN, "clusters", name, "stages")
+        stages = pins.of(name).stages
+        if pins.order is None or stages == ANY:
+            continue
+        used = name in pins.order
+        if not used and not stages.permits(0):
+            msg = f"needs cluster {name!r}, which pin.order leaves out"
+            raise FieldError(path, msg)
+        if used and stages.allowed == frozenset({0}):
+            msg = f"is 0, but pin.order uses cluster {name!r}"
+            raise FieldError(path, msg)
+    _check_sum(pins, names, "stages", _permitted_stages(pins))
+    units = None if pins.units is None else frozenset({sum(pins.units)})
+    _check_sum(pins, names, "units", units)
+
+
+def _permitted_stages(pins: Pins) -> frozenset[Any] | None:
+    if pins.units is not None:
+        return frozenset({len(pins.units)})
+    return pins.stages.allowed
+
+
+def _check_sum(
+    pins: Pins,
+    names: tuple[str, ...],
+    field: str,
+    permitted: frozenset[Any] | None,
+) -> None:
+    """Check a pinned total against the clusters, where each is pinned to one value."""
+    fixed: Mapping[str, frozenset[Any] | None] = {
+        name: getattr(pins.of(name), field).allowed for name in pins.order or names
+    }
+    values = [next(iter(item)) for item in fixed.values() if item and len(item) == 1]
+    if permitted is None or len(values) < len(fixed):
+        return
+    if sum(values) not in permitted:
+        listed = " or ".join(map(str, sorted(permitted)))
+        msg = f"pins {sum(values)} {field} in all, but {listed} are pinned overall"
+        raise FieldError((*_PIN, "clusters"), msg)

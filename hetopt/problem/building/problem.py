@@ -1,0 +1,373 @@
+"""From the problem file's fields to the nouns: defaults, presets, cross-checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.building.devices import (
+    check_precision,
+    overhead_bytes,
+    overridden,
+    peak_flops,
+    with_overhead,
+)
+from hetopt.problem.building.model import build_model
+from hetopt.problem.building.pins import build_pins
+from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.calibration import NO_CALIBRATION, Calibration
+from hetopt.problem.catalogue import accelerators
+from hetopt.problem.cluster import (
+    Accelerator,
+    Cluster,
+    ClusterLink,
+    ClusterLinks,
+    DeviceGroup,
+    Link,
+)
+from hetopt.problem.problem import Problem
+from hetopt.problem.schema.fields import AUTO, read_tokens, unknown
+from hetopt.problem.training import RECOMPUTE, Training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
+    from hetopt.problem.schema.calibration import CalibrationSpec
+    from hetopt.problem.schema.problem import (
+        ClusterLinkSpec,
+        ClusterSpec,
+        LinksSpec,
+        ProblemSpec,
+        TrainingSpec,
+    )
+    from hetopt.problem.training import Recompute
+
+#: Of an inter-node link that gives only its bandwidth.
+DEFAULT_INTER_NODE_LATENCY_S = 5e-6
+
+
+def build_problem(
+    spec: ProblemSpec,
+    name: str,
+    read_config: Callable[[str], Mapping[str, Any]],
+    find_profile: Callable[[str, str], str],
+) -> Problem:
+    """Return the problem; raises FieldError with the path of the field in the way.
+
+    Parameters
+    ----------
+    spec
+        The validated file.
+    name
+        Label if the file gives none.
+    read_config
+        Reads the config.json that ``model.hf_config`` names into model fields.
+    find_profile
+        Returns the latency source that a cluster's name and the file's text mean.
+    """
+    model = build_model(spec.model, read_config)
+    single = len(spec.clusters) == 1
+    _check_hosts(spec.clusters)
+    clusters: list[Cluster] = []
+    for index, cluster_spec in enumerate(spec.clusters):
+        path: FieldPath = ("clusters", index)
+        for before in clusters:
+            if before.name == cluster_spec.name:
+                msg = f"is {before.name!r} a second time, expected different names"
+                raise FieldError((*path, "name"), msg)
+        clusters.append(_build_cluster(cluster_spec, path, alone=single))
+    names = tuple(cluster.name for cluster in clusters)
+    training = _build_training(spec.training, names)
+    for cluster in clusters:
+        check_precision(cluster, training)
+    fault = model.sequence_fault(training.seq_len)
+    if fault:
+        raise FieldError(("training", "seq_len"), fault)
+    calibration = _build_calibration(spec.calibration, names)
+    if spec.calibration is not None:
+        if spec.calibration.reserve is not None:
+            training = replace(training, reserve=spec.calibration.reserve)
+        measured = spec.calibration.overhead or {}
+        for known in measured:
+            check_cluster(known, names, ("calibration", "overhead", known))
+        clusters = with_overhead(clusters, measured)
+    latency = dict.fromkeys(names, AUTO)
+    for known, source in (spec.latency or {}).items():
+        check_cluster(known, names, ("latency", known))
+        latency[known] = find_profile(known, source)
+    return Problem(
+        name=spec.name or name,
+        model=model,
+        clusters=tuple(clusters),
+        links=_build_links(spec.links, tuple(clusters)),
+        training=training,
+        pins=build_pins(spec.pin, model, tuple(clusters), training),
+        latency=latency,
+        calibration=calibration,
+    )
+
+
+def _build_calibration(
+    spec: CalibrationSpec | None, names: tuple[str, ...]
+) -> Calibration:
+    if spec is None:
+        return NO_CALIBRATION
+    for known in spec.efficiency or {}:
+        check_cluster(known, names, ("calibration", "efficiency", known))
+    return Calibration(efficiency=spec.efficiency or {}, bandwidth=spec.bandwidth)
+
+
+def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:
+    """Raise FieldError unless the problem has a cluster of this name."""
+    if name not in names:
+        raise FieldError(path, unknown(name, "a cluster of this problem", names))
+
+
+def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
+    base: Accelerator | None = None
+    if spec.preset is not None:
+        known = accelerators()
+        if spec.preset not in known:
+            msg = unknown(spec.preset, "an accelerator of the catalogue", known)
+            raise FieldError(path, msg)
+        base = known[spec.preset]
+        own = spec.model_dump(exclude={"preset"}, exclude_none=True)
+        if not own:
+            return base
+    needed: dict[str, Any] = {
+        "name": spec.name or (base.name if base else None),
+        "peak_flops": peak_flops(spec, base, path),
+        "memory": spec.memory or (base.memory_bytes if base else None),
+        "memory_bandwidth": spec.memory_bandwidth
+        or (base.memory_bandwidth_bytes_per_s if base else None),
+        "intra_node": spec.intra_node or (base.intra_node if base else None),
+        "host_device": spec.host_device or (base.host_device if base else None),
+    }
+    for field, value in needed.items():
+        if value is None:
+            msg = "is missing, expected it, or a preset that gives it"
+            raise FieldError((*path, field), msg)
+    return Accelerator(
+        name=needed["name"],
+        peak_flops=needed["peak_flops"],
+        memory_bytes=needed["memory"],
+        memory_bandwidth_bytes_per_s=needed["memory_bandwidth"],
+        intra_node=_link(
+            spec.intra_node, base.intra_node if base else None, (*path, "intra_node")
+        ),
+        host_device=_link(
+            spec.host_device, base.host_device if base else None, (*path, "host_device")
+        ),
+        overhead_bytes=(
+            base.overhead_bytes if base and spec.overhead is None else spec.overhead
+        ),
+        sources=_kept_sources(base, spec),
+    )
+
+
+def _kept_sources(base: Accelerator | None, spec: AcceleratorSpec) -> dict[str, str]:
+    """Return the catalogue's sources of what the user does not override."""
+    return {
+        key: source
+        for key, source in (base.sources if base else {}).items()
+        if not overridden(spec, key)
+    }
+
+
+def _link(
+    spec: LinkSpec | ClusterLinkSpec | None,
+    base: Link | None,
+    path: FieldPath,
+    latency_s: float | None = None,
+) -> Link:
+    """Fill what ``spec`` leaves out from ``base``, then from ``latency_s``."""
+    bandwidth = spec.bandwidth if spec else None
+    latency = spec.latency if spec else None
+    if base is not None:
+        bandwidth = base.bandwidth_bytes_per_s if bandwidth is None else bandwidth
+        latency = base.latency_s if latency is None else latency
+    latency = latency_s if latency is None else latency
+    if bandwidth is None:
+        raise FieldError(
+            (*path, "bandwidth"), "is missing, expected one such as '100 Gbps'"
+        )
+    if latency is None:
+        raise FieldError((*path, "latency"), "is missing, expected one such as '5 us'")
+    return Link(latency_s=latency, bandwidth_bytes_per_s=bandwidth)
+
+
+def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluster:
+    accelerator = _build_accelerator(spec.accelerator, (*path, "accelerator"))
+    intra_node = _link(spec.intra_node, accelerator.intra_node, (*path, "intra_node"))
+    if spec.inter_node is not None:
+        inter_node = _link(
+            spec.inter_node,
+            None,
+            (*path, "inter_node"),
+            DEFAULT_INTER_NODE_LATENCY_S,
+        )
+    elif alone and spec.nodes == 1:
+        # No byte ever leaves the node, so this is never read.
+        inter_node = intra_node
+    else:
+        msg = "is missing, expected one such as {bandwidth: 100 Gbps, latency: 5 us}"
+        raise FieldError((*path, "inter_node"), msg)
+    group = None
+    if spec.group is not None:
+        if spec.devices_per_node % spec.group.size:
+            msg = (
+                f"is {spec.group.size}, which does not divide "
+                f"devices_per_node ({spec.devices_per_node})"
+            )
+            raise FieldError((*path, "group", "size"), msg)
+        latency_s = spec.group.latency
+        group = DeviceGroup(
+            size=spec.group.size,
+            link=Link(
+                latency_s=intra_node.latency_s if latency_s is None else latency_s,
+                bandwidth_bytes_per_s=spec.group.bandwidth,
+            ),
+        )
+    max_tp = spec.max_tp or spec.devices_per_node
+    if max_tp > spec.devices_per_node:
+        msg = (
+            f"is {max_tp}, expected at most devices_per_node ({spec.devices_per_node})"
+        )
+        raise FieldError((*path, "max_tp"), msg)
+    memory = spec.memory or accelerator.memory_bytes
+    return Cluster(
+        name=spec.name,
+        accelerator=accelerator,
+        nodes=spec.nodes,
+        devices_per_node=spec.devices_per_node,
+        memory_bytes=memory,
+        overhead_bytes=overhead_bytes(spec.overhead, accelerator, memory, path),
+        max_tp=max_tp,
+        intra_node=intra_node,
+        inter_node=inter_node,
+        host_device=_link(
+            spec.host_device, accelerator.host_device, (*path, "host_device")
+        ),
+        nics_per_node=spec.nics_per_node or spec.devices_per_node,
+        group=group,
+        hosts=spec.hosts,
+    )
+
+
+def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
+    """Refuse a wrong number of hosts, and a host that is named a second time."""
+    owners: dict[str, str] = {}
+    for index, cluster in enumerate(clusters):
+        if cluster.hosts is None:
+            continue
+        path: FieldPath = ("clusters", index, "hosts")
+        if len(cluster.hosts) != cluster.nodes:
+            msg = (
+                f"names {len(cluster.hosts)}, expected one host for each of the "
+                f"{cluster.nodes} nodes"
+            )
+            raise FieldError(path, msg)
+        for position, host in enumerate(cluster.hosts):
+            if host in owners:
+                msg = f"is {host!r} a second time, first in cluster {owners[host]!r}"
+                raise FieldError((*path, position), msg)
+            owners[host] = cluster.name
+
+
+def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> ClusterLinks:
+    names = tuple(cluster.name for cluster in clusters)
+    every = [frozenset(pair) for pair in combinations(names, 2)]
+    if spec is None or (spec.default is None and not spec.pairs):
+        if every:
+            msg = (
+                f"is missing, expected the network between the {len(names)} clusters, "
+                "such as {default: {bandwidth: 10 Gbps, latency: 1 ms}}"
+            )
+            raise FieldError(("links",) if spec is None else ("links", "default"), msg)
+        # One cluster has no network to another: this is never read.
+        return ClusterLinks(default=ClusterLink(connection=clusters[0].inter_node))
+    default = None
+    if spec.default is not None:
+        default = _cluster_link(spec.default, None, ("links", "default"))
+    pairs: dict[frozenset[str], ClusterLink] = {}
+    for index, pair in enumerate(spec.pairs):
+        path: FieldPath = ("links", "pairs", index)
+        for position, name in enumerate(pair.between):
+            check_cluster(name, names, (*path, "between", position))
+        key = frozenset(pair.between)
+        if len(key) == 1:
+            msg = f"names {pair.between[0]!r} twice, expected two clusters"
+            raise FieldError((*path, "between"), msg)
+        if key in pairs:
+            listed = " and ".join(pair.between)
+            raise FieldError((*path, "between"), f"gives {listed} a second time")
+        pairs[key] = _cluster_link(pair, default, path)
+    if default is None:
+        for key in every:
+            if key not in pairs:
+                msg = (
+                    "is missing, and pairs has no link between "
+                    f"{' and '.join(sorted(key))}"
+                )
+                raise FieldError(("links", "default"), msg)
+        default = next(iter(pairs.values()))
+    return ClusterLinks(default=default, pairs=pairs)
+
+
+def _cluster_link(
+    spec: ClusterLinkSpec, default: ClusterLink | None, path: FieldPath
+) -> ClusterLink:
+    connection = _link(spec, default.connection if default else None, path)
+    return ClusterLink(
+        connection=connection,
+        aggregate_bytes_per_s=spec.aggregate,
+        staged=spec.staged or (default.staged if default else "host"),
+    )
+
+
+def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
+    path: FieldPath = ("training",)
+    batch = spec.global_batch
+    if isinstance(batch, str):
+        tokens = read_tokens(batch)
+        if tokens % spec.seq_len:
+            msg = (
+                f"is {batch!r} ({tokens} tokens; K, M, G are powers of 1024), "
+                f"expected a multiple of seq_len ({spec.seq_len})"
+            )
+            raise FieldError((*path, "global_batch"), msg)
+        batch = tokens // spec.seq_len
+    if spec.gradients == "bf16" and spec.precision in ("fp16", "fp32"):
+        msg = f"is 'bf16' with precision {spec.precision}, expected fp32"
+        raise FieldError((*path, "gradients"), msg)
+    recompute: Any = spec.recompute
+    chosen: dict[str, tuple[Recompute, ...]]
+    if isinstance(recompute, dict):
+        for name in recompute:
+            check_cluster(name, names, (*path, "recompute", name))
+        chosen = {name: recompute.get(name, RECOMPUTE) for name in names}
+    else:
+        chosen = {name: recompute for name in names}
+    return Training(
+        global_batch=batch,
+        seq_len=spec.seq_len,
+        precision=spec.precision,
+        emulate=spec.emulate,
+        optimizer=spec.optimizer,
+        zero=spec.zero,
+        overlap_gradients=spec.overlap_gradients,
+        # In one order, so that how a user lists them changes nothing.
+        recompute={
+            name: tuple(item for item in RECOMPUTE if item in policies)
+            for name, policies in chosen.items()
+        },
+        schedule=spec.schedule,
+        sequence_parallel=spec.sequence_parallel,
+        attention=spec.attention,
+        cross_entropy=spec.cross_entropy,
+        gradients=spec.gradients,
+        reserve=spec.reserve,
+    )

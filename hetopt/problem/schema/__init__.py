@@ -1,0 +1,1 @@
+"""The fields of a problem file: which there are, and what each may hold."""

@@ -1,0 +1,61 @@
+"""An accelerator in a problem file, and its links."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from hetopt.problem.schema.device_fields import OptionalOverhead, OptionalPeakFlops
+from hetopt.problem.schema.fields import (
+    OptionalBandwidth,
+    OptionalFlops,
+    OptionalLatency,
+    OptionalMemory,
+    OptionalName,
+    Strict,
+)
+from hetopt.problem.schema.model import preset_if_text
+
+
+class LinkSpec(Strict):
+    """A link per device (or NIC) and direction."""
+
+    bandwidth: OptionalBandwidth = None
+    latency: OptionalLatency = None
+
+
+class AcceleratorSpec(Strict):
+    """A device: a name from the catalogue, or its own numbers, or both.
+
+    Fields beside ``preset`` override what the catalogue says.
+    """
+
+    preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
+    name: OptionalName = Field(None, description="Label for reports.")
+    peak_flops: OptionalPeakFlops = Field(
+        None,
+        description="Dense rates by precision, without sparsity: bf16, fp16, fp32, "
+        "tf32, fp8, of which the device may lack some. One number is the 16-bit rate, "
+        "BF16 and FP16 alike.",
+    )
+    fp32_flops: OptionalFlops = Field(
+        None, description="An older way to write peak_flops.fp32."
+    )
+    memory: OptionalMemory = Field(
+        None, description="Memory of one device, as a program can see it."
+    )
+    overhead: OptionalOverhead = Field(
+        None,
+        description="What of it a program holds outside of what its framework "
+        "allocates. Default: 6% of the memory.",
+    )
+    memory_bandwidth: OptionalBandwidth = Field(
+        None, description="Of the device's own memory."
+    )
+    intra_node: LinkSpec | None = Field(
+        None, description="To another device of the node, per direction."
+    )
+    host_device: LinkSpec | None = Field(
+        None, description="To the host, per direction."
+    )
+
+    _text = model_validator(mode="before")(preset_if_text)

@@ -1,0 +1,122 @@
+"""The ``calibration`` section of a problem file, as `hetopt calibrate` writes it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from hetopt.problem.calibration import (
+    BANDWIDTH_BOUNDS,
+    EFFICIENCY_BOUNDS,
+    RESERVE_BOUNDS,
+)
+from hetopt.problem.quantity import parse_memory
+from hetopt.problem.schema.fields import (
+    OptionalName,
+    Strict,
+    field_error,
+    or_none,
+    read_fraction,
+)
+from hetopt.words import describe
+
+
+def _read_factor(value: Any, bounds: tuple[float, float], *path: str) -> float:
+    low, high = bounds
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not low <= value <= high:
+        msg = f"is {describe(value)}, expected a factor from {low:g} to {high:g}"
+        raise field_error(msg, *path)
+    return float(value)
+
+
+def _read_bandwidth(value: Any) -> float:
+    return _read_factor(value, BANDWIDTH_BOUNDS)
+
+
+def _factor_schema(bounds: tuple[float, float]) -> dict[str, Any]:
+    return {"type": "number", "minimum": bounds[0], "maximum": bounds[1]}
+
+
+def _read_efficiency(value: Any) -> dict[str, float]:
+    if not isinstance(value, dict):
+        msg = f"is {describe(value)}, expected a mapping such as {{a100: 0.93}}"
+        raise field_error(msg)
+    return {
+        cluster: _read_factor(factor, EFFICIENCY_BOUNDS, cluster)
+        for cluster, factor in value.items()
+    }
+
+
+def _read_overhead(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        msg = f"is {describe(value)}, expected a mapping such as {{a100: 2.1 GB}}"
+        raise field_error(msg)
+    sizes = {}
+    for cluster, size in value.items():
+        try:
+            sizes[cluster] = parse_memory(size)
+        except ValueError as error:
+            raise field_error(str(error), cluster) from None
+    return sizes
+
+
+def _read_reserve(value: Any) -> float:
+    low, high = RESERVE_BOUNDS
+    fraction = read_fraction(value)
+    if not low <= fraction <= high:
+        msg = f"is {describe(value)}, expected a share from {low:g} to {high:g}"
+        raise field_error(msg)
+    return fraction
+
+
+class CalibrationSpec(Strict):
+    """Corrections from runs of one's own; `hetopt calibrate` writes them."""
+
+    efficiency: Annotated[
+        dict[str, float] | None,
+        or_none(_read_efficiency),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "additionalProperties": _factor_schema(EFFICIENCY_BOUNDS),
+            }
+        ),
+    ] = Field(
+        None,
+        description="By cluster: how much faster its devices compute than its latency "
+        "source says; 1 where not named.",
+    )
+    bandwidth: Annotated[
+        float,
+        BeforeValidator(_read_bandwidth),
+        WithJsonSchema(_factor_schema(BANDWIDTH_BOUNDS)),
+    ] = Field(
+        1.0,
+        description="How much more bandwidth the networks between nodes and between "
+        "clusters have than this problem says.",
+    )
+    overhead: Annotated[
+        dict[str, int] | None,
+        or_none(_read_overhead),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "type": ["string", "number"],
+                    "examples": ["2.1 GB"],
+                },
+            }
+        ),
+    ] = Field(
+        None,
+        description="By cluster: what a device holds outside of what the framework "
+        "allocates; takes the place of the cluster's own overhead.",
+    )
+    reserve: Annotated[
+        float | None,
+        or_none(_read_reserve),
+        WithJsonSchema({"type": ["number", "string"], "examples": [0.08, "8%"]}),
+    ] = Field(None, description="Takes the place of training.reserve.")
+    notes: OptionalName = Field(None, description="What it was calibrated on.")

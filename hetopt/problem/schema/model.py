@@ -1,0 +1,136 @@
+"""The ``model`` section of the problem file as pydantic models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from hetopt.problem.schema.fields import (
+    LayerCount,
+    Name,
+    OptionalAttention,
+    OptionalCount,
+    OptionalFlag,
+    OptionalGranularity,
+    OptionalLayerCount,
+    OptionalName,
+    OptionalNorm,
+    Strict,
+    field_error,
+    or_none,
+    whole,
+)
+from hetopt.words import describe
+
+
+def preset_if_text(value: Any) -> Any:
+    """Let a name stand for the mapping that names it as a preset."""
+    return {"preset": value} if isinstance(value, str) else value
+
+
+class BlockSpec(Strict):
+    """Layers of one kind; sizes that it does not give are those of the whole model."""
+
+    name: Name = Field(
+        description="The kind of its layers: lower-case letters, digits and -."
+    )
+    layers: LayerCount = Field(description="The number of layers.")
+    hidden: OptionalCount = Field(None, description="Hidden size.")
+    heads: OptionalCount = Field(None, description="Attention heads.")
+    kv_heads: OptionalCount = Field(None, description="Default: heads.")
+    head_dim: OptionalCount = Field(None, description="Default: hidden / heads.")
+    ffn: OptionalCount = Field(None, description="Inner size of the MLP.")
+    gated: OptionalFlag = Field(None, description="true: SwiGLU; false: GELU.")
+    attention: OptionalAttention = Field(
+        None, description="causal (default) or bidirectional."
+    )
+    window: OptionalCount = Field(
+        None, description="Tokens that attend to each other; default: the sequence."
+    )
+    merge: OptionalCount = Field(
+        None,
+        description="Tokens of the block before that become one token here, by a "
+        "matrix that may change the width; default: 1.",
+    )
+    context: OptionalName = Field(
+        None,
+        description="Block before, whose output every layer here attends to as well; "
+        "the first such block starts from tokens of its own (an encoder's decoder).",
+    )
+
+
+class ModelSpec(Strict):
+    """A transformer: a preset, a config.json, or its fields.
+
+    Fields beside ``preset`` or ``hf_config`` override what that gives.
+    """
+
+    preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
+    hf_config: OptionalName = Field(
+        None, description="Hugging Face config.json, relative to this file."
+    )
+    name: OptionalName = Field(None, description="Label for reports.")
+    layers: OptionalLayerCount = Field(None, description="Transformer layers.")
+    hidden: OptionalCount = Field(None, description="Hidden size.")
+    heads: OptionalCount = Field(None, description="Attention heads.")
+    kv_heads: OptionalCount = Field(
+        None, description="Key-value heads (GQA); default: heads."
+    )
+    head_dim: OptionalCount = Field(
+        None, description="Size of a head; default: hidden / heads."
+    )
+    ffn: OptionalCount = Field(
+        None,
+        description="Inner size of the MLP; default: 4 hidden, or for a gated MLP "
+        "Llama's rule, 8/3 hidden rounded up to a multiple of 256.",
+    )
+    vocab: OptionalCount = Field(
+        None,
+        description="Vocabulary size; default: 32000, none with patch and classes.",
+    )
+    gated: OptionalFlag = Field(
+        None, description="true: SwiGLU, three matrices (default); false: GELU, two."
+    )
+    tied: OptionalFlag = Field(
+        None, description="Embedding table is also the output head; default: false."
+    )
+    norm: OptionalNorm = Field(None, description="Default: rms if gated, else layer.")
+    positions: Annotated[int | None, or_none(whole(0))] = Field(
+        None, description="Length of a learned position table; default: 0, rotary."
+    )
+    granularity: OptionalGranularity = Field(
+        None,
+        description="What the pipeline is cut into; layer (default): whole layers; "
+        "block: attention, first and second MLP matrix are units of their own.",
+    )
+    attention: OptionalAttention = Field(
+        None,
+        description="causal (default): tokens attend to those before them; "
+        "bidirectional: to all of the sequence.",
+    )
+    patch: OptionalCount = Field(
+        None,
+        description="Numbers in an image patch (its area times channels), which is "
+        "projected to a token; default: tokens are looked up in a table.",
+    )
+    classes: OptionalCount = Field(
+        None,
+        description="Outputs of a classifier of whole sequences; default: a "
+        "vocabulary, and a loss for every token.",
+    )
+    blocks: tuple[BlockSpec, ...] | None = Field(
+        None,
+        description="Layers of several kinds in pipeline order; the fields above are "
+        "their defaults.",
+    )
+
+    _text = model_validator(mode="before")(preset_if_text)
+
+    @field_validator("blocks", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        if value is not None and (not isinstance(value, list) or not value):
+            what = "an empty list" if value == [] else describe(value)
+            raise field_error(f"is {what}, expected a list of at least one block")
+        return value

@@ -1,0 +1,77 @@
+"""The ``pin`` section of the problem file as pydantic models."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from hetopt.problem.schema.fields import (
+    CountList,
+    Counts,
+    CountsFromZero,
+    NameList,
+    Policies,
+    Reshardings,
+    Strict,
+    listed,
+    or_none,
+    read_mapping,
+    read_text,
+)
+
+
+class ClusterPinSpec(Strict):
+    """Decisions of one cluster: a value, or a list of the values allowed."""
+
+    stages: CountsFromZero = Field(
+        None, description="Pipeline stages it hosts; 0: it is not used."
+    )
+    units: CountsFromZero = Field(
+        None, description="Units of the model it hosts, embedding and head included."
+    )
+    dp: Counts = Field(None, description="Data parallelism, if the cluster is used.")
+    cp: Counts = Field(None, description="Context parallelism, if used.")
+    tp: Counts = Field(None, description="Tensor parallelism, if used.")
+    recompute: Policies = Field(None, description="Recomputation, if used.")
+
+
+class ForbidSpec(Strict):
+    """Values ruled out; the shape mirrors that of ``pin``."""
+
+    stages: Counts = None
+    microbatches: Counts = None
+    clusters: Annotated[
+        dict[str, ClusterPinSpec],
+        BeforeValidator(lambda value: {} if value is None else read_mapping(value)),
+    ] = Field(default_factory=dict, description="By cluster name.")
+    resharding: Reshardings = None
+    next: Annotated[
+        tuple[tuple[str, ...], ...] | None, or_none(listed(listed(read_text)))
+    ] = Field(
+        None, description="Pairs [a, b]: cluster b may not directly follow cluster a."
+    )
+
+
+class PinSpec(Strict):
+    """Decisions that the user fixes: a value, or a list of the values allowed."""
+
+    stages: Counts = Field(None, description="Pipeline stages (p).")
+    microbatches: Counts = Field(
+        None, description="Micro-batches (q); divides the global batch."
+    )
+    order: NameList = Field(
+        None, description="Exactly these clusters, in this order along the pipeline."
+    )
+    units: CountList = Field(
+        None,
+        description="Units per stage in pipeline order, embedding and head included.",
+    )
+    clusters: Annotated[
+        dict[str, ClusterPinSpec],
+        BeforeValidator(lambda value: {} if value is None else read_mapping(value)),
+    ] = Field(default_factory=dict, description="By cluster name.")
+    resharding: Reshardings = Field(
+        None, description="Resharding strategies a boundary may use."
+    )
+    forbid: ForbidSpec | None = None

@@ -1,0 +1,366 @@
+"""The problem file as pydantic models: which fields there are and what they mean.
+
+The descriptions end up in the JSON Schema, so editors show them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    field_validator,
+)
+
+from hetopt.problem.catalogue import accelerators, model_presets, profile_files
+from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
+from hetopt.problem.schema.calibration import CalibrationSpec
+from hetopt.problem.schema.device_fields import OptionalOverhead
+from hetopt.problem.schema.fields import (
+    AUTO,
+    Bandwidth,
+    Count,
+    Flag,
+    GradientsName,
+    HostList,
+    KernelName,
+    Name,
+    OptimizerName,
+    OptionalBandwidth,
+    OptionalCount,
+    OptionalEmulated,
+    OptionalLatency,
+    OptionalMemory,
+    OptionalName,
+    OptionalStaging,
+    PrecisionName,
+    Schedule,
+    Strict,
+    ZeroStage,
+    field_error,
+    listed,
+    or_none,
+    read_batch,
+    read_fraction,
+    read_recompute,
+    read_text,
+)
+from hetopt.problem.schema.model import ModelSpec
+from hetopt.problem.schema.pins import PinSpec
+from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+#: Sections that may also be another file.
+SECTIONS = (
+    "model",
+    "clusters",
+    "links",
+    "training",
+    "pin",
+    "latency",
+    "calibration",
+)
+
+#: What `latency` knows besides profiles.
+LATENCY_SOURCES = (AUTO, "roofline")
+
+
+class GroupSpec(Strict):
+    """Neighbouring devices of a node that share a faster link."""
+
+    size: Count = Field(
+        description="The devices per group; it divides devices_per_node."
+    )
+    bandwidth: Bandwidth = Field(
+        description="A bandwidth such as '200 GB/s', per device and direction."
+    )
+    latency: OptionalLatency = Field(None, description="Default: that of intra_node.")
+
+
+class ClusterSpec(Strict):
+    """A homogeneous cluster of nodes x devices_per_node accelerators."""
+
+    name: Name = Field(description="A name that plans and pins use.")
+    accelerator: AcceleratorSpec = Field(
+        description="A name from `hetopt catalog`, or the device's own numbers."
+    )
+    nodes: Count = Field(description="The number of nodes.")
+    devices_per_node: Count = Field(description="The number of devices of a node.")
+    memory: OptionalMemory = Field(
+        None, description="Per device; default: the accelerator's."
+    )
+    overhead: OptionalOverhead = Field(
+        None,
+        description="Per device, outside of what the framework allocates: context, "
+        "buffers of collectives, gaps between allocations; default: the accelerator's.",
+    )
+    max_tp: OptionalCount = Field(
+        None, description="Largest tensor parallelism; default: devices_per_node."
+    )
+    intra_node: LinkSpec | None = Field(
+        None, description="Per device and direction; default: the accelerator's."
+    )
+    inter_node: LinkSpec | None = Field(
+        None,
+        description="One NIC, per direction; latency 5 us unless given. Only a single "
+        "node that is the whole problem needs none.",
+    )
+    host_device: LinkSpec | None = Field(
+        None, description="Per device and direction; default: the accelerator's."
+    )
+    nics_per_node: OptionalCount = Field(
+        None,
+        description="Network interfaces per node, each with inter_node's bandwidth; "
+        "default: one per device.",
+    )
+    group: GroupSpec | None = None
+    hosts: HostList = Field(
+        None,
+        description="Names or addresses of the nodes, one each, in the order launchers "
+        "place ranks. Plans do not depend on them.",
+    )
+
+
+class ClusterLinkSpec(Strict):
+    """The network between two clusters."""
+
+    bandwidth: OptionalBandwidth = Field(
+        None, description="Of one connection, per direction."
+    )
+    latency: OptionalLatency = None
+    aggregate: OptionalBandwidth = Field(
+        None, description="Cap on the sum of all connections; default: none."
+    )
+    staged: OptionalStaging = Field(
+        None,
+        description="host (default): device to host, network, host to device; "
+        "device: straight from device to device.",
+    )
+
+
+class PairSpec(ClusterLinkSpec):
+    """An exception for two clusters.
+
+    Bandwidth, latency and staging are the default's where it does not give them; an
+    aggregate cap is not.
+    """
+
+    between: Annotated[tuple[str, ...], BeforeValidator(listed(read_text))] = Field(
+        description="Two cluster names."
+    )
+
+    @field_validator("between", mode="after")
+    @classmethod
+    def _two(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) != 2:
+            msg = f"names {len(value)} clusters, expected two such as [a100, h20]"
+            raise field_error(msg)
+        return value
+
+
+class LinksSpec(Strict):
+    """Links between clusters."""
+
+    default: ClusterLinkSpec | None = Field(
+        None, description="Required unless pairs lists every pair of clusters."
+    )
+    pairs: tuple[PairSpec, ...] = ()
+
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, list):
+            msg = f"is {describe(value)}, expected a list of links with between"
+            raise field_error(msg)
+        return value or []
+
+
+class TrainingSpec(Strict):
+    """How the model is trained."""
+
+    global_batch: Annotated[
+        Any,
+        BeforeValidator(read_batch),
+        WithJsonSchema({"type": ["integer", "string"], "examples": [128, "2M tokens"]}),
+    ] = Field(
+        description="The sequences per iteration; or tokens: '2M tokens' are 2 * "
+        "2**20, '2000000 tokens' exactly that; they must make whole sequences."
+    )
+    seq_len: Count = Field(description="The tokens per sequence.")
+    precision: PrecisionName = "bf16"
+    emulate: OptionalEmulated = Field(
+        None,
+        description="What devices that lack the precision multiply in, at that rate; "
+        "without it they are refused. What is stored and sent keeps the precision.",
+    )
+    optimizer: OptimizerName = "adam"
+    zero: ZeroStage = Field(
+        1, description="1 shards optimizer states, 2 gradients too, 3 weights too."
+    )
+    overlap_gradients: Flag = Field(
+        True,
+        description="true (default): gradients are reduced during the backward pass; "
+        "false: after it, as Megatron-LM does unless told otherwise.",
+    )
+    recompute: Annotated[
+        Any,
+        BeforeValidator(read_recompute),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": [AUTO, *RECOMPUTE]},
+                    {"type": "array", "items": {"enum": list(RECOMPUTE)}},
+                    {"type": "object"},
+                ]
+            }
+        ),
+    ] = Field(
+        AUTO,
+        description="Activation recomputation: none, selective, full, a list the plan "
+        "may choose from, auto for all three, or any of these per cluster name.",
+        validate_default=True,
+    )
+    schedule: Schedule = "virtual-1f1b"
+    sequence_parallel: Flag = Field(
+        True,
+        description="Whether tensor parallelism splits norms and residuals by tokens.",
+    )
+    attention: KernelName = Field(
+        "fused",
+        description="unfused: separate operations that keep every score, and no "
+        "context parallelism.",
+    )
+    cross_entropy: KernelName = Field(
+        "fused", description="unfused: separate operations on logits in 32 bits."
+    )
+    gradients: GradientsName = Field(
+        "fp32", description="What gradients accumulate in, and are reduced in."
+    )
+    reserve: Annotated[
+        float,
+        BeforeValidator(read_fraction),
+        WithJsonSchema({"type": ["number", "string"], "examples": [0.06, "6%"]}),
+    ] = Field(
+        DEFAULT_RESERVE,
+        description="Share of device memory that stays free besides the overhead.",
+    )
+
+
+def _read_latency(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        msg = f"is {describe(value)}, expected a mapping such as {{a100: auto}}"
+        raise field_error(msg)
+    for cluster, source in value.items():
+        if not isinstance(source, str) or not source:
+            msg = (
+                f"is {describe(source)}, expected {', '.join(LATENCY_SOURCES)}, "
+                "or a profile's name or path"
+            )
+            raise field_error(msg, cluster)
+    return value
+
+
+class ProblemSpec(Strict):
+    """A hetopt problem: which model to train, on which clusters, how."""
+
+    name: OptionalName = Field(None, description="Label; default: the file's name.")
+    model: ModelSpec = Field(
+        description="A preset, a Hugging Face config.json or a model's fields."
+    )
+    clusters: tuple[ClusterSpec, ...] = Field(description="A list of clusters.")
+    links: LinksSpec | None = Field(
+        None, description="Between clusters; required when there are two or more."
+    )
+    training: TrainingSpec = Field(
+        description="A mapping with at least global_batch and seq_len."
+    )
+    pin: PinSpec | None = Field(
+        None, description="Decisions of the plan that are fixed or forbidden."
+    )
+    latency: Annotated[
+        dict[str, str] | None,
+        or_none(_read_latency),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "string",
+                    "minLength": 1,
+                    "examples": [*LATENCY_SOURCES, *profile_files()],
+                },
+            }
+        ),
+    ] = Field(
+        None,
+        description="Where a cluster's latencies come from: the name or path of a "
+        "profile, roofline (modelled), or auto (default): the profile of its "
+        "accelerator that ships with hetopt, measured before published, or else "
+        "roofline.",
+    )
+    calibration: CalibrationSpec | None = Field(
+        None, description="Corrections of the latency table: `hetopt calibrate`."
+    )
+
+    @field_validator("clusters", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        if not isinstance(value, list) or not value:
+            what = "an empty list" if value == [] else describe(value)
+            raise field_error(f"is {what}, expected a list of at least one cluster")
+        return value
+
+
+_FILE = {
+    "anyOf": [
+        {"type": "string", "pattern": r"\.(ya?ml|json)$"},
+        {
+            "type": "object",
+            "properties": {"file": {"type": "string"}},
+            "required": ["file"],
+            "additionalProperties": False,
+        },
+    ],
+    "description": "Another file, relative to this one, which holds the section alone "
+    "or under its name.",
+}
+_FILE_REFERENCE = {"$ref": "#/$defs/FileReference"}
+
+
+def problem_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a problem file."""
+    schema = ProblemSpec.model_json_schema(mode="validation")
+    schema["$defs"]["FileReference"] = _FILE
+    properties = schema["properties"]
+    clusters = properties["clusters"]
+    clusters["items"] = _or_else(clusters["items"], _FILE_REFERENCE)
+    for section in SECTIONS:
+        properties[section] = _or_else(properties[section], _FILE_REFERENCE)
+    properties["model"]["anyOf"].append(_name_of(model_presets()))
+    cluster = schema["$defs"]["ClusterSpec"]["properties"]
+    cluster["accelerator"] = _or_else(
+        cluster["accelerator"], _name_of(accelerators()), _FILE_REFERENCE
+    )
+    return {
+        **schema,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "hetopt problem",
+    }
+
+
+def _name_of(known: Iterable[str]) -> dict[str, Any]:
+    return {"type": "string", "examples": list(known)}
+
+
+def _or_else(inline: dict[str, Any], *others: dict[str, Any]) -> dict[str, Any]:
+    inside = {
+        key: value
+        for key, value in inline.items()
+        if key not in ("description", "default")
+    }
+    outside = {key: value for key, value in inline.items() if key not in inside}
+    return {"anyOf": [inside, *others], **outside}

@@ -1,0 +1,129 @@
+"""What compiled searches read: the numbers of one (p, q), and the names of columns.
+
+An *option* is a strategy of a cluster, numbered over all clusters. The body's
+units are numbered from 0 at the front of the pipeline; a *cut* is the number of body
+units before it. Sums over units are differences of prefix sums.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+#: How P4 is kept, as numbers.
+SHARING = {"one": 0, "falling-tp": 1, "any": 2}
+
+
+class Option(IntEnum):
+    """Columns of ``Costs.option``.
+
+    From LEAD and TRAIL on there is one for each ``Sum``.
+    """
+
+    CLUSTER, RANK, LAYOUT, DEVICES, TENSOR = range(5)
+    MOST_STAGES, SYNC_FIXED, FREE_BYTES, LEAD, TRAIL = 5, 6, 7, 8, 14
+
+
+class Sum(IntEnum):
+    """Rows of ``Costs.sums``, but for PEAK, and the order within LEAD and TRAIL."""
+
+    TAU, FORWARD, SYNC, STATE, ACTIVE, PEAK = range(6)
+
+
+class Edge(IntEnum):
+    """Rows of ``Costs.edge``."""
+
+    KAPPA, OMEGA = range(2)
+
+
+class HostColumn(IntEnum):
+    """Columns of ``Costs.host``."""
+
+    DEVICES, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES, LEADER, AHEAD = range(7)
+
+
+class Delta(IntEnum):
+    """Rows of deltas that are not known exactly: for memory, and for the period."""
+
+    LIGHT, HEAVY = range(2)
+
+
+class Shape(IntEnum):
+    """Columns of ``Costs.shapes``."""
+
+    OPTION, HOSTED = range(2)
+
+
+class Fact(IntEnum):
+    """Positions in ``Costs.facts``."""
+
+    P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED, AUTO = range(11)
+
+
+class Costs(NamedTuple):
+    """Arrays of whole numbers: O options, J clusters, L body units, A layouts.
+
+    Attributes
+    ----------
+    option
+        Per option: its cluster, number among that one's strategies, layout, devices
+        of a stage, tensor degree, most stages, g without units, memory left for
+        units, and what lead and trail add.
+    sums
+        Prefix sums over body units of tau, forward time, g, state and activation
+        bytes; shape (5, O, L + 1).
+    temporary
+        Of each body unit; shape (O, L).
+    edge
+        kappa and omega by cut class and layouts; shape (2, X, A, A).
+    cut
+        Class of each cut; length L + 1, meaningless at both ends.
+    home
+        Cluster of each layout.
+    tied
+        What tied embeddings add to g by first and last layout; shape (A, A).
+    host
+        Per cluster: devices, whether it may host the first and the last stage,
+        whether its units and its stages have to be counted, the first cluster
+        identical to it, and the identical ones that have to be used before, as bits.
+    before
+        Whether cluster i may stand directly before cluster j; shape (J, J).
+    stages_ok
+        Whether a cluster may host so many stages; shape (J, p + 1).
+    units_ok
+        Whether a cluster may host so many units, ends included; shape (J, U + 1).
+    given
+        Body units of each stage from the last one, -1 where free; length p.
+    row
+        Of each subset of clusters, as bits, its row of a table over those that can be
+        what is left, -1 if it cannot. Without use where devices have prices.
+    shapes
+        Excluded shapes: option and stages of each run from the end of the pipeline,
+        -1 after the last one; shape (shapes, p + 1, 2).
+    facts
+        p, q, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
+        is kept, units at the front, units at the end, whether what is left is bounded
+        by prices of devices rather than by subsets of clusters, whether warm-up counts
+        are free.
+    """
+
+    option: Ints
+    sums: Ints
+    temporary: Ints
+    edge: Ints
+    cut: Ints
+    home: Ints
+    tied: Ints
+    host: Ints
+    before: Ints
+    stages_ok: Ints
+    units_ok: Ints
+    given: Ints
+    row: Ints
+    shapes: Ints
+    facts: Ints

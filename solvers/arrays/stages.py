@@ -1,0 +1,63 @@
+"""What a stage takes and holds, as sums over its units; compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.compiled import step
+from hetopt.solvers.arrays.costs import Option, Sum
+
+if TYPE_CHECKING:
+    from hetopt.solvers.arrays.costs import Ints
+
+
+class StageSums(NamedTuple):
+    """Times of a stage in ns, and its bytes; ``peak`` is its largest temporary."""
+
+    tau: int
+    forward: int
+    sync: int
+    state: int
+    active: int
+    peak: int
+
+
+@step
+def ends_of(option: Ints, is_first: bool, is_last: bool) -> StageSums:
+    """Return what a stage has beside body units.
+
+    Parameters
+    ----------
+    option
+        A row of ``Costs.option``.
+    is_first, is_last
+        Of the pipeline.
+    """
+    tau = forward = state = active = peak = 0
+    sync = option[Option.SYNC_FIXED]
+    for at in (Option.LEAD, Option.TRAIL):
+        if not (is_first if at == Option.LEAD else is_last):
+            continue
+        tau += option[at + Sum.TAU]
+        forward += option[at + Sum.FORWARD]
+        sync += option[at + Sum.SYNC]
+        state += option[at + Sum.STATE]
+        active += option[at + Sum.ACTIVE]
+        peak = max(peak, option[at + Sum.PEAK])
+    return StageSums(tau, forward, sync, state, active, peak)
+
+
+@step
+def with_units(ends: StageSums, sums: Ints, o: int, left: int, right: int) -> StageSums:
+    """Return the sums of a stage of option o with body units left .. right - 1.
+
+    The largest temporary stays that of its ends.
+    """
+    return StageSums(
+        ends.tau + sums[Sum.TAU, o, right] - sums[Sum.TAU, o, left],
+        ends.forward + sums[Sum.FORWARD, o, right] - sums[Sum.FORWARD, o, left],
+        ends.sync + sums[Sum.SYNC, o, right] - sums[Sum.SYNC, o, left],
+        ends.state + sums[Sum.STATE, o, right] - sums[Sum.STATE, o, left],
+        ends.active + sums[Sum.ACTIVE, o, right] - sums[Sum.ACTIVE, o, left],
+        ends.peak,
+    )

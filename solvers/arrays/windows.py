@@ -1,0 +1,69 @@
+"""The least of a run's costs over a window of its beginnings, compiled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.compiled import step
+
+if TYPE_CHECKING:
+    from hetopt.solvers.arrays.costs import Ints
+
+#: More than any sum of times.
+INFINITE = 2**60
+
+
+@step
+def slide(
+    before: Ints, tau: Ints, shortest: int, longest: int, whole: bool, scratch: Ints
+) -> tuple[int, int]:
+    """Find the best beginning y of a run by its end: the least before[y] - tau[y].
+
+    Parameters
+    ----------
+    before
+        Least cost of what precedes a run, by the body units y in it; INFINITE where
+        that cannot be. Only no stages have no units.
+    tau
+        Prefix sums of the run's times.
+    shortest, longest
+        Least and most units of a run.
+    whole
+        Whether the run ends the pipeline.
+    scratch
+        Shape (3, L + 1). Its last row becomes the beginning by the end, -1 if none.
+
+    Returns
+    -------
+    tuple[int, int]
+        The first and the last end that were looked at.
+    """
+    worth, queue, best = scratch[0], scratch[1], scratch[2]
+    first, last = 0, len(before) - 1
+    if before[0] < INFINITE:
+        last = 0
+    while first <= last and before[first] >= INFINITE:
+        first += 1
+    while last >= 0 and before[last] >= INFINITE:
+        last -= 1
+    for y in range(first, last + 1):
+        worth[y] = INFINITE
+        if before[y] < INFINITE:
+            worth[y] = before[y] - tau[y]
+    start, stop = first + shortest, min(len(before) - 2, last + longest)
+    if whole:
+        start = stop = len(before) - 1
+    head, tail, following = 0, 0, first
+    for end in range(start, stop + 1):
+        while following <= last and following <= end - shortest:
+            while tail > head and worth[queue[tail - 1]] >= worth[following]:
+                tail -= 1
+            queue[tail] = following
+            tail += 1
+            following += 1
+        while tail > head and queue[head] < end - longest:
+            head += 1
+        best[end] = -1
+        if tail > head and worth[queue[head]] <= INFINITE // 2:
+            best[end] = queue[head]
+    return start, stop

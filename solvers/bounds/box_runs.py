@@ -1,0 +1,215 @@
+"""What a run of stages costs at least on one option, compiled."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.compiled import step
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Costs = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+class OptionEdge(IntEnum):
+    """Rows of ``Options.edge``.
+
+    kappa inside; least kappa and omega towards the stage before and after, of another
+    cluster; omega inside; the least time of a unit elsewhere.
+    """
+
+    INSIDE, BEFORE, AFTER, INSIDE_PACE, BEFORE_PACE, AFTER_PACE, OTHERS = range(7)
+
+
+class OptionEnd(IntEnum):
+    """Rows of ``Options.ends``: what the units at the front and the end add."""
+
+    LEAD, TRAIL, LEAD_SYNC, TRAIL_SYNC = range(4)
+
+
+class BoxFact(IntEnum):
+    """Positions in ``Options.steps``.
+
+    Least warm-ups added inside a cluster and across, the most inside and across,
+    whether windows of lambda count, whether all body units and their cuts are alike,
+    units at the front and the end.
+    """
+
+    STEP, GAP, MOST_STEP, MOST_GAP, WINDOWS, UNIFORM, LEADS, TRAILS = range(8)
+
+
+class Options(NamedTuple):
+    """Strategies of all clusters, numbered through; O options, J clusters, L units.
+
+    Attributes
+    ----------
+    cluster, most
+        Of each option, and how many stages it has room for; shape (O,).
+    run, sync
+        Least time and least g of l body units; shape (O, L + 1).
+    edge, ends
+        Times at boundaries, and of the units at the ends; shapes (7, O), (4, O).
+    fits
+        Most body units of a stage at a place by memory; shape (O, places).
+    roles
+        Whether a cluster may have a role; shape (J, 4).
+    stages_ok, units_ok
+        Whether a cluster may host so many stages, and units with ends.
+    steps
+        See ``STEP`` and what follows it.
+    """
+
+    cluster: Ints
+    most: Ints
+    run: Costs
+    sync: Costs
+    edge: Costs
+    ends: Costs
+    fits: Ints
+    roles: NDArray[np.bool_]
+    stages_ok: NDArray[np.bool_]
+    units_ok: NDArray[np.bool_]
+    steps: Ints
+
+
+@step
+def most_within(costs: Costs, room: float) -> int:
+    """Return how many units cost at most ``room``; -1 if not even none do."""
+    low, high = 0, len(costs)
+    while low < high:
+        middle = (low + high) // 2
+        if costs[middle] <= room:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+class _Sides(NamedTuple):
+    """What a run of stages has on either side.
+
+    Attributes
+    ----------
+    base, held
+        Time at both sides, and units of the pipeline's ends.
+    ahead, behind
+        What the run's window spends beyond its stages before and after them.
+    place
+        Least warm-ups that a boundary after it adds.
+    closing, opening
+        Most units of the last stage and of the first one by g.
+    """
+
+    base: float
+    held: int
+    ahead: float
+    behind: float
+    place: int
+    closing: int
+    opening: int
+
+
+@step
+def _sides(options: Options, o: int, role: int, period: float, sync: float) -> _Sides:
+    edge, ends, steps = options.edge, options.ends, options.steps
+    by_sync = most_within(options.sync[o], sync)
+    base, held = 0.0, 0
+    opening, closing, place = by_sync, by_sync, 0
+    if role & 1:
+        ahead = ends[OptionEnd.LEAD, o]
+        base += ahead
+        held += steps[BoxFact.LEADS]
+        # The first stage holds the units at the front as well.
+        opening = most_within(options.sync[o], sync - ends[OptionEnd.LEAD_SYNC, o])
+    else:
+        base += edge[OptionEdge.BEFORE, o]
+        ahead = _wait(options, o, edge[OptionEdge.BEFORE, o], period)
+    if role & 2:
+        behind = ends[OptionEnd.TRAIL, o]
+        base += behind
+        held += steps[BoxFact.TRAILS]
+        closing = most_within(options.sync[o], sync - ends[OptionEnd.TRAIL_SYNC, o])
+    else:
+        base += edge[OptionEdge.AFTER, o]
+        behind = _wait(options, o, edge[OptionEdge.AFTER, o], period)
+        place = steps[BoxFact.GAP]
+    return _Sides(base, held, ahead, behind, place, closing, opening)
+
+
+@step
+def _wait(options: Options, o: int, kappa: float, period: float) -> float:
+    """Return what a neighbour on another cluster, with a unit, waits at least."""
+    if not options.steps[BoxFact.WINDOWS]:
+        return 0.0
+    wait = options.edge[OptionEdge.OTHERS, o] + 2 * kappa
+    wait -= options.steps[BoxFact.MOST_GAP] * period
+    return float(max(0.0, wait))
+
+
+@step
+def _is_too_slow(options: Options, o: int, role: int, period: float) -> bool:
+    """Whether a boundary to another cluster takes longer than lambda."""
+    before = not role & 1 and options.edge[OptionEdge.BEFORE_PACE, o] > period
+    return before or (not role & 2 and options.edge[OptionEdge.AFTER_PACE, o] > period)
+
+
+@step
+def cost_run(
+    options: Options, o: int, role: int, period: float, sync: float, row: Costs
+) -> None:
+    """Find what l units cost at least on an option in a role, into ``row``."""
+    for n in range(len(row)):
+        row[n] = np.inf
+    j, size = options.cluster[o], len(row)
+    if not options.roles[j, role] or _is_too_slow(options, o, role, period):
+        return
+    sides = _sides(options, o, role, period, sync)
+    run, steps = options.run[o], options.steps
+    inside, most_step = options.edge[OptionEdge.INSIDE, o], steps[BoxFact.MOST_STEP]
+    by_sync = most_within(options.sync[o], sync)
+    most = min(options.most[o], size - 1)
+    if options.edge[OptionEdge.INSIDE_PACE, o] > period:
+        most = min(most, 1)
+    total, done, carry = 0, 0, 0.0
+    for m in range(1, most + 1):
+        at = sides.place + steps[BoxFact.STEP] * (m - 1)
+        slot = min(options.fits[o, min(at, options.fits.shape[1] - 1)], by_sync)
+        load = carry
+        if m == 1:
+            load += sides.behind
+            slot = min(slot, sides.closing)
+        # At least one unit has to fit, with nothing to wait for.
+        last = min(slot, sides.opening)
+        if min(last, most_within(run, period - sides.ahead)) < 1:
+            return
+        last = min(last, most_within(run, period - load - sides.ahead))
+        slot = max(0, min(slot, most_within(run, period - load)))
+        if m == 1 and slot < 1:
+            return
+        cap = min(total + max(0, last), size - 1)
+        total += slot
+        if steps[BoxFact.WINDOWS]:
+            # The delay that this stage hands on to the one before it (MODEL.md,
+            # section 4). Where units are alike, stages as full as possible leave the
+            # most to others: one unit fewer here makes room for one at most. That
+            # every stage needs a unit is left out.
+            if steps[BoxFact.UNIFORM]:
+                delay = min(period, run[slot] + load)
+                carry = max(0.0, delay + 2 * inside - most_step * period)
+            span = (1 + most_step * (m - 1)) * period
+            span -= 2 * (m - 1) * inside + sides.ahead + sides.behind
+            cap = min(cap, most_within(run, span))
+        if not options.stages_ok[j, m]:
+            continue
+        rest = sides.base + 2 * (m - 1) * inside
+        for n in range(max(m, done + 1), cap + 1):
+            if options.units_ok[j, n + sides.held]:
+                row[n] = options.run[o, n] + rest
+        done = max(done, cap)
+        if done >= size - 1:
+            return

@@ -1,0 +1,194 @@
+"""What searches that prove nothing share: heuristics and tree search.
+
+They settle no (p, q). What they say besides their plans is a lower bound that holds
+for every plan of their space: the survey with which the race begins, what is quickly
+known of a q as a whole, or, where P3 or P4 is relaxed and a survey takes longer than
+many a heuristic, the device time there is, shared out without loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.deadline import Stopped
+from hetopt.formulations.chain import Chain
+from hetopt.formulations.program import scaled_below
+from hetopt.formulations.space import undominated
+from hetopt.interruption import check, released, requested
+from hetopt.problem.principles import PRUNED
+from hetopt.solvers.bounds.bound_q import BoundTask
+from hetopt.solvers.bounds.by_count import survey
+from hetopt.solvers.bounds.relaxation import Relaxation
+from hetopt.solvers.decisions.identical import canonical, leaders
+from hetopt.solvers.race.device_time import share_out
+from hetopt.solvers.race.first_plan import ensure_plan
+from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.messages import (
+    NO_CUTOFF,
+    Found,
+    Payload,
+    SurveyTask,
+    cutoff_of,
+)
+from hetopt.solvers.race.outcome import result_of
+from hetopt.solvers.race.q_order import QOrder
+from hetopt.solvers.race.worker import Worker
+from hetopt.solvers.registry import OWN, SOLVERS, ensure_can, ensure_plans
+
+if TYPE_CHECKING:
+    from hetopt.formulations.decision import Decision
+    from hetopt.result import Result
+    from hetopt.solvers.bounds.by_count import Survey
+    from hetopt.solvers.request import Request
+
+
+class UnprovenLedger(Ledger):
+    """The plans of one search, and what bounds those of its space.
+
+    Parameters
+    ----------
+    solver
+        Its record names the space, if it has one.
+
+    Raises
+    ------
+    InputError
+        If the request relaxes a principle, or asks for a schedule, that it cannot.
+    """
+
+    def __init__(self, request: Request, solver: str) -> None:
+        ensure_can(solver, request.params.principles)
+        ensure_plans(solver, request.problem.training.schedule)
+        super().__init__(
+            request.problem,
+            request.table,
+            top=request.params.top,
+            limit=cutoff_of(request.cutoff_s),
+        )
+        record = SOLVERS.get(solver) or OWN.find(solver)
+        self.request, self.solver = request, solver
+        self.principles = PRUNED if record is None else record.space
+        self.leaders = lru_cache(maxsize=None)(self._leaders)
+        share_out(self)
+
+    def _leaders(self, microbatches: int) -> tuple[int, ...]:
+        part = self.table.at(microbatches)
+        return leaders(self.table, part, self.request.problem.pins, self.principles)
+
+    def canonical(self, found: Found) -> Found:
+        """Return a plan as its canonical copy: exchanging twins makes no other."""
+        groups = self.leaders(found.decision.microbatches)
+        return replace(found, decision=canonical(found.decision, groups))
+
+    def offered(self, decision: Decision, value: int) -> Found:
+        """Return a priced decision as its canonical copy."""
+        return self.canonical(Found(decision=decision, value=value))
+
+    def check_time(self) -> None:
+        """Raise Stopped when the time is up, KeyboardInterrupt if the user says so."""
+        check()
+        if self.request.deadline.is_over():
+            raise Stopped
+
+    def is_interrupted(self) -> bool:
+        """Whether the user has said so."""
+        return requested() is not None
+
+    def take_survey(self, microbatches: int, found: Survey) -> None:
+        """Take in the bounds on every p of one q."""
+        for program in self.open():
+            if program.microbatches != microbatches:
+                continue
+            bound = float(found.bound[program.stages])
+            if np.isfinite(bound):
+                program.bound = max(program.bound, scaled_below(bound))
+            else:
+                program.how = "infeasible"
+
+    def survey(self) -> None:
+        """Bound every (p, q) as the race does; not where principles are relaxed.
+
+        Raises
+        ------
+        Stopped
+            The time is up; the bounds so far are kept.
+        """
+        if self.principles.relaxed:
+            return
+        problem, table, chain = self.request.problem, self.table, Chain.of(self.table)
+        for q in self._counts():
+            self.check_time()
+            relaxation = Relaxation(
+                table=table,
+                part=undominated(table, table.at(q), chain),
+                chain=chain,
+                pins=problem.pins,
+                most_stages=max(p for p in problem.stage_counts if p <= chain.length),
+            )
+            self.take_survey(q, survey(relaxation, q, cutoff=None))
+
+    def glance(self, share: float) -> None:
+        """Bound every q by what takes a moment, for at most a share of the time."""
+        request, order = self.request, None
+        if Chain.of(self.table).is_uniform:
+            order = QOrder(self)
+        payload = Payload(
+            problem=request.problem,
+            table=self.table,
+            engine="hetopt.solvers.dp.solver:DpEngine",
+            seed=0,
+            top=1,
+        )
+        shared = SimpleNamespace(value=NO_CUTOFF)
+        worker = Worker(payload, shared, lambda found: None)
+        limit_s = request.deadline.limit_s
+        for q in self._counts():
+            if limit_s is not None and request.deadline.elapsed_s() > share * limit_s:
+                return
+            task = SurveyTask(microbatches=q, cutoff=None)
+            glance = BoundTask(microbatches=q)
+            with released():
+                found = worker.run(task if order is None else glance)
+            if order is None:
+                self.take_survey(q, found)
+            else:
+                order.take(glance, found)
+
+    def _counts(self) -> list[int]:
+        return sorted({program.microbatches for program in self.open()})
+
+    def result(self, *, ended: bool) -> Result:
+        """Check and price what was found.
+
+        Where the plan meets the bound the gap is 0, but the status stays feasible: no
+        tie rule chose among plans that meet it.
+
+        Parameters
+        ----------
+        ended
+            Whether the search tried all it knows.
+        """
+        request = self.request
+        result = result_of(
+            self,
+            request.problem,
+            self.table,
+            solver=self.solver,
+            principles=self.principles,
+            search_time_s=request.deadline.elapsed_s(),
+        )
+        if result.status == "optimal":
+            return replace(result, status="feasible")
+        if result.status == "unknown" and ended and request.cutoff_s is None:
+            reason = f"{self.solver} found no plan; there may be one (dp would tell)"
+            return replace(result, reason=reason)
+        return result
+
+    def ensure_plan(self) -> None:
+        """Find a plan of one strategy if there is none."""
+        ensure_plan(self, self.request.problem)

@@ -1,0 +1,21 @@
+"""Columns of the arrays of a ``Walk``, which compiled simulations read and write."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class StageTime(IntEnum):
+    """Columns of ``Walk.times``: phi, beta, kappa and omega to the next stage, w, g."""
+
+    PHI, BETA, HOP, PACE, FLIGHT, SYNCED = range(6)
+
+
+class Clock(IntEnum):
+    """Columns of ``Walk.clock``.
+
+    When a stage is free, its forwards so far, and when its links to the next stage and
+    to the one before are free.
+    """
+
+    FREE, FORWARDS, NEXT, BEFORE = range(4)

@@ -1,0 +1,70 @@
+"""Bounds derived again are true of what brute force finds, and rarely loose."""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hetopt.check.verify.bound import PS_PER_NS, unproven
+from hetopt.check.verify.fills import NEVER
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
+from tests.oracle import brute_force
+from tests.oracle.instances import make_instance
+
+if TYPE_CHECKING:
+    from hetopt.problem.training import ScheduleName
+
+#: One cluster of eight devices.
+DEEP = """\
+model: {layers: 8, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
+clusters:
+  - {name: only, accelerator: A100-80GB, nodes: 1, devices_per_node: 8,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+training: {global_batch: 2, seq_len: 1024, schedule: %s}
+"""
+
+
+@pytest.mark.parametrize("schedule", [None, "auto"])
+@pytest.mark.parametrize("seed", range(900, 915))
+def test_nothing_above_an_optimum_is_proven(
+    seed: int, schedule: ScheduleName | None
+) -> None:
+    instance = make_instance(seed, schedule=schedule)
+    problem, table = instance.problem, instance.table
+    programs = brute_force.solve(problem, table).programs
+    for (p, q), found in programs.items():
+        if found is None:
+            continue
+        above = floor(found.closed_form_ns * PS_PER_NS) + 1
+        assert unproven(problem, table, q, {p: above}) == [p]
+        for huge in (NEVER, PS_PER_NS * NEVER, 2**80):
+            assert unproven(problem, table, q, {p: huge}) == [p]
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "eager-1f1b", "h-1f1b"])
+def test_no_claim_is_so_large_that_it_overflows(schedule: ScheduleName) -> None:
+    # With 8 stages in one cluster, windows of 8 lambda and more.
+    problem = read_problem_text(DEEP % schedule)
+    table = build_table(problem)
+    for claim in (PS_PER_NS * NEVER, PS_PER_NS * (NEVER // 8), 2**70, 2**100):
+        assert unproven(problem, table, 2, {8: claim}) == [8]
+
+
+@pytest.mark.parametrize("schedule", [None, "auto"])
+def test_most_bounds_near_the_optimum_are_proven(
+    schedule: ScheduleName | None,
+) -> None:
+    near = proven = 0
+    for seed in range(925, 930):
+        instance = make_instance(seed, pinned=False, schedule=schedule)
+        problem, table = instance.problem, instance.table
+        for (p, q), found in brute_force.solve(problem, table).programs.items():
+            if found is None:
+                continue
+            near += 1
+            below = floor(found.closed_form_ns * PS_PER_NS * 8 / 10)
+            proven += not unproven(problem, table, q, {p: below})
+    assert proven > near / 2

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hetopt.cost.sources.accuracy import accuracy_of, latency_notes
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.problem.catalogue import accelerators
+from tests.cost.making import make_cluster, make_problem
+
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+
+
+@dataclass(frozen=True)
+class Timed:
+    plan: Plan
+    iteration_time_s: float
+
+
+def timed(seconds: float, *clusters: str) -> Timed:
+    stages = tuple(
+        Stage(
+            cluster=name,
+            first_unit=number,
+            end_unit=number + 1,
+            strategy=Strategy(dp=1, cp=1, tp=1),
+            warmup=1,
+            resharding=None,
+        )
+        for number, name in enumerate(clusters)
+    )
+    plan = Plan(
+        schedule="1f1b",
+        pipelines=(Pipeline(microbatches=1, stages=stages),),
+        problem_digest="",
+        table_digest="",
+    )
+    return Timed(plan, seconds)
+
+
+def problem_of(*names: str) -> Problem:
+    return make_problem(tuple(make_cluster(name, name) for name in names))
+
+
+def test_each_cluster_used_says_what_was_borrowed_and_how_far_off_it_is() -> None:
+    problem = problem_of("A100-80GB", "H20-96GB", "B200", "H2-Chip-A")
+    notes = latency_notes(problem, timed(1.0, "A100-80GB", "H20-96GB", "H2-Chip-A"))
+    assert len(notes) == 2
+    known = accuracy_of(accelerators()["A100-80GB"])
+    assert notes[0] == (
+        "A100-80GB: the sum of measured operators; attention as on A100-PCIe-80GB; "
+        f"{known}"
+    )
+    assert "multiplications, element-wise kernels as on H100" in notes[1]
+    assert notes[1].endswith("no published iteration it could be held against")
+
+
+@pytest.mark.parametrize(("next_s", "where"), [(1.01, "within"), (1.5, "beyond")])
+def test_the_next_best_plan_is_held_against_the_error(
+    next_s: float, where: str
+) -> None:
+    found = latency_notes(
+        problem_of("A100-80GB"), timed(1.0, "A100-80GB"), [timed(next_s, "A100-80GB")]
+    )
+    assert f", {where} that error" in found[-1]
+
+
+def test_the_roofline_has_nothing_to_say() -> None:
+    problem = replace(problem_of("A100-80GB"), latency={"A100-80GB": "roofline"})
+    assert latency_notes(problem, timed(1.0, "A100-80GB")) == []

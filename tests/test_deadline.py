@@ -1,0 +1,112 @@
+"""Work in this process ends on time, whatever it is doing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from types import FunctionType
+from typing import NoReturn
+
+import pytest
+
+from hetopt import deadline
+from hetopt.deadline import Deadline, Stopped, run_until
+
+
+def _stubborn() -> NoReturn:
+    """Work on, and take no exception for an answer, as numba's type inference does."""
+    while True:
+        try:
+            time.sleep(0.001)
+        except Exception:
+            continue
+
+
+def test_work_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "_GRACE_S", 0.0)
+    with pytest.raises(Stopped):
+        run_until(Deadline.after(0.01), _stubborn)
+    # Nothing comes after it.
+    time.sleep(0.05)
+
+
+def test_numba_takes_note_of_what_it_compiles_in_peace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An exception there leaves it unable to load a kernel ever after."""
+    monkeypatch.setattr(deadline, "_GRACE_S", 0.0)
+    noted = []
+
+    def take_note() -> None:
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end:
+            pass
+        noted.append(True)
+
+    path = Path("site-packages", "numba", "core", "base.py")
+    code = take_note.__code__.replace(co_name="refresh", co_filename=str(path))
+    refresh = FunctionType(code, globals(), closure=take_note.__closure__)
+
+    def work() -> NoReturn:
+        refresh()
+        _stubborn()
+
+    with pytest.raises(Stopped):
+        run_until(Deadline.after(0.01), work)
+    assert noted
+
+
+class _Slow:
+    """Takes its time to be destroyed: what is raised meanwhile, Python only prints."""
+
+    def __del__(self) -> None:
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            pass
+
+
+def test_nothing_is_said_of_an_end_that_a_destructor_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deadline, "_GRACE_S", 0.0)
+    monkeypatch.setattr(deadline, "_AGAIN_S", 0.5)
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+
+    def work() -> NoReturn:
+        _Slow()
+        _stubborn()
+
+    with pytest.raises(Stopped):
+        run_until(Deadline.after(0.01), work)
+    assert said == []
+    assert sys.unraisablehook == said.append
+
+
+@pytest.mark.parametrize("limit_s", [None, 60.0])
+def test_work_that_ends_returns_and_raises(limit_s: float | None) -> None:
+    assert run_until(Deadline.after(limit_s), lambda: 7) == 7
+    with pytest.raises(ZeroDivisionError):
+        run_until(Deadline.after(limit_s), lambda: 1 // 0)
+
+
+def test_a_part_has_what_is_left_and_its_own_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 7.0)
+    whole = Deadline(limit_s=10.0, began=0.0)
+    assert (whole.elapsed_s(), whole.left_s(), whole.is_over()) == (7.0, 3.0, False)
+    assert whole.within().limit_s == 3.0
+    assert whole.within(1.0).limit_s == 1.0
+    assert whole.within(5.0).limit_s == 3.0
+    late = Deadline(limit_s=5.0, began=0.0)
+    assert (late.left_s(), late.is_over()) == (-2.0, True)
+    assert late.within(least_s=0.1).limit_s == 0.1
+
+
+def test_without_a_limit_it_is_never_over() -> None:
+    free = Deadline()
+    assert (free.left_s(), free.is_over()) == (None, False)
+    assert free.within(least_s=0.1).limit_s is None
+    assert free.within(2.0).limit_s == 2.0

@@ -1,0 +1,76 @@
+"""Imports run one way: among the children of a package there is no circle.
+
+A sub-package counts as one child of its package, whatever of it is imported. Imports
+within functions and for type checkers count like any others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from benchmarks.reading import imported_names, modules
+
+#: Neither imports one to its right; see docs/contributing.md.
+ORDER = (
+    "problem",
+    "schedule",
+    "cost",
+    "check",
+    "formulations",
+    "solvers",
+    "export",
+    "report",
+    "cli",
+)
+#: Nouns look as the report says, which is loaded when someone looks at one.
+WHEN_SHOWN = ("hetopt.shown", "hetopt.report.showing")
+
+
+@cache
+def imports() -> set[tuple[str, str]]:
+    """Return which modules of hetopt import which others."""
+    found = set()
+    for module, path in modules().items():
+        for source, name in imported_names(path):
+            longer = f"{source}.{name}"
+            target = longer if longer in modules() else source
+            if target in modules() and target != module:
+                found.add((module, target))
+    return found - {WHEN_SHOWN}
+
+
+@cache
+def children() -> dict[str, dict[str, set[str]]]:
+    """Return, for every package, which of its children import which others."""
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for pair in imports():
+        parts = [name.split(".") for name in pair]
+        common = 0
+        while all(common < len(part) for part in parts) and (
+            parts[0][common] == parts[1][common]
+        ):
+            common += 1
+        # What a package itself imports stands beside its children.
+        one, other = ((*part, "__init__")[common] for part in parts)
+        found[".".join(parts[0][:common])][one].add(other)
+    return found
+
+
+@pytest.mark.parametrize("package", sorted(children()))
+def test_no_circle_among_the_children_of(package: str) -> None:
+    try:
+        TopologicalSorter(children()[package]).prepare()
+    except CycleError as error:
+        circle = " <- ".join(error.args[1])
+        pytest.fail(f"{package}: {circle}")
+
+
+def test_imports_run_one_way() -> None:
+    for one, others in children()["hetopt"].items():
+        for other in others & set(ORDER):
+            if one in ORDER:
+                assert ORDER.index(other) < ORDER.index(one), (one, other)
