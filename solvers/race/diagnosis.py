@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,6 +58,16 @@ def why_infeasible(
         )
     least_ns = _least_ns(problem, table, chain, principles)
     if np.isfinite(least_ns) and least_ns > LONGEST_NS:
+        missing = [
+            f"{first} and {second}"
+            for first, second in combinations(table.cluster_names, 2)
+            if problem.links.between(first, second) is None
+        ]
+        if missing:
+            return (
+                "links: every plan crosses where there is no link (bandwidth: none): "
+                f"between {', '.join(missing)}"
+            )
         return (
             f"time: every plan takes more than {LONGEST_S} s an iteration, the longest "
             "there may be; quicker links or devices, or a smaller global batch, would "
