@@ -34,8 +34,8 @@ def with_links(problem: Problem, factor: float) -> Problem:
     """Return the problem with more bandwidth between its clusters."""
     link = problem.links.default
     assert link is not None
-    assert link.node_bytes_per_s is not None
-    faster = replace(link, node_bytes_per_s=factor * link.node_bytes_per_s)
+    assert link.capacity_bytes_per_s is not None
+    faster = replace(link, capacity_bytes_per_s=factor * link.capacity_bytes_per_s)
     return replace(problem, links=replace(problem.links, default=faster))
 
 

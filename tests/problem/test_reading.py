@@ -223,6 +223,11 @@ def test_links_that_are_refused(link: dict[str, object], words: str) -> None:
         problem(links={"default": link})
 
 
+def test_a_pinned_order_needs_links() -> None:
+    with pytest.raises(InputError, match=r"pin\.order: puts 'b' after 'a'"):
+        problem(links={"default": {"bandwidth": "none"}}, pin={"order": ["a", "b"]})
+
+
 def test_latency_sources() -> None:
     assert problem().latency == {"a": "auto", "b": "auto"}
     named = problem(latency={"b": "roofline"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.devices import (
@@ -98,13 +98,16 @@ def build_problem(
     for known, source in (spec.latency or {}).items():
         check_cluster(known, names, ("latency", known))
         latency[known] = find_profile(known, source)
+    links = _build_links(spec.links, tuple(clusters))
+    pins = build_pins(spec.pin, model, tuple(clusters), training)
+    _check_order(pins.order, links)
     return Problem(
         name=spec.name or name,
         model=model,
         clusters=tuple(clusters),
-        links=_build_links(spec.links, tuple(clusters)),
+        links=links,
         training=training,
-        pins=build_pins(spec.pin, model, tuple(clusters), training),
+        pins=pins,
         latency=latency,
         calibration=calibration,
     )
@@ -314,6 +317,14 @@ def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Clust
                 )
                 raise FieldError(("links", "default"), msg)
     return ClusterLinks(default=default, pairs=pairs)
+
+
+def _check_order(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
+    """Refuse a pinned order of clusters that no link joins."""
+    for first, second in pairwise(order or ()):
+        if links.between(first, second) is None:
+            msg = f"puts {second!r} after {first!r}, and there is no link between them"
+            raise FieldError(("pin", "order"), msg)
 
 
 def _cluster_link(
