@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from hetopt.problem.schema.fields import unknown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -19,6 +21,12 @@ class FieldError(ValueError):
         self.path = path
         self.message = message
         super().__init__(message)
+
+
+def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:
+    """Raise FieldError unless the problem has a cluster of this name."""
+    if name not in names:
+        raise FieldError(path, unknown(name, "a cluster of this problem", names))
 
 
 def raised_at(path: FieldPath, make: Callable[[], _T]) -> _T:
