@@ -1,8 +1,8 @@
 """Saying where measured runs cannot tell what was slow.
 
-What each part of a plan takes of its time (``time_shares``) is what a run can tell about
-it. Two parts whose shares rise and fall together over all runs explain these alike: a
-factor on the wrong one makes them right, and other plans wrong.
+A run tells about each part of a plan as much as that part takes of its time
+(``time_shares``). Two parts whose shares are in proportion over all runs explain these
+alike: a factor on the wrong one makes them right, and other plans wrong.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ def doubts(
         remedies.append("another tp")
     if not found:
         return None
-    who = "this run" if len(runs) == 1 else "these runs"
-    wanted = " and ".join(dict.fromkeys(remedies))
     if len(runs) == 1:
         found = [text.replace("have", "has", 1) for text in found]
-    return f"{who} {', '.join(found)}: add a run with {wanted} (--also)"
+    who = "this run" if len(runs) == 1 else "these runs"
+    wanted = " and ".join(dict.fromkeys(remedies))
+    return f"{who} {' and '.join(found)}: add a run with {wanted} (--also)"
 
 
 def _confused(

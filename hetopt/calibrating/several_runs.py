@@ -1,10 +1,10 @@
 """Correcting the latency table by several runs at once.
 
-All factors are fitted jointly: the efficiency of each cluster that the runs use, and the
-bandwidths of the links inside nodes and of the networks. What is minimised is the sum,
+All factors are fitted jointly: the efficiency of each cluster that the runs use, and
+the bandwidths of the links inside nodes and of the networks. The fit has the least sum,
 over the runs, of the squares of log(simulated / measured), plus ``PULL`` squared times
-that of the logarithms by which the factors change. What remains wrong is judged on
-runs that were left out of the fit, one after the other.
+the sum of the squares of the factors' logarithmic changes. What remains wrong is
+judged on runs that were left out of the fit, one after the other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: it; what they do not tell stays as it was.
 PULL = 0.03
 
-#: Of logarithms of factors, at which the search ends: times are measured less precisely.
+#: Of factors' logarithms, at which the search ends: no run is measured more precisely.
 TOLERANCE = 1e-4
 
 
