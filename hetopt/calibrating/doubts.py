@@ -75,7 +75,9 @@ def doubts(
         found = [text.replace("have", "has", 1) for text in found]
     who = "this run" if len(runs) == 1 else "these runs"
     wanted = " and ".join(dict.fromkeys(remedies))
-    return f"{who} {' and '.join(found)}: add a run with {wanted} (--also)"
+    *most, last = found
+    text = f"{', '.join(most)} and {last}" if most else last
+    return f"{who} {text}: add a run with {wanted} (--also)"
 
 
 def _confused(
