@@ -59,8 +59,8 @@ def doubts(
     confused = _confused(factors, shares, corrected)
     found, remedies = [], []
     if confused:
-        listed = " from ".join(_with_share(*item) for item in confused)
-        found.append(f"cannot tell {listed}")
+        listed = _listed([_with_share(*item) for item in confused])
+        found.append(f"cannot tell {listed} apart")
         remedies += _remedies([factor for factor, _ in confused])
     if all(size == 1 for run in runs for size in _microbatches(run)):
         found.append("have only micro-batches of one sequence per replica")
@@ -75,9 +75,7 @@ def doubts(
         found = [text.replace("have", "has", 1) for text in found]
     who = "this run" if len(runs) == 1 else "these runs"
     wanted = " and ".join(dict.fromkeys(remedies))
-    *most, last = found
-    text = f"{', '.join(most)} and {last}" if most else last
-    return f"{who} {text}: add a run with {wanted} (--also)"
+    return f"{who} {_listed(found)}: add a run with {wanted} (--also)"
 
 
 def _confused(
@@ -107,6 +105,11 @@ def _confused(
         for column, part in zip(chosen, parts, strict=True)
         if part >= LEAST_PART
     ]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    *most, last = texts
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _with_share(factor: Factor, shares: NDArray[np.float64]) -> str:

@@ -18,7 +18,8 @@ def test_one_run_of_tp_8_and_batch_1_tells_little() -> None:
     text = said(plan_of_one(tp=8, microbatches=32))
     assert text is not None
     assert text.startswith("this run cannot tell computing on a (")
-    assert "% of the time) from links inside nodes (" in text
+    assert "% of the time) and links inside nodes (" in text
+    assert "% of the time) apart, has only" in text
     assert ", has only micro-batches of one sequence per replica and has tp 8" in text
     assert text.endswith(
         ": add a run with another tp and a larger micro-batch (--also)"

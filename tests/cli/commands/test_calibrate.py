@@ -150,6 +150,8 @@ def test_several_runs(planned: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "mean absolute error of runs left out: " in printed
     assert "efficiency of fast: 0.7" in printed
     assert "2 runs, each predicted" in (planned / "both.yaml").read_text()
+    assert main([*first, *also[:4], "--out", "tp2.yaml"]) == 2
+    assert "tp2.yaml: would replace tp2.yaml" in capsys.readouterr().err
     (planned / "from.yaml").write_text(SMALL + "calibration: both.yaml\n")
     assert main(["plan", "from.yaml", "--out", "from.json", "--jobs", "1"]) == 0
     other = ["--also", "from.yaml", "from.json", "1 s", "--out", "more.yaml"]
