@@ -57,23 +57,21 @@ def doubts(
     plans = [Repriced(run.problem, run.plan) for run in runs]
     shares = time_shares(plans, factors, calibration)
     confused = _confused(factors, shares, corrected)
+    who, have = ("this run", "has") if len(runs) == 1 else ("these runs", "have")
     found, remedies = [], []
     if confused:
         listed = _listed([_with_share(*item) for item in confused])
         found.append(f"cannot tell {listed} apart")
         remedies += _remedies([factor for factor, _ in confused])
     if all(size == 1 for run in runs for size in _microbatches(run)):
-        found.append("have only micro-batches of one sequence per replica")
+        found.append(f"{have} only micro-batches of one sequence per replica")
         remedies.append("a larger micro-batch")
     degrees = {stage.strategy.tp for run in runs for stage in run.plan.pipeline.stages}
     if len(degrees) == 1 and degrees != {1}:
-        found.append(f"have tp {min(degrees)} in every stage")
+        found.append(f"{have} tp {min(degrees)} in every stage")
         remedies.append("another tp")
     if not found:
         return None
-    if len(runs) == 1:
-        found = [text.replace("have", "has", 1) for text in found]
-    who = "this run" if len(runs) == 1 else "these runs"
     wanted = " and ".join(dict.fromkeys(remedies))
     return f"{who} {_listed(found)}: add a run with {wanted} (--also)"
 
