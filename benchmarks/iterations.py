@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import nnls
 
-from benchmarks.published import Figure
+from benchmarks.published import HETAUTO, Figure, figures
 from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.sustained import AS_MEASURED, SUSTAINED, Sustained
@@ -64,6 +64,9 @@ _PULL = 0.01
 
 #: Runs of equal batch that lie so far apart must be predicted in their order.
 _APART = 0.05
+
+#: Families of which HetAuto's Table 1 has the one iteration -> whose shares they take.
+_SINGLE = {"H20": "H100", "Ascend": "A100"}
 
 _SHARES = ("multiplication", "attention", "elementwise")
 
@@ -383,6 +386,25 @@ def _print_unseen(rows: Sequence[Run]) -> None:
     print(f"B200, of {pairs} pairs more than {_APART:.0%} apart {right} in order")
 
 
+def _print_fits(every: Sequence[Run]) -> None:
+    """Print the shares of all rows, and of devices with one published iteration."""
+    shares = {
+        family: fitted([run for run in every if run.family == family])
+        for family in dict.fromkeys(run.family for run in every)
+    }
+    for family, found in shares.items():
+        print(family, found)
+    for figure in figures():
+        relative = _SINGLE.get(figure.family)
+        if figure.source == HETAUTO and relative is not None:
+            run, known = _run(figure, left_out=""), shares[relative]
+            theirs = {name: getattr(known, name) for name in _SHARES}
+            ours_s = run.class_s @ [1 / share for share in theirs.values()]
+            factor = float(ours_s / (figure.published_s - run.fixed_s))
+            scaled = {name: factor * share for name, share in theirs.items()}
+            print(f"{figure.family} {Sustained(**scaled)}, {factor:.3f} x {relative}")
+
+
 def main() -> None:
     """Print errors on what was left out, and with ``--fit`` the shares of all rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -410,8 +432,7 @@ def main() -> None:
     if options.out is not None:
         Path(options.out).write_text(_accuracies(found), "utf-8")
     if options.fit:
-        for family in dict.fromkeys(run.family for run in every):
-            print(family, fitted([run for run in every if run.family == family]))
+        _print_fits(every)
 
 
 if __name__ == "__main__":

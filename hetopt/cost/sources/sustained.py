@@ -39,12 +39,12 @@ class Sustained:
 
 #: By beginning of the accelerator's name; the longest that fits counts.
 SUSTAINED: Mapping[str, Sustained] = {
-    "A100": Sustained(multiplication=1.12, attention=0.67, elementwise=1.20),
-    "H100": Sustained(multiplication=1.02, attention=0.455, elementwise=0.75),
-    "B200": Sustained(multiplication=1.15, attention=0.63, elementwise=0.36),
-    "H20": Sustained(multiplication=1.34, attention=0.60, elementwise=0.98),
-    "H200": Sustained(multiplication=1.02, attention=0.455, elementwise=0.75),
-    "Ascend": Sustained(multiplication=0.73, attention=0.43, elementwise=0.78),
+    "A100": Sustained(multiplication=1.11, attention=0.615, elementwise=1.40),
+    "H100": Sustained(multiplication=1.02, attention=0.465, elementwise=0.725),
+    "B200": Sustained(multiplication=1.15, attention=0.63, elementwise=0.355),
+    "H20": Sustained(multiplication=1.40, attention=0.64, elementwise=1.00),
+    "H200": Sustained(multiplication=1.02, attention=0.465, elementwise=0.725),
+    "Ascend": Sustained(multiplication=0.65, attention=0.36, elementwise=0.82),
 }
 
 #: Of families without a published iteration: as measured.
