@@ -1,0 +1,164 @@
+"""Measures one thing after the other, and keeps each before the next begins."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from hetopt.interruption import held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Row = TypeVar("Row")
+
+#: Of a time budget, the most that one task may be expected to take.
+MOST_SHARE = 0.02
+
+#: Actual over expected time of the first task of a kind, for all that is known.
+FIRST_PACE = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringProgress:
+    """How far a run has come.
+
+    Attributes
+    ----------
+    done, total
+        Tasks, those that the file held before among them.
+    work_done, work_total
+        The tasks of this run, weighted by their expected times.
+    what
+        What is measured, in the plural.
+    label
+        What is measured now; None at the end.
+    """
+
+    done: int
+    total: int
+    work_done: float
+    work_total: float
+    what: str
+    label: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuringOutcome(Generic[Row]):
+    """What a run did.
+
+    Attributes
+    ----------
+    found
+        Tasks whose rows the file held before.
+    measured
+        What was measured, task by task; out-of-memory rows among them.
+    remaining
+        Tasks still to measure: the run was interrupted, or its time was up.
+    interrupted
+        Whether the user stopped it.
+    """
+
+    found: int
+    measured: tuple[Row, ...]
+    remaining: int
+    interrupted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(Generic[Row]):
+    """Something to measure.
+
+    Attributes
+    ----------
+    label
+        What it is, in a few words.
+    kind
+        Tasks of one kind take alike multiples of what is expected.
+    expected_s
+        About how long it takes.
+    measure
+        Does it.
+    """
+
+    label: str
+    kind: str
+    expected_s: float
+    measure: Callable[[], Row]
+
+
+def measure_tasks(
+    tasks: Sequence[Task[Row]],
+    keep: Callable[[Row], None],
+    on_progress: Callable[[MeasuringProgress], None],
+    *,
+    found: int,
+    what: str,
+    budget_s: float = math.inf,
+) -> MeasuringOutcome[Row]:
+    """Measure one task after the other; Ctrl-C stops between two.
+
+    Parameters
+    ----------
+    keep
+        Writes down what was measured; not interrupted by Ctrl-C.
+    found
+        How many tasks need not be measured.
+    what
+        What the tasks measure, in the plural.
+    budget_s
+        Time to measure in. A task that would pass its end, or take more than
+        ``MOST_SHARE`` of it, waits for the others, and is left out if it still would:
+        what it takes is expected from tasks of its kind before it.
+    """
+    measured: list[Row] = []
+    todo, waiting = deque(tasks), deque[Task[Row]]()
+    pace = dict.fromkeys((task.kind for task in tasks), 0.0)
+    end = time.monotonic() + budget_s
+    interrupted = waited = False
+
+    def report(label: str | None) -> None:
+        left = sum(task.expected_s for task in (*todo, *waiting))
+        total = sum(task.expected_s for task in tasks)
+        on_progress(
+            MeasuringProgress(
+                done=found + len(measured),
+                total=found + len(tasks),
+                work_done=total - left,
+                work_total=total,
+                what=what,
+                label=label,
+            )
+        )
+
+    try:
+        while todo:
+            task = todo[0]
+            begun = time.monotonic()
+            expected_s = task.expected_s * (pace[task.kind] or FIRST_PACE)
+            if expected_s > min(end - begun, MOST_SHARE * budget_s):
+                waiting.append(todo.popleft())
+            else:
+                report(task.label)
+                row = task.measure()
+                with held():
+                    keep(row)
+                    measured.append(row)
+                todo.popleft()
+                taken_s = time.monotonic() - begun
+                pace[task.kind] = max(pace[task.kind], taken_s / task.expected_s)
+            if not todo and measured and not waited:
+                todo, waiting, waited = waiting, todo, True
+        report(None)
+    except KeyboardInterrupt:
+        # Only what was being measured is lost.
+        interrupted = True
+    return MeasuringOutcome(
+        found=found,
+        measured=tuple(measured),
+        remaining=len(tasks) - len(measured),
+        interrupted=interrupted,
+    )
