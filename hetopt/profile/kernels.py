@@ -42,7 +42,7 @@ _TOKENS = (128, 16384)
 _DEPTH, _WIDTH = (256, 16384), (256, 32768)
 _MOVED_TOKENS, _MOVED_WIDTH = (128, 16384), (256, 16384)
 _GROUPS, _GROUP_TOKENS = (4, 32), (128, 2048)
-_GROUP_WIDTH = (512, 8192)
+_GROUP_WIDTH = (256, 8192)
 
 _BATCHES, _SEQ_LENS = (1, 2, 4), (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 _HEADS, _SHARED, _HEAD_DIMS = (4, 8, 16, 32, 64), (1, 4, 8), (64, 128)
@@ -205,7 +205,7 @@ def kernels(rates: Rates, *, quick: bool, most_s: float) -> tuple[Kernel, ...]:
         _products(1024 * scale),
         _attentions(512 * scale),
         _elementwise(256 * scale),
-        _grouped(128 * scale),
+        _grouped(512 * scale),
     )
     wanted = (64, 32, 48, 8)
     turns: list[tuple[float, int, Kernel]] = []

@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 #: starting, and for a last kernel that takes longer than expected.
 QUICK_S, WHOLE_S = 480.0, 2400.0
 
+#: How many times longer than at best kernels take on devices that are slow at them.
+_SLOWER = 4.0
+
 #: What must agree before rows are added: the header's lines about the device.
 SAME_DEVICE = ("device", "hardware", "driver", "libraries")
 
@@ -83,7 +86,8 @@ def measure_operators(
     rates = rates_of_header(profile.header, path)
     budget_s = QUICK_S if quick else WHOLE_S
     times = WARM_UP + REPETITIONS
-    wanted = kernels(rates, quick=quick, most_s=MOST_SHARE * budget_s / times)
+    most_s = MOST_SHARE * budget_s / times / _SLOWER
+    wanted = kernels(rates, quick=quick, most_s=most_s)
     known = Counter(_key(row) for row in profile.rows)
     todo = [kernel for kernel in wanted if not _found(kernel, dtype, known)]
     return measure_tasks(

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hetopt.interruption import held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 Row = TypeVar("Row")
 
 #: Of a time budget, the most that one task may be expected to take.
-MOST_SHARE = 0.02
+MOST_SHARE = 0.04
 
 #: Actual over expected time of the first task of a kind, for all that is known.
 FIRST_PACE = 8.0
@@ -105,53 +105,36 @@ def measure_tasks(
     ----------
     keep
         Writes down what was measured; not interrupted by Ctrl-C.
-    found
-        How many tasks need not be measured.
-    what
-        What the tasks measure, in the plural.
+    found, what
+        How many tasks need not be measured; what they measure, in the plural.
     budget_s
         Time to measure in. A task that would pass its end, or take more than
         ``MOST_SHARE`` of it, waits for the others, and is left out if it still would:
         what it takes is expected from tasks of its kind before it.
     """
     measured: list[Row] = []
-    todo, waiting = deque(tasks), deque[Task[Row]]()
-    pace = dict.fromkeys((task.kind for task in tasks), 0.0)
-    end = time.monotonic() + budget_s
-    interrupted = waited = False
+    pacing = _Pacing(budget_s)
+    interrupted = False
 
     def report(label: str | None) -> None:
-        left = sum(task.expected_s for task in (*todo, *waiting))
-        total = sum(task.expected_s for task in tasks)
         on_progress(
             MeasuringProgress(
                 done=found + len(measured),
                 total=found + len(tasks),
-                work_done=total - left,
-                work_total=total,
+                work_done=pacing.work_done,
+                work_total=sum(task.expected_s for task in tasks),
                 what=what,
                 label=label,
             )
         )
 
     try:
-        while todo:
-            task = todo[0]
-            begun = time.monotonic()
-            expected_s = task.expected_s * (pace[task.kind] or FIRST_PACE)
-            if expected_s > min(end - begun, MOST_SHARE * budget_s):
-                waiting.append(todo.popleft())
-            else:
-                report(task.label)
-                row = task.measure()
-                with held():
-                    keep(row)
-                    measured.append(row)
-                todo.popleft()
-                taken_s = time.monotonic() - begun
-                pace[task.kind] = max(pace[task.kind], taken_s / task.expected_s)
-            if not todo and measured and not waited:
-                todo, waiting, waited = waiting, todo, True
+        for task in pacing.affordable(tasks):
+            report(task.label)
+            row = task.measure()
+            with held():
+                keep(row)
+                measured.append(row)
         report(None)
     except KeyboardInterrupt:
         # Only what was being measured is lost.
@@ -162,3 +145,37 @@ def measure_tasks(
         remaining=len(tasks) - len(measured),
         interrupted=interrupted,
     )
+
+
+class _Pacing:
+    """Keeps to a budget by what tasks of each kind have taken so far."""
+
+    def __init__(self, budget_s: float) -> None:
+        self.budget_s = budget_s
+        self.end = time.monotonic() + budget_s
+        self.taken_s: dict[str, float] = defaultdict(float)
+        self.guessed_s: dict[str, float] = defaultdict(float)
+
+    @property
+    def work_done(self) -> float:
+        """Return the expected times of the tasks that are done."""
+        return sum(self.guessed_s.values())
+
+    def affordable(self, tasks: Sequence[Task[Row]]) -> Iterator[Task[Row]]:
+        """Yield the tasks that the time allows for, those that had to wait last."""
+        waiting: list[Task[Row]] = []
+        for turn in (tasks, waiting):
+            for task in tuple(turn):
+                begun = time.monotonic()
+                expected_s = task.expected_s * self._pace(task.kind)
+                if expected_s > min(self.end - begun, MOST_SHARE * self.budget_s):
+                    waiting.append(task)
+                    continue
+                yield task
+                self.taken_s[task.kind] += time.monotonic() - begun
+                self.guessed_s[task.kind] += task.expected_s
+
+    def _pace(self, kind: str) -> float:
+        """Return actual over expected time."""
+        guessed_s = self.guessed_s[kind]
+        return self.taken_s[kind] / guessed_s if guessed_s else FIRST_PACE

@@ -34,6 +34,7 @@ _ONLY_FOR = {
 _NO_LICENCE = "not stated: that of the source"
 
 
+# One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     command.add_argument(

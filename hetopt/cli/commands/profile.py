@@ -52,6 +52,7 @@ SIZES = {
 }
 
 
+# One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     command.add_argument(
