@@ -104,6 +104,26 @@ def test_a_device_twice_as_fast_takes_half_as_long(tmp_path: Path) -> None:
     assert ratio == pytest.approx(np.full_like(ratio, 2), rel=0.02)
 
 
+def test_a_devices_own_times_stay_as_measured(tmp_path: Path) -> None:
+    """Whatever peaks a problem gives the device that the file was measured on."""
+    wanted = asked(("layer",), (4, 1, 2))
+    one = source(tmp_path)
+    own = OperatorSource(
+        replace(
+            one.accelerator,
+            name="X1",
+            peak_flops=PeakFlops.dense_16_bit(7e14),
+            memory_bandwidth_bytes_per_s=3e12,
+        ),
+        one.measured,
+        sustained=AS_MEASURED,
+        cache=tmp_path,
+    )
+    ratio = one.shard_times(wanted).forward_s / own.shard_times(wanted).forward_s
+    assert ratio == pytest.approx(np.ones_like(ratio), rel=1e-6)
+    assert own.borrowed == {}
+
+
 def test_predictions_are_kept_and_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
