@@ -55,6 +55,7 @@ def test_usage_errors_are_one_line(
         (["--hidden", "64"], "--hidden: is for layers: --operators measures single"),
         (["--kv-heads", "4"], "--kv-heads: is for layers"),
         (["--layers", "gpt"], "--layers: is for layers"),
+        (["--collectives"], "--operators: is not for --collectives"),
         (["--dtype", "fp32"], "--dtype: is fp32, expected bf16, fp16 with --operators"),
     ],
 )

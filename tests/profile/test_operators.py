@@ -14,7 +14,7 @@ from hetopt.cost.operators.relatives import rates_of_header
 from hetopt.cost.operators.work import CLASSES
 from hetopt.errors import HetoptError, InputError
 from hetopt.profile import operators
-from hetopt.profile.device import describe, find_device
+from hetopt.profile.device import Device, describe, find_device
 from hetopt.profile.kernels import Attention, Elementwise, Kernel, Product
 from hetopt.profile.operators import best_rates, measure_kernel, measure_operators
 from hetopt.profile.task_loop import MeasuringProgress
@@ -169,3 +169,15 @@ def test_catalogued_devices_keep_their_rates(tmp_path: Path) -> None:
     profile = parse_operators(path.read_text(), "o.csv")
     assert "peak_flops" not in profile.header
     assert any(row.op == GROUP_MATMUL for row in profile.rows)
+
+
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_a_gpu_says_whether_it_has_bf16(has_bf16: bool) -> None:
+    class Api:
+        @staticmethod
+        def is_bf16_supported(*, including_emulation: bool) -> bool:
+            assert not including_emulation
+            return has_bf16
+
+    assert Device("cuda", torch.device("cpu"), Api).has_bf16 == has_bf16
+    assert CPU.has_bf16

@@ -131,6 +131,8 @@ def run(options: argparse.Namespace) -> int:
         msg = "measuring needs PyTorch: pip install '.[profile]' in hetopt's source"
         raise InputError(msg)
     if options.collectives:
+        if options.operators:
+            raise InputError("is not for --collectives", field="--operators")
         return _collectives(options)
     path = options.out or (OPERATORS_OUT if options.operators else DEFAULT_OUT)
     ensure_outputs((path,))
