@@ -30,8 +30,8 @@ Moves = Literal["norm", "rotary", "swiglu", "residual"]
 
 _ELEMENT_BYTES = 2
 
-#: Elements that a kernel reads and writes per element of its input, forward, as
-#: hetopt counts them; backward twice as many.
+#: Elements that a kernel reads and writes per token and width, forward, as hetopt
+#: counts them; backward twice as many.
 _MOVED = {"norm": 2, "rotary": 2, "swiglu": 3, "residual": 3}
 
 #: Sizes are multiples of it, as models' are.
@@ -65,7 +65,7 @@ class Product:
 
     @property
     def kind(self) -> str:
-        """What takes alike multiples of what peaks need."""
+        """Class of operators; kernels of one are about equally far from their peaks."""
         return MATMUL if self.groups == 1 else GROUP_MATMUL
 
     @property
@@ -103,7 +103,7 @@ class Attention:
 
     @property
     def kind(self) -> str:
-        """What takes alike multiples of what peaks need."""
+        """Class of operators; kernels of one are about equally far from their peaks."""
         return SDP_FORWARD
 
     @property
@@ -143,7 +143,7 @@ class Elementwise:
 
     @property
     def kind(self) -> str:
-        """What takes alike multiples of what peaks need."""
+        """Class of operators; kernels of one are about equally far from their peaks."""
         return MEMORY
 
     @property

@@ -18,7 +18,7 @@ Row = TypeVar("Row")
 #: Of a time budget, the most that one task may be expected to take.
 MOST_SHARE = 0.04
 
-#: Actual over expected time of the first task of a kind, for all that is known.
+#: Actual over expected time that is assumed for the first task of a kind.
 FIRST_PACE = 8.0
 
 
@@ -77,7 +77,7 @@ class Task(Generic[Row]):
     label
         What it is, in a few words.
     kind
-        Tasks of one kind take alike multiples of what is expected.
+        Tasks of one kind exceed their expected times by similar factors.
     expected_s
         About how long it takes.
     measure
@@ -106,7 +106,7 @@ def measure_tasks(
     keep
         Writes down what was measured; not interrupted by Ctrl-C.
     found, what
-        How many tasks need not be measured; what they measure, in the plural.
+        How many further tasks the file held before; what tasks measure, in the plural.
     budget_s
         Time to measure in. A task that would pass its end, or take more than
         ``MOST_SHARE`` of it, waits for the others, and is left out if it still would:

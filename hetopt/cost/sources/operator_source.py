@@ -152,9 +152,10 @@ class OperatorSource:
         return self._times(units, products, (forward, backward), moved)
 
     def _rates(self, name: str) -> Rates:
-        """Return what operators of a class are scaled by: times stay as measured.
+        """Return the rates by which times of a class are scaled.
 
-        Unless they are another device's; its efficiencies are borrowed.
+        They are the file's own, so that times stay as measured, unless the file is
+        another device's: then only its efficiencies are borrowed.
         """
         part = self.measured[name]
         own = part.device == self.accelerator.name
