@@ -162,6 +162,24 @@ def test_a_users_operators_come_before_those_that_ship(tmp_path: Path) -> None:
     assert found.measured["memory"] == shipped["memory"]
 
 
+@pytest.mark.parametrize(
+    ("left", "message"),
+    [
+        ("memory", r"mine\.csv: latency\.a: has no matmul operators, and none of V100"),
+        ("matmul", r"mine\.csv: latency\.a: has no sdp_fwd operators; use roofline"),
+    ],
+)
+def test_what_a_file_lacks_is_named(tmp_path: Path, left: str, message: str) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [row for row in operators().splitlines() if row.startswith(left)]
+    path.write_text(HEADER + "\n".join(rows) + "\n")
+    problem = make_problem(clusters=(make_cluster("a", "V100-32GB"),))
+    training = replace(problem.training, precision="fp16")
+    problem = replace(problem, training=training, latency={"a": str(path)})
+    with pytest.raises(InputError, match=message):
+        latency_sources(problem)
+
+
 def test_operators_that_are_missing_are_an_error_that_says_what_to_do() -> None:
     problem = make_problem(clusters=(make_cluster("a", "V100-32GB"),))
     problem = replace(problem, latency={"a": "operators"})
