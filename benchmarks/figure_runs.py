@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.machine import machine
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster import ClusterLink, ClusterLinks, Link
+from hetopt.problem.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.solvers.registry import SOLVERS
@@ -37,10 +37,7 @@ WEIGHTS = (0.1, 1.0, 10.0, 25.0, 100.0)
 BASELINES = ("uniform", "amp", "metis")
 #: HetAuto, section 2.3: between clusters, as measured with iperf3.
 _BETWEEN = ClusterLinks(
-    default=ClusterLink(
-        connection=Link(latency_s=1e-3, bandwidth_bytes_per_s=10.2e9 / 8),
-        staged="host",
-    )
+    default=ClusterLink(latency_s=1e-3, node_bytes_per_s=10.2e9 / 8, staged="host")
 )
 
 

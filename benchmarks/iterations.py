@@ -35,7 +35,7 @@ from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.sustained import AS_MEASURED, SUSTAINED, Sustained
 from hetopt.plans import Strategy
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.cluster import Cluster, ClusterLinks, Link
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Training
@@ -264,7 +264,7 @@ def _problem(
                 nics_per_node=8,
             ),
         ),
-        links=ClusterLinks(default=ClusterLink(connection=network)),
+        links=ClusterLinks(default=None),
         training=training,
     )
 

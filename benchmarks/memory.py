@@ -27,7 +27,7 @@ import numpy as np
 
 from hetopt.cost.build import build_table, usable_bytes
 from hetopt.problem.catalogue import DATA, accelerators
-from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.cluster import Cluster, ClusterLinks, Link
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import ClusterPins, Domain, Pins, Training
@@ -93,7 +93,7 @@ class Run:
             name="run",
             model=self.model,
             clusters=(cluster,),
-            links=ClusterLinks(default=ClusterLink(connection=_NETWORK)),
+            links=ClusterLinks(default=None),
             training=Training(
                 global_batch=self.dp * self.microbatch * self.microbatches,
                 seq_len=self.seq_len,

@@ -37,7 +37,7 @@ from hetopt.cost.sources.roofline import EFFICIENCIES, Roofline, family_of
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import price
 from hetopt.problem.catalogue import accelerators, problem_files
-from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.cluster import Cluster, ClusterLinks, Link
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
@@ -275,7 +275,7 @@ def _megatron_problem(
                 nics_per_node=8,
             ),
         ),
-        links=ClusterLinks(default=ClusterLink(connection=network)),
+        links=ClusterLinks(default=None),
         training=Training(
             global_batch=batch, seq_len=2048, precision="fp16", zero=0, schedule="1f1b"
         ),

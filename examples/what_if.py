@@ -33,9 +33,9 @@ def with_nodes(problem: Problem, name: str, nodes: int) -> Problem:
 def with_links(problem: Problem, factor: float) -> Problem:
     """Return the problem with more bandwidth between its clusters."""
     link = problem.links.default
-    bandwidth = factor * link.connection.bandwidth_bytes_per_s
-    connection = replace(link.connection, bandwidth_bytes_per_s=bandwidth)
-    faster = replace(link, connection=connection)
+    assert link is not None
+    assert link.capacity_bytes_per_s is not None
+    faster = replace(link, capacity_bytes_per_s=factor * link.capacity_bytes_per_s)
     return replace(problem, links=replace(problem.links, default=faster))
 
 

@@ -113,6 +113,9 @@ class Chain:
     @cached_property
     def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
         """Different runs of l body units as counts per kind; where each l begins."""
+        if len(self.kinds) == 1:
+            # All runs of l units are alike: counting them takes seconds for 5,000.
+            return self.prefix, np.arange(self.length + 1)
         counts = [
             np.unique(self.prefix[n:] - self.prefix[: self.length + 1 - n], axis=0)
             for n in range(self.length + 1)

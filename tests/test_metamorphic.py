@@ -103,7 +103,8 @@ def problem(
         "clusters": clusters,
         "links": ClusterLinks(
             default=ClusterLink(
-                connection=Link(latency_s=1e-4, bandwidth_bytes_per_s=5e9),
+                latency_s=1e-4,
+                connection_bytes_per_s=5e9,
                 staged="host",
             )
         ),
@@ -164,6 +165,7 @@ def faster(link: Link) -> Link:
 
 
 def change_links(of: Problem, **changes: Any) -> Problem:
+    assert of.links.default is not None
     default = replace(of.links.default, **changes)
     return replace(of, links=ClusterLinks(default=default))
 
@@ -188,12 +190,9 @@ MORE: dict[str, Callable[[Problem], Problem]] = {
 #: HAPT Eq. 2 costs a warm-up, and the period may grow.
 FASTER: dict[str, Callable[[Problem], Problem]] = {
     "between clusters": lambda of: change_links(
-        of, connection=faster(of.links.default.connection)
+        of, latency_s=1e-4 / 8, connection_bytes_per_s=5e9 * 4
     ),
-    "latency between clusters": lambda of: change_links(
-        of,
-        connection=replace(of.links.default.connection, latency_s=1e-6),
-    ),
+    "latency between clusters": lambda of: change_links(of, latency_s=1e-6),
     "no staging": lambda of: change_links(of, staged="device"),
     "between nodes": lambda of: change_cluster(
         of, 1, inter_node=faster(of.clusters[1].inter_node)

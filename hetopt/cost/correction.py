@@ -65,10 +65,16 @@ def _scaled(link: Link, factor: float) -> Link:
     return replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
 
 
-def _scaled_link(link: ClusterLink, factor: float) -> ClusterLink:
-    aggregate = link.aggregate_bytes_per_s
+def _scaled_link(link: ClusterLink | None, factor: float) -> ClusterLink | None:
+    if link is None:
+        return None
+
+    def scaled(rate: float | None) -> float | None:
+        return None if rate is None else rate * factor
+
     return replace(
         link,
-        connection=_scaled(link.connection, factor),
-        aggregate_bytes_per_s=None if aggregate is None else aggregate * factor,
+        capacity_bytes_per_s=scaled(link.capacity_bytes_per_s),
+        node_bytes_per_s=scaled(link.node_bytes_per_s),
+        connection_bytes_per_s=scaled(link.connection_bytes_per_s),
     )

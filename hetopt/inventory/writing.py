@@ -52,8 +52,8 @@ def clusters_yaml(inventory: Inventory) -> str:
         lines += [
             "",
             *_question(
-                "how fast is one connection between clusters, per direction? Add pairs "
-                "where some differ"
+                "how fast is the link between clusters, in all and per direction? Add "
+                "per_node where a node gets less, pairs where some differ"
             ),
             "# links:",
             "#   default: {bandwidth: <such as 10 Gbps>, latency: <such as 1 ms>}",

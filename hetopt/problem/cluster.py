@@ -267,36 +267,59 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLink:
-    """The network between two clusters.
+    """The network between two clusters, per direction.
 
     Attributes
     ----------
-    connection
-        Latency and bandwidth of **one** connection, per direction.
-    aggregate_bytes_per_s
-        Cap on the sum over all connections, or None when only NICs limit it.
+    latency_s
+        Of one message, paid once a transfer.
+    capacity_bytes_per_s
+        What all connections share; None: only nodes and interfaces limit it.
+    node_bytes_per_s
+        What one node carries over one boundary; None: what its interfaces do.
+    connection_bytes_per_s
+        What one pair of interfaces carries; None: what the slower of them does.
+    message_s
+        Added for each of the messages that one connection carries.
     staged
         ``host``: device-to-host, network, host-to-device (HetAuto section 5.1);
         ``device``: device-direct (H2 section 3.2).
     """
 
-    connection: Link
-    aggregate_bytes_per_s: float | None = None
+    latency_s: float
+    capacity_bytes_per_s: float | None = None
+    node_bytes_per_s: float | None = None
+    connection_bytes_per_s: float | None = None
+    message_s: float = 0.0
     staged: Staging = "host"
 
     def __post_init__(self) -> None:
-        if self.aggregate_bytes_per_s is not None and self.aggregate_bytes_per_s <= 0:
-            msg = f"aggregate is {self.aggregate_bytes_per_s} B/s, expected more than 0"
-            raise ValueError(msg)
+        for name in ("latency_s", "message_s"):
+            if getattr(self, name) < 0:
+                msg = f"{name} is {getattr(self, name)}, expected 0 or more"
+                raise ValueError(msg)
+        for name in (
+            "capacity_bytes_per_s",
+            "node_bytes_per_s",
+            "connection_bytes_per_s",
+        ):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                msg = f"{name} is {value}, expected more than 0"
+                raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLinks:
-    """Links between clusters: a default, and exceptions by unordered pair."""
+    """Links between clusters: a default, and exceptions by unordered pair.
 
-    default: ClusterLink
-    pairs: Mapping[frozenset[str], ClusterLink] = field(default_factory=dict)
+    None stands where there is no link: neither a boundary nor the gradients of a tied
+    embedding cross there.
+    """
 
-    def between(self, first: str, second: str) -> ClusterLink:
+    default: ClusterLink | None
+    pairs: Mapping[frozenset[str], ClusterLink | None] = field(default_factory=dict)
+
+    def between(self, first: str, second: str) -> ClusterLink | None:
         """Return the link between two clusters, in either direction."""
         return self.pairs.get(frozenset({first, second}), self.default)

@@ -31,12 +31,13 @@ clusters:
     devices_per_node: 8
     inter_node: {bandwidth: 100 Gbps, latency: 5 us}
 
-# Between clusters: bandwidth of one connection. `staged: host` copies through both
-# hosts, `device` goes straight from device to device.
+# Between clusters: what all connections share, per direction; `unlimited`, where only
+# the nodes limit it; `none`, where there is no link. `staged: host` copies through
+# both hosts, `device` goes straight from device to device.
 links:
   default: {bandwidth: 10 Gbps, latency: 1 ms, staged: host}
   # pairs:
-  #   - {between: [a100, h20], bandwidth: 25 Gbps, aggregate: 100 Gbps}
+  #   - {between: [a100, h20], bandwidth: 100 Gbps, per_node: 25 Gbps}
 
 training:
   global_batch: 64                # sequences per iteration, or "1M tokens"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
@@ -74,6 +75,20 @@ class Problem(Shown):
         if fault:
             msg = f"seq_len {fault}"
             raise ValueError(msg)
+
+    @property
+    def rules(self) -> Pins:
+        """The pins, which also forbid clusters without a link as neighbours."""
+        names = [cluster.name for cluster in self.clusters]
+        apart = {
+            (first, second)
+            for first, second in permutations(names, 2)
+            if self.links.between(first, second) is None
+        }
+        if not apart:
+            return self.pins
+        forbidden = self.pins.forbidden_next | apart
+        return replace(self.pins, forbidden_next=frozenset(forbidden))
 
     @property
     def microbatch_counts(self) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hetopt.plans import Plan
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
+    from hetopt.problem.problem import Problem
     from hetopt.report.rows import StageRow
     from hetopt.report.sheet import Part, Sheet
     from hetopt.result import PricedPlan, Result
@@ -22,6 +23,7 @@ BYTES_PER_GB = 1e9
 
 #: Headings break at their soft hyphens where the numbers below are short.
 _RECOMPUTE, _DEVICES = "recom\u00adpute", "de\u00advices"
+_CONNECTIONS, _MESSAGES = "connec\u00adtions", "messages each"
 
 
 def stage_table(
@@ -78,22 +80,47 @@ def _memory(row: StageRow) -> str:
     )
 
 
-def boundary_table(plan: Plan, price: Price) -> Sheet:
-    """Return the table of boundaries between stages."""
-    return sheet(
-        ("boundary", "clusters", "resharding", "transfer ms", "occupancy ms"),
-        (
+def boundary_table(
+    plan: Plan, price: Price, *, problem: Problem | None = None
+) -> Sheet:
+    """Return the table of boundaries between stages.
+
+    Parameters
+    ----------
+    problem
+        None: how many connections carry a boundary is left out.
+    """
+    rows = boundary_rows(plan, price, problem)
+    columns: list[tuple[str, Sequence[Any]]] = [
+        ("boundary", [f"{row.stage}-{row.stage + 1}" for row in rows]),
+        ("clusters", [" -> ".join(dict.fromkeys(row.clusters)) for row in rows]),
+        ("resharding", [row.resharding for row in rows]),
+    ]
+    if any(row.connections for row in rows):
+        columns += [
             (
-                f"{row.stage}-{row.stage + 1}",
-                row.clusters[0]
-                if row.clusters[0] == row.clusters[1]
-                else " -> ".join(row.clusters),
-                row.resharding,
-                f"{row.transfer_ms:.3f}",
-                f"{row.occupancy_ms:.3f}",
-            )
-            for row in boundary_rows(plan, price)
-        ),
+                _CONNECTIONS,
+                ["" if not row.connections else row.connections for row in rows],
+            ),
+            (
+                _MESSAGES,
+                ["" if row.messages is None else f"{row.messages:g}" for row in rows],
+            ),
+            (
+                "shared Gbps",
+                [
+                    "" if row.bytes_per_s is None else f"{row.bytes_per_s * 8e-9:.4g}"
+                    for row in rows
+                ],
+            ),
+        ]
+    columns += [
+        ("transfer ms", [f"{row.transfer_ms:.3f}" for row in rows]),
+        ("occupancy ms", [f"{row.occupancy_ms:.3f}" for row in rows]),
+    ]
+    return sheet(
+        [name for name, _ in columns],
+        zip(*(cells for _, cells in columns), strict=True),
         left=("clusters", "resharding"),
     )
 
@@ -122,7 +149,7 @@ def plan_report(
     result: Result,
     best: PricedPlan,
     *,
-    model: Model | None = None,
+    problem: Problem | None = None,
     price: Price | None = None,
     notes: Sequence[str] = (),
 ) -> list[Part]:
@@ -130,14 +157,15 @@ def plan_report(
 
     Parameters
     ----------
-    model, price
+    problem, price
         Without them the report has only what the result itself says.
     notes
         What is known of the latencies, a line each.
     """
+    model = None if problem is None else problem.model
     parts: list[Part] = [stage_table(best.plan, model=model, price=price)]
     if price is not None and len(best.plan.pipeline.stages) > 1:
-        parts += [boundary_table(best.plan, price)]
+        parts += [boundary_table(best.plan, price, problem=problem)]
     parts += [labelled(summary(result, best)), *notes]
     if result.alternatives:
         parts += ["", alternatives_table((best, *result.alternatives))]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.cost.boundaries.uses import boundary_use
 from hetopt.cost.table import TICK_S
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
+    from hetopt.problem.problem import Problem
     from hetopt.result import PricedPlan
     from hetopt.schedule.simulator import Simulation
 
@@ -47,13 +49,20 @@ class StageRow(NamedTuple):
 
 
 class BoundaryRow(NamedTuple):
-    """One boundary between two stages; times are of one micro-batch one way."""
+    """One boundary between two stages; times are of one micro-batch one way.
+
+    Between clusters, ``connections`` carry ``messages`` each and share
+    ``bytes_per_s``; None inside a cluster, and where nobody said what the links are.
+    """
 
     stage: int
     clusters: tuple[str, str]
     resharding: str
     transfer_ms: float
     occupancy_ms: float
+    connections: int | None = None
+    messages: float | None = None
+    bytes_per_s: float | None = None
 
 
 class AlternativeRow(NamedTuple):
@@ -110,20 +119,29 @@ def stage_rows(
     )
 
 
-def boundary_rows(plan: Plan, price: Price) -> tuple[BoundaryRow, ...]:
+def boundary_rows(
+    plan: Plan, price: Price, problem: Problem | None = None
+) -> tuple[BoundaryRow, ...]:
     """Return one row per boundary, numbered by the stage before it."""
-    stages = plan.pipeline.stages
     times = price.times
-    return tuple(
-        BoundaryRow(
+    rows = []
+    for index, (stage, after) in enumerate(pairwise(plan.pipeline.stages)):
+        row = BoundaryRow(
             stage=index,
-            clusters=(stage.cluster, stages[index + 1].cluster),
+            clusters=(stage.cluster, after.cluster),
             resharding=stage.resharding or "",
             transfer_ms=times.transfer_ns[index] / NS_PER_MS,
             occupancy_ms=times.occupancy_ns[index] / NS_PER_MS,
         )
-        for index, stage in enumerate(stages[:-1])
-    )
+        use = None if problem is None else boundary_use(problem, stage, after)
+        if use is not None:
+            row = row._replace(
+                connections=int(use.connections[0]),
+                messages=float(use.messages[0]),
+                bytes_per_s=float(use.bytes_per_s[0]),
+            )
+        rows.append(row)
+    return tuple(rows)
 
 
 def simulation_rows(plan: Plan, run: Simulation) -> tuple[SimulationRow, ...]:

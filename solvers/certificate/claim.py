@@ -146,7 +146,7 @@ class _Claims:
             table=self.table,
             part=undominated(self.table, self.table.at(q), self.chain, self.principles),
             chain=self.chain,
-            pins=self.problem.pins,
+            pins=self.problem.rules,
             most_stages=max(within),
             principles=self.principles,
         )
@@ -192,7 +192,7 @@ class _SimulatedClaims(_Claims):
             self.table,
             self.table.at(q),
             self.chain,
-            self.problem.pins,
+            self.problem.rules,
             stages=max(within),
             cutoff=0,
         )

@@ -94,7 +94,7 @@ def resolve(
                 table,
                 within(part, cutoff),
                 chain,
-                problem.pins,
+                problem.rules,
                 stages=doubt.stages,
                 cutoff=cutoff,
             ),
@@ -138,7 +138,7 @@ def _search_simulated(
         table,
         table.at(doubt.microbatches),
         Chain.of(table),
-        problem.pins,
+        problem.rules,
         stages=doubt.stages,
         cutoff=0,
     )

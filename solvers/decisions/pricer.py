@@ -26,7 +26,7 @@ class Pricer:
         self.problem = problem
         self.table = table
         self.chain = Chain.of(table)
-        self.permitted = Permitted.of(problem.pins, table.cluster_names)
+        self.permitted = Permitted.of(problem.rules, table.cluster_names)
         self.data = lru_cache(maxsize=None)(self._data)
 
     def value(self, decision: Decision) -> int | None:
@@ -45,7 +45,7 @@ class Pricer:
             table,
             table.at(microbatches),
             self.chain,
-            self.problem.pins,
+            self.problem.rules,
             stages=0,
             cutoff=0,
         )

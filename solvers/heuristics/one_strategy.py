@@ -295,7 +295,7 @@ class _EqualStrategy:
 
     def _pins(self, stages: int) -> Iterator[Pins]:
         """Yield the user's pins, with those on units that the heuristic adds."""
-        pins, chain = self._finds.problem.pins, self._chain
+        pins, chain = self._finds.problem.rules, self._chain
         if not self._equal:
             yield pins
             return

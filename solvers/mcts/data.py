@@ -156,9 +156,9 @@ class SearchData:
     @classmethod
     def of(cls, problem: Problem, table: CostTable) -> SearchData:
         """Return the spaces of a whole problem, with every strategy of the table."""
-        permits = problem.pins.microbatches.permits
+        permits = problem.rules.microbatches.permits
         parts = [part for part in table.slices if permits(part.microbatches)]
-        return cls(table, parts, problem.pins, problem.stage_counts)
+        return cls(table, parts, problem.rules, problem.stage_counts)
 
     def _is_able(self, stages: int) -> bool:
         """Whether there is room for so many stages, by the pins as well."""

@@ -100,7 +100,7 @@ class GuidedWorker:
         search_data = SearchData(
             programs.table,
             [part],
-            programs.problem.pins,
+            programs.problem.rules,
             [task.stages],
             guided=True,
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetopt.cost.build import coefficients, usable_bytes
 from hetopt.cost.table import LONGEST_NS, LONGEST_S
+from hetopt.deadline import Deadline, Stopped, run_until
 from hetopt.formulations.chain import Chain
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.quantity import TOO_MANY_BYTES
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
+
+#: Seconds for finding out what the bounds refute.
+_MOST_S = 1.5
 
 
 def why_infeasible(
@@ -44,6 +49,17 @@ def why_infeasible(
         return "; ".join(unusable(problem, table))
     if any(_is_needed(problem, name) for name in without_strategy(table)):
         return "; ".join(unusable(problem, table))
+    try:
+        return run_until(
+            Deadline.after(_MOST_S),
+            lambda: _by_bounds(problem, table, principles),
+        )
+    except Stopped:
+        return "memory or time: which of both is in the way takes long to find out"
+
+
+def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> str:
+    """Name what the bounds refute, where each cluster by itself could do its part."""
     chain = Chain.of(table)
     held = _most_units(table, chain, principles)
     if sum(held) < chain.length:
@@ -65,6 +81,16 @@ def why_infeasible(
     culprit = _pin_in_the_way(problem, table, chain, principles)
     if culprit is not None:
         return f"pin.{culprit}: leaves no plan; without it the bounds allow one"
+    missing = [
+        f"{first} and {second}"
+        for first, second in combinations(table.cluster_names, 2)
+        if problem.links.between(first, second) is None
+    ]
+    if missing:
+        return (
+            "links: no order of clusters that links join fits; there is none between "
+            f"{', '.join(missing)}"
+        )
     return (
         "memory: no order of clusters and split of layers fits at every pipeline "
         "position, as earlier stages keep more micro-batches in flight; full "
@@ -79,7 +105,7 @@ def _least_ns(
     counts = [p for p in problem.stage_counts if p <= chain.length]
     least = np.inf
     for part in table.slices:
-        relaxation = _relaxation(table, part, chain, problem.pins, principles)
+        relaxation = _relaxation(table, part, chain, problem.rules, principles)
         bound = survey(relaxation, part.microbatches, cutoff=None).bound
         least = min(least, bound[counts].min(initial=np.inf))
     return least
@@ -179,26 +205,28 @@ def _pin_in_the_way(
     problem: Problem, table: CostTable, chain: Chain, principles: Principles
 ) -> str | None:
     """Name a pin without which the relaxation is feasible."""
-    if _bounds_allow(problem, table, chain, problem.pins, principles):
+    if _bounds_allow(table, chain, problem, problem.rules, principles):
         return None
     free = Pins()
     for pin in fields(Pins):
-        loosened = replace(problem.pins, **{pin.name: getattr(free, pin.name)})
-        if loosened != problem.pins and _bounds_allow(
-            problem, table, chain, loosened, principles
+        pins = replace(problem.pins, **{pin.name: getattr(free, pin.name)})
+        looser = replace(problem, pins=pins)
+        if pins != problem.pins and _bounds_allow(
+            table, chain, looser, looser.rules, principles
         ):
             return pin.name
     return None
 
 
 def _bounds_allow(
-    problem: Problem,
     table: CostTable,
     chain: Chain,
+    problem: Problem,
     pins: Pins,
     principles: Principles,
 ) -> bool:
-    counts = [p for p in replace(problem, pins=pins).stage_counts if p <= chain.length]
+    """Whether some p and q have a bound under ``pins``."""
+    counts = [p for p in problem.stage_counts if p <= chain.length]
     for part in table.slices:
         relaxation = _relaxation(table, part, chain, pins, principles)
         fill = relaxation.fill(np.inf, roles=True)

@@ -177,14 +177,20 @@ class _OneStrategy:
 
     def decisions(self, stages: int) -> Iterator[Decision | None]:
         """Yield a few decisions on p = ``stages`` that may fit, None for none."""
-        hosted, left = {}, stages
-        for j in self._tau:
-            hosted[j] = min(left, self._room(j))
-            left -= hosted[j]
-        used = [j for j in self._tau if hosted[j]]
-        roomy = sorted(used, key=lambda j: -self._pricer.table.usable_bytes[j])
-        for order in dict.fromkeys((tuple(roomy), tuple(used), tuple(used[::-1]))):
-            hosts = [j for j in order for _ in range(hosted[j])]
+        usable = self._pricer.table.usable_bytes
+        quick = self._filled(tuple(self._tau), stages)
+        roomy = sorted(quick, key=lambda j: -usable[j])
+        spare = self._filled(sorted(self._tau, key=lambda j: -usable[j]), stages)
+        for runs in dict.fromkeys(
+            (
+                tuple((j, quick[j]) for j in roomy),
+                tuple(quick.items()),
+                tuple(reversed(quick.items())),
+                # The quickest may be too small for what a stage holds.
+                tuple(spare.items()),
+            )
+        ):
+            hosts = [j for j, count in runs for _ in range(count)]
             most = self._most_units(hosts)
             units = _shared(
                 self._pricer.chain.length, [self._tau[j] for j in hosts], most
@@ -196,11 +202,20 @@ class _OneStrategy:
             units[-1] += int(self._ends[1].sum())
             yield Decision(
                 microbatches=self._part.microbatches,
-                order=order,
-                strategies=(self._strategy,) * len(order),
-                hosted=tuple(hosted[j] for j in order),
+                order=tuple(j for j, _ in runs),
+                strategies=(self._strategy,) * len(runs),
+                hosted=tuple(count for _, count in runs),
                 units=tuple(units),
             )
+
+    def _filled(self, clusters: Sequence[int], stages: int) -> dict[int, int]:
+        """Return how many stages clusters host, each as many as it can, in turn."""
+        hosted, left = {}, stages
+        for j in clusters:
+            if left and self._room(j):
+                hosted[j] = min(left, self._room(j))
+                left -= hosted[j]
+        return hosted
 
     def _room(self, j: int) -> int:
         own, k = self._hosts[j]

@@ -74,7 +74,7 @@ class Programs:
             table=self.table,
             part=self.table.at(microbatches),
             chain=self.chain,
-            pins=self.problem.pins,
+            pins=self.problem.rules,
             most_stages=self._most_stages(),
         )
 
@@ -91,7 +91,7 @@ class Programs:
             table=self.table,
             part=self.part(microbatches),
             chain=self.chain,
-            pins=self.problem.pins,
+            pins=self.problem.rules,
             most_stages=self._most_stages(),
             principles=principles,
         )
@@ -121,7 +121,7 @@ class Programs:
         part = within(restrict(self.part(microbatches), narrowed.keep), cutoff)
         longest = int(min(narrowed.period_max * PERIOD_SCALE, cutoff))
         return replace(
-            self.data(part, self.problem.pins, stages, cutoff),
+            self.data(part, self.problem.rules, stages, cutoff),
             objective_min=scaled_below(narrowed.bound),
             period_min=scaled_below(narrowed.period_min),
             period_max=scaled_above(longest),
@@ -141,7 +141,7 @@ class Programs:
         return leaders(
             self.table,
             self.table.at(microbatches),
-            self.problem.pins,
+            self.problem.rules,
             self.principles,
         )
 

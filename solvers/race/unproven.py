@@ -78,7 +78,7 @@ class UnprovenLedger(Ledger):
 
     def _leaders(self, microbatches: int) -> tuple[int, ...]:
         part = self.table.at(microbatches)
-        return leaders(self.table, part, self.request.problem.pins, self.principles)
+        return leaders(self.table, part, self.request.problem.rules, self.principles)
 
     def canonical(self, found: Found) -> Found:
         """Return a plan as its canonical copy: exchanging twins makes no other."""
@@ -127,7 +127,7 @@ class UnprovenLedger(Ledger):
                 table=table,
                 part=undominated(table, table.at(q), chain),
                 chain=chain,
-                pins=problem.pins,
+                pins=problem.rules,
                 most_stages=max(p for p in problem.stage_counts if p <= chain.length),
             )
             self.take_survey(q, survey(relaxation, q, cutoff=None))

@@ -86,7 +86,7 @@ class Worker:
         self.problem = payload.problem
         self.table = payload.table
         self._permitted = Permitted.of(
-            payload.problem.pins, payload.table.cluster_names
+            payload.problem.rules, payload.table.cluster_names
         )
         self.top = payload.top
         self.seed = payload.seed
@@ -178,7 +178,7 @@ class Worker:
             box_bounds,
             found,
             table=self.table,
-            pins=self.problem.pins,
+            pins=self.problem.rules,
             groups=self.programs.leaders(task.microbatches),
             seed=f"{self.seed} {task.microbatches} {task.visit}",
             order=task.order,
@@ -200,7 +200,7 @@ class Worker:
             return False
         data = self.programs.data(
             self.table.at(decision.microbatches),
-            self.problem.pins,
+            self.problem.rules,
             decision.stages,
             self._cutoff(),
         )
@@ -251,7 +251,7 @@ class Worker:
 
     def _fixed(self, choices: Sequence[Choice], order: Sequence[Choice]) -> Pins:
         """Return the user's pins, with order and stages fixed as well."""
-        names, pins = self.table.cluster_names, self.problem.pins
+        names, pins = self.table.cluster_names, self.problem.rules
         clusters = dict(pins.clusters)
         for choice in choices:
             name = names[choice.cluster]

@@ -95,7 +95,7 @@ class SimulatedWorker:
             self.table,
             self.table.at(microbatches),
             self.chain,
-            self.problem.pins,
+            self.problem.rules,
             stages=stages,
             cutoff=0,
         )
@@ -110,7 +110,7 @@ class SimulatedWorker:
         groups = leaders(
             self.table,
             self.table.at(task.microbatches),
-            self.problem.pins,
+            self.problem.rules,
             PRUNED,
         )
 

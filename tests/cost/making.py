@@ -64,14 +64,18 @@ def make_model(**changes: Any) -> Model:
 def make_links(
     latency_s: float = 1e-3,
     bandwidth_bytes_per_s: float = 10 * GBPS,
-    aggregate_bytes_per_s: float | None = None,
+    capacity_bytes_per_s: float | None = None,
     staged: Staging = "host",
+    **more: float,
 ) -> ClusterLinks:
+    """Links whose ``bandwidth_bytes_per_s`` is one connection's."""
     return ClusterLinks(
         default=ClusterLink(
-            connection=link(latency_s, bandwidth_bytes_per_s),
-            aggregate_bytes_per_s=aggregate_bytes_per_s,
+            latency_s=latency_s,
+            connection_bytes_per_s=bandwidth_bytes_per_s,
+            capacity_bytes_per_s=capacity_bytes_per_s,
             staged=staged,
+            **more,
         )
     )
 

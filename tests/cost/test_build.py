@@ -324,10 +324,10 @@ def test_more_nodes_change_no_coefficient_of_a_strategy() -> None:
         assert (grown == first.transfer_ns).all()
 
 
-def test_aggregate_caps_slow_a_boundary() -> None:
+def test_capacities_slow_a_boundary() -> None:
     clusters = (make_cluster("a"), make_cluster("b"))
     free, capped = (
-        build_table(make_problem(clusters, links=make_links(aggregate_bytes_per_s=cap)))
+        build_table(make_problem(clusters, links=make_links(capacity_bytes_per_s=cap)))
         for cap in (None, 1e9)
     )
     for first, second in zip(free.slices, capped.slices, strict=True):

@@ -120,7 +120,12 @@ def draw_job(
             granularity="block" if per_layer == 3 else "layer",
         ),
         clusters=clusters,
-        links=ClusterLinks(default=ClusterLink(connection=LINK)),
+        links=ClusterLinks(
+            default=ClusterLink(
+                latency_s=LINK.latency_s,
+                connection_bytes_per_s=LINK.bandwidth_bytes_per_s,
+            )
+        ),
         training=Training(
             global_batch=batch,
             seq_len=512,

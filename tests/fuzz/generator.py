@@ -130,9 +130,18 @@ def _links(rng: Random, names: list[str]) -> dict[str, Any]:
     if rng.random() < 0.3:
         links["default"]["staged"] = rng.choice(("host", "device"))
     if rng.random() < 0.2:
-        links["default"]["aggregate"] = rng.choice(RATES + FAST_RATES)
+        links["default"]["per_node"] = rng.choice(RATES + FAST_RATES)
     if rng.random() < 0.3:
         links["pairs"] = [{"between": rng.sample(names, 2), **_link(rng)}]
+    # Drawn apart, so that the rest of a seed's problem stays what it was.
+    more = Random(f"{names} {links}")
+    if more.random() < 0.3:
+        links["default"]["bandwidth"] = "unlimited"
+        links["default"]["per_connection"] = more.choice(RATES + FAST_RATES)
+    if more.random() < 0.1:
+        links["default"]["per_message"] = more.choice(LATENCIES)
+    if "pairs" in links and more.random() < 0.3:
+        links["pairs"][0]["bandwidth"] = "none"
     return links
 
 

@@ -87,8 +87,8 @@ def test_text_of_others_stays_where_it_belongs() -> None:
 def test_links_are_asked_for_once_there_are_two_clusters() -> None:
     assert "# links:" not in written("a slots=8\n")
     assert written("a slots=8\nb slots=4\n").endswith("""\
-# QUESTION: how fast is one connection between clusters, per direction? Add pairs where
-#   some differ
+# QUESTION: how fast is the link between clusters, in all and per direction? Add
+#   per_node where a node gets less, pairs where some differ
 # links:
 #   default: {bandwidth: <such as 10 Gbps>, latency: <such as 1 ms>}
 """)

@@ -214,6 +214,11 @@ def _skeletons(
                 continue
             if any(pair in pins.forbidden_next for pair in pairwise(named)):
                 continue
+            met = set(pairwise(named))
+            if part.tied_ns is not None and used > 1:
+                met.add((named[0], named[-1]))
+            if any(problem.links.between(*pair) is None for pair in met):
+                continue
             idle = [name for name in names if name not in named]
             if not all(
                 pins.of(name).stages.permits(0) and pins.of(name).units.permits(0)

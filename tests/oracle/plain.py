@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LINK = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e10)
+LINK_BETWEEN = ClusterLink(latency_s=1e-6, connection_bytes_per_s=1e10)
 USABLE_BYTES = 1000
 
 ACCELERATOR = Accelerator(
@@ -74,7 +75,7 @@ def problem(**changes: Any) -> Problem:
         "name": "plain",
         "model": MODEL,
         "clusters": (cluster("a", 2, 4), cluster("b", 1, 4)),
-        "links": ClusterLinks(default=ClusterLink(connection=LINK)),
+        "links": ClusterLinks(default=LINK_BETWEEN),
         "training": TRAINING,
         "pins": Pins(),
     }

@@ -109,7 +109,11 @@ def draw_problem(
         model=model,
         clusters=tuple(drawn),
         links=ClusterLinks(
-            default=ClusterLink(connection=_LINK, staged="host"),
+            default=ClusterLink(
+                latency_s=_LINK.latency_s,
+                connection_bytes_per_s=_LINK.bandwidth_bytes_per_s,
+                staged="host",
+            ),
         ),
         training=training,
         pins=_draw_pins(rng, drawn, model, training) if pinned else Pins(),

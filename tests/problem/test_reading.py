@@ -175,18 +175,57 @@ def test_links_by_pair() -> None:
             "default": {
                 "bandwidth": "10 Gbps",
                 "latency": "1 ms",
-                "aggregate": "40 Gbps",
+                "per_node": "40 Gbps",
                 "staged": "device",
             },
             "pairs": [{"between": ["b", "a"], "bandwidth": "20 Gbps"}],
         }
     ).links
-    assert links.default.aggregate_bytes_per_s == 5e9
-    assert links.between("a", "b") == ClusterLink(
-        connection=Link(latency_s=1e-3, bandwidth_bytes_per_s=2.5e9), staged="device"
+    assert links.default == ClusterLink(
+        latency_s=1e-3,
+        capacity_bytes_per_s=1.25e9,
+        node_bytes_per_s=5e9,
+        staged="device",
     )
+    # What a pair leaves out is as in the default.
+    assert links.between("a", "b") == replace(links.default, capacity_bytes_per_s=2.5e9)
     only = {"between": ["b", "a"], "bandwidth": "20 Gbps", "latency": "1 ms"}
-    assert problem(links={"pairs": [only]}).links.between("b", "a").staged == "host"
+    alone = problem(links={"pairs": [only]}).links.between("b", "a")
+    assert alone == ClusterLink(latency_s=1e-3, capacity_bytes_per_s=2.5e9)
+
+
+def test_links_that_nothing_or_nobody_limits() -> None:
+    default = {"bandwidth": "unlimited", "latency": 0, "per_connection": "1 GB/s"}
+    assert problem(links={"default": default}).links.default == ClusterLink(
+        latency_s=0.0, connection_bytes_per_s=1e9
+    )
+    none = {"default": {"bandwidth": "none"}}
+    assert problem(links=none).links.between("a", "b") is None
+    pair = {"between": ["a", "b"], "bandwidth": "none"}
+    assert problem(links={"default": default, "pairs": [pair]}).links.pairs == {
+        frozenset({"a", "b"}): None
+    }
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ({"bandwidth": "10 Gbps", "latency": 0, "aggregate": "40 Gbps"}, "no longer"),
+        ({"bandwidth": "unlimted", "latency": 0}, "unlimited"),
+        ({"bandwidth": "10 Gbps"}, "latency: is missing"),
+        ({"latency": 0}, "unlimited or none"),
+        ({"bandwidth": 0, "latency": 0}, "more than 0"),
+        ({"bandwidth": "10 Gbps", "latency": 0, "per_node": "none"}, "per_node"),
+    ],
+)
+def test_links_that_are_refused(link: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        problem(links={"default": link})
+
+
+def test_a_pinned_order_needs_links() -> None:
+    with pytest.raises(InputError, match=r"pin\.order: puts 'b' after 'a'"):
+        problem(links={"default": {"bandwidth": "none"}}, pin={"order": ["a", "b"]})
 
 
 def test_latency_sources() -> None:
@@ -246,7 +285,8 @@ def test_sections_of_another_problem(tmp_path: Path) -> None:
     where.write_text(text.replace("8}", "8, inter_node: {bandwidth: 1 Gbps}}"))
     found = read_problem(main)
     assert [cluster.name for cluster in found.clusters] == ["a", "b"]
-    assert found.links.default.connection.latency_s == 1e-3
+    assert found.links.default is not None
+    assert found.links.default.latency_s == 1e-3
 
     where.write_text(where.read_text().partition("links:")[0])
     with pytest.raises(InputError) as caught:

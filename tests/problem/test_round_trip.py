@@ -34,8 +34,10 @@ clusters:
     devices_per_node: 8
     inter_node: {bandwidth: 100 Gbps}
 links:
-  default: {bandwidth: 10 Gbps, latency: 0.1 ms, aggregate: 40 Gbps}
-  pairs: [{between: [c, a], bandwidth: 1 Gbps, staged: device}]
+  default: {bandwidth: 10 Gbps, latency: 0.1 ms, per_node: 40 Gbps, per_message: 2 us}
+  pairs:
+    - {between: [c, a], bandwidth: unlimited, per_connection: 1 Gbps, staged: device}
+    - {between: [b, c], bandwidth: none}
 training:
   global_batch: 24
   seq_len: 128

@@ -154,11 +154,21 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
     return data
 
 
-def _cluster_link(link: ClusterLink) -> dict[str, Any]:
-    data = {**_link(link.connection), "staged": link.staged}
-    if link.aggregate_bytes_per_s is not None:
-        data["aggregate"] = _rate(link.aggregate_bytes_per_s)
-    return data
+def _cluster_link(link: ClusterLink | None) -> dict[str, Any]:
+    if link is None:
+        return {"bandwidth": "none"}
+    rates = {
+        "bandwidth": link.capacity_bytes_per_s,
+        "per_node": link.node_bytes_per_s,
+        "per_connection": link.connection_bytes_per_s,
+    }
+    return {
+        "bandwidth": "unlimited",
+        **{key: _rate(rate) for key, rate in rates.items() if rate is not None},
+        "latency": f"{link.latency_s!r} s",
+        "per_message": f"{link.message_s!r} s",
+        "staged": link.staged,
+    }
 
 
 def _links(links: ClusterLinks) -> dict[str, Any]:

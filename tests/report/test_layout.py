@@ -27,7 +27,7 @@ from hetopt.report.simulation import simulation_report
 from hetopt.schedule.simulator import simulate
 from tests.export.back.test_explaining import changed, two_clusters
 from tests.report.comparisons import MIXED, made_comparison
-from tests.report.test_summary import MODEL, PLAN, PRICE, PRICED, result
+from tests.report.test_summary import PLAN, PRICE, PRICED, PROBLEM, result
 
 if TYPE_CHECKING:
     from hetopt.report.sheet import Part
@@ -55,7 +55,7 @@ def large() -> list[Part]:
     plan = replace(PLAN, pipelines=(replace(PLAN.pipeline, stages=stages),))
     best = replace(PRICED, plan=plan, closed_form_s=1234.56789)
     found = result(best=best, alternatives=(best, best))
-    return plan_report(found, best, model=MODEL, price=price)
+    return plan_report(found, best, problem=PROBLEM, price=price)
 
 
 def explanation() -> list[Part]:

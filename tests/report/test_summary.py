@@ -25,10 +25,12 @@ from hetopt.report.summary import gap_text, headline, summary
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.progress import Progress
+from tests.cost.making import make_cluster, make_problem
 
 MODEL = Model(
     name="m", layers=4, hidden=8, heads=2, kv_heads=2, head_dim=4, ffn=16, vocab=32
 )
+PROBLEM = make_problem((make_cluster("h20"), make_cluster("a100")), model=MODEL)
 PLAN = Plan(
     schedule="virtual-1f1b",
     problem_digest="0" * 64,
@@ -108,7 +110,12 @@ def test_stage_rows_hold_numbers() -> None:
 
 
 def test_boundary_rows_hold_numbers() -> None:
-    assert boundary_rows(PLAN, PRICE) == ((0, ("h20", "a100"), "leader", 0.5, 0.25),)
+    (row,) = boundary_rows(PLAN, PRICE)
+    assert row[:5] == (0, ("h20", "a100"), "leader", 0.5, 0.25)
+    assert row[5:] == (None, None, None)
+    # One leader sends, on the 10 Gbps of one connection.
+    (row,) = boundary_rows(PLAN, PRICE, PROBLEM)
+    assert row[5:] == (1, 1.0, 1.25e9)
 
 
 def test_clusters_with_the_same_strategy_are_grouped() -> None:
@@ -186,7 +193,9 @@ def test_headlines_without_a_plan() -> None:
 
 
 def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
-    text = draw(plan_report(result(), PRICED, model=MODEL, price=PRICE), io.StringIO())
+    text = draw(
+        plan_report(result(), PRICED, problem=PROBLEM, price=PRICE), io.StringIO()
+    )
     assert "\x1b" not in text
     rows = [line for line in text.split("\n") if "a100" in line and "2,1,1" in line]
     assert len(rows) == 1
@@ -199,7 +208,9 @@ def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
 def test_alternatives_are_ranked_after_the_reported_plan() -> None:
     other = PricedPlan(plan=PLAN, closed_form_s=2.5, iteration_time_s=1.8)
     text = draw(
-        plan_report(result(alternatives=(other,)), PRICED, model=MODEL, price=PRICE),
+        plan_report(
+            result(alternatives=(other,)), PRICED, problem=PROBLEM, price=PRICE
+        ),
         io.StringIO(),
     )
     ranked = [line.split()[:6] for line in text.split("\n") if "h20 1 x" in line]
@@ -219,7 +230,7 @@ def test_colour_only_on_a_terminal_that_wants_it(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    parts = plan_report(result(), PRICED, model=MODEL, price=PRICE)
+    parts = plan_report(result(), PRICED, problem=PROBLEM, price=PRICE)
     assert "\x1b" in draw(parts, Terminal())
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in draw(parts, Terminal())

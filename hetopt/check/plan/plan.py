@@ -252,6 +252,15 @@ def _pipeline_pin_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str
     for first, second in pairwise(order):
         if (first, second) in pins.forbidden_next:
             yield f"pin: cluster {second!r} follows {first!r}, which is forbidden"
+        if problem.links.between(first, second) is None:
+            yield f"links: there is none between {first!r} and {second!r}"
+    if problem.model.tied and order[0] != order[-1]:
+        ends = order[0], order[-1]
+        if problem.links.between(*ends) is None:
+            yield (
+                f"links: there is none between {ends[0]!r} and {ends[1]!r}, which "
+                "hold the tied embedding"
+            )
     units = tuple(stage.units for stage in stages)
     if pins.units is not None and units != pins.units:
         yield f"pin units: {list(units)} per stage, expected {list(pins.units)}"

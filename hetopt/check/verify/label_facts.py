@@ -73,11 +73,12 @@ def _end_costs(cost: Ints, counts: Ints) -> Ints:
 
 
 def _follows(problem: Problem, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return whether the pins let one cluster (row) stand right before another one."""
+    """Return whether pins and links let one cluster (row) stand before another one."""
     order = problem.pins.order
     allowed = [
         (i, j) not in problem.pins.forbidden_next
         and (order is None or (i, j) in pairwise(order))
+        and (i == j or problem.links.between(i, j) is not None)
         for i in names
         for j in names
     ]

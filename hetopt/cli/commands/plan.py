@@ -390,6 +390,6 @@ def _report(
     priced = price(best.plan, table)
     notes = [] if own_table else latency_notes(problem, best, result.alternatives)
     return draw(
-        plan_report(result, best, model=problem.model, price=priced, notes=notes),
+        plan_report(result, best, problem=problem, price=priced, notes=notes),
         sys.stdout,
     )

@@ -17,9 +17,11 @@ stages agree; inside, HetAuto section 5.2 and H2 section 5 offer:
 Equal layouts need none of this: every device sends to its peer, under any name.
 
 Between clusters a boundary drives as many connections as there are sending pairs,
-at most the network interfaces of the nodes that host either stage; a connection is
-no faster than an interface, all together no faster than the aggregate. More pairs
-than connections take turns, and each turn pays the latency. Host-staged links copy
+at most the network interfaces of the nodes that host either stage. A connection is
+no faster than an interface and than the link says of one; what a node carries may be
+less than its interfaces do, and all connections share the link's capacity. Messages
+of one connection wait for each other: the latency is paid once, and ``message_s`` for
+each of them. Where there is no link, kappa is infinite. Host-staged links copy
 to and from the host first. kappa is the sum of the steps of the fastest strategy;
 omega is the slowest step of the strategy whose slowest step is shortest. They are
 mostly one strategy, or within some percent: taking each at its best keeps both from
@@ -50,7 +52,7 @@ from hetopt.problem.training import RESHARDING, Domain, Resharding
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.problem.cluster import Cluster, ClusterLinks
+    from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,10 +69,14 @@ class Side:
         return self.dp * self.shards
 
     @property
+    def nodes(self) -> Ints:
+        """Nodes that host the stage."""
+        return -(-self.devices // self.cluster.devices_per_node)
+
+    @property
     def interfaces(self) -> Ints:
         """Network interfaces of the nodes that host the stage."""
-        nodes = -(-self.devices // self.cluster.devices_per_node)
-        return nodes * self.cluster.nics_per_node
+        return self.nodes * self.cluster.nics_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,25 @@ class Transfer:
     receiver_bytes: Floats
     before_s: Floats
     after_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUse:
+    """How one boundary uses the link between two clusters, by pairs of layouts.
+
+    Attributes
+    ----------
+    connections
+        That carry it at once.
+    messages
+        Of one connection, one after the other, on average.
+    bytes_per_s
+        Of all connections together.
+    """
+
+    connections: Ints
+    messages: Floats
+    bytes_per_s: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,17 +285,12 @@ def _between_s(
 ) -> list[Floats]:
     """Return the steps between clusters: one device-direct, three host-staged."""
     link = links.between(sender.cluster.name, receiver.cluster.name)
-    connections = _connections(sender, receiver, transfer)
-    each = min(
-        link.connection.bandwidth_bytes_per_s,
-        sender.cluster.inter_node.bandwidth_bytes_per_s,
-        receiver.cluster.inter_node.bandwidth_bytes_per_s,
+    if link is None:
+        return [np.full(np.broadcast(transfer.pairs, total_bytes).shape, np.inf)]
+    use = link_use(sender, receiver, link, transfer.pairs)
+    network = (
+        link.latency_s + use.messages * link.message_s + total_bytes / use.bytes_per_s
     )
-    rate = connections * each
-    if link.aggregate_bytes_per_s is not None:
-        rate = np.minimum(rate, link.aggregate_bytes_per_s)
-    turns = transfer.pairs / connections
-    network = turns * link.connection.latency_s + total_bytes / rate
     if link.staged == "device":
         return [network]
     return [
@@ -280,12 +300,29 @@ def _between_s(
     ]
 
 
+def link_use(sender: Side, receiver: Side, link: ClusterLink, pairs: Ints) -> LinkUse:
+    """Return how a boundary of ``pairs`` messages uses a link (MODEL.md, links)."""
+    hosts = np.minimum(np.minimum(sender.nodes, receiver.nodes), pairs)
+    connections = _connections(sender, receiver, pairs)
+    rate = connections * min(
+        sender.cluster.inter_node.bandwidth_bytes_per_s,
+        receiver.cluster.inter_node.bandwidth_bytes_per_s,
+        link.connection_bytes_per_s or np.inf,
+    )
+    rate = np.minimum(rate, hosts * (link.node_bytes_per_s or np.inf))
+    return LinkUse(
+        connections=connections,
+        messages=pairs / connections,
+        bytes_per_s=np.minimum(rate, link.capacity_bytes_per_s or np.inf),
+    )
+
+
 def _inside_s(
     sender: Side, receiver: Side, transfer: Transfer, total_bytes: float | Floats
 ) -> Floats:
     """Return the one step between two stages of a cluster."""
     cluster = sender.cluster
-    connections = _connections(sender, receiver, transfer)
+    connections = _connections(sender, receiver, transfer.pairs)
     each = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
     across = (
         transfer.pairs / connections * cluster.inter_node.latency_s
@@ -299,11 +336,9 @@ def _inside_s(
     )
 
 
-def _connections(sender: Side, receiver: Side, transfer: Transfer) -> Ints:
+def _connections(sender: Side, receiver: Side, pairs: Ints) -> Ints:
     """Return the connections that carry a boundary at once."""
-    return np.minimum(
-        transfer.pairs, np.minimum(sender.interfaces, receiver.interfaces)
-    )
+    return np.minimum(pairs, np.minimum(sender.interfaces, receiver.interfaces))
 
 
 def _host_copy_s(cluster: Cluster, size_bytes: Floats) -> Floats:

@@ -60,11 +60,12 @@ def files(job: Job) -> Mapping[str, str]:
 
 def uses_host(job: Job) -> bool:
     """Whether some neighbours reach each other through their hosts' memory."""
-    return any(
-        job.problem.links.between(before.cluster, after.cluster).staged == "host"
+    links = [
+        job.problem.links.between(before.cluster, after.cluster)
         for before, after in pairwise(job.stages)
         if before.cluster != after.cluster
-    )
+    ]
+    return any(link is not None and link.staged == "host" for link in links)
 
 
 def _stage_labels(job: Job) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.devices import (
@@ -36,10 +37,9 @@ if TYPE_CHECKING:
     from hetopt.problem.document import FieldPath
     from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
     from hetopt.problem.schema.calibration import CalibrationSpec
+    from hetopt.problem.schema.links import ClusterLinkSpec, LinksSpec
     from hetopt.problem.schema.problem import (
-        ClusterLinkSpec,
         ClusterSpec,
-        LinksSpec,
         ProblemSpec,
         TrainingSpec,
     )
@@ -98,13 +98,16 @@ def build_problem(
     for known, source in (spec.latency or {}).items():
         check_cluster(known, names, ("latency", known))
         latency[known] = find_profile(known, source)
+    links = _build_links(spec.links, tuple(clusters))
+    pins = build_pins(spec.pin, model, tuple(clusters), training)
+    _check_order(pins.order, links)
     return Problem(
         name=spec.name or name,
         model=model,
         clusters=tuple(clusters),
-        links=_build_links(spec.links, tuple(clusters)),
+        links=links,
         training=training,
-        pins=build_pins(spec.pin, model, tuple(clusters), training),
+        pins=pins,
         latency=latency,
         calibration=calibration,
     )
@@ -178,7 +181,7 @@ def _kept_sources(base: Accelerator | None, spec: AcceleratorSpec) -> dict[str, 
 
 
 def _link(
-    spec: LinkSpec | ClusterLinkSpec | None,
+    spec: LinkSpec | None,
     base: Link | None,
     path: FieldPath,
     latency_s: float | None = None,
@@ -288,11 +291,11 @@ def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Clust
             )
             raise FieldError(("links",) if spec is None else ("links", "default"), msg)
         # One cluster has no network to another: this is never read.
-        return ClusterLinks(default=ClusterLink(connection=clusters[0].inter_node))
+        return ClusterLinks(default=None)
     default = None
     if spec.default is not None:
         default = _cluster_link(spec.default, None, ("links", "default"))
-    pairs: dict[frozenset[str], ClusterLink] = {}
+    pairs: dict[frozenset[str], ClusterLink | None] = {}
     for index, pair in enumerate(spec.pairs):
         path: FieldPath = ("links", "pairs", index)
         for position, name in enumerate(pair.between):
@@ -304,8 +307,8 @@ def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Clust
         if key in pairs:
             listed = " and ".join(pair.between)
             raise FieldError((*path, "between"), f"gives {listed} a second time")
-        pairs[key] = _cluster_link(pair, default, path)
-    if default is None:
+        pairs[key] = _cluster_link(pair, spec.default, path)
+    if spec.default is None:
         for key in every:
             if key not in pairs:
                 msg = (
@@ -313,18 +316,41 @@ def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Clust
                     f"{' and '.join(sorted(key))}"
                 )
                 raise FieldError(("links", "default"), msg)
-        default = next(iter(pairs.values()))
     return ClusterLinks(default=default, pairs=pairs)
 
 
+def _check_order(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
+    """Refuse a pinned order of clusters that no link joins."""
+    for first, second in pairwise(order or ()):
+        if links.between(first, second) is None:
+            msg = f"puts {second!r} after {first!r}, and there is no link between them"
+            raise FieldError(("pin", "order"), msg)
+
+
 def _cluster_link(
-    spec: ClusterLinkSpec, default: ClusterLink | None, path: FieldPath
-) -> ClusterLink:
-    connection = _link(spec, default.connection if default else None, path)
+    spec: ClusterLinkSpec, default: ClusterLinkSpec | None, path: FieldPath
+) -> ClusterLink | None:
+    """Return a link as given, with what it leaves out as in the default."""
+
+    def given(name: str) -> Any:
+        value = getattr(spec, name)
+        return getattr(default, name) if value is None and default else value
+
+    bandwidth, latency = given("bandwidth"), given("latency")
+    if bandwidth is None:
+        msg = "is missing, expected one such as '10 Gbps', unlimited or none"
+        raise FieldError((*path, "bandwidth"), msg)
+    if bandwidth == 0:
+        return None
+    if latency is None:
+        raise FieldError((*path, "latency"), "is missing, expected one such as '1 ms'")
     return ClusterLink(
-        connection=connection,
-        aggregate_bytes_per_s=spec.aggregate,
-        staged=spec.staged or (default.staged if default else "host"),
+        latency_s=latency,
+        capacity_bytes_per_s=None if math.isinf(bandwidth) else bandwidth,
+        node_bytes_per_s=given("per_node"),
+        connection_bytes_per_s=given("per_connection"),
+        message_s=given("per_message") or 0.0,
+        staged=given("staged") or "host",
     )
 
 

@@ -28,25 +28,22 @@ from hetopt.problem.schema.fields import (
     KernelName,
     Name,
     OptimizerName,
-    OptionalBandwidth,
     OptionalCount,
     OptionalEmulated,
     OptionalLatency,
     OptionalMemory,
     OptionalName,
-    OptionalStaging,
     PrecisionName,
     Schedule,
     Strict,
     ZeroStage,
     field_error,
-    listed,
     or_none,
     read_batch,
     read_fraction,
     read_recompute,
-    read_text,
 )
+from hetopt.problem.schema.links import LinksSpec
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.pins import PinSpec
 from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
@@ -124,60 +121,6 @@ class ClusterSpec(Strict):
         description="Names or addresses of the nodes, one each, in the order launchers "
         "place ranks. Plans do not depend on them.",
     )
-
-
-class ClusterLinkSpec(Strict):
-    """The network between two clusters."""
-
-    bandwidth: OptionalBandwidth = Field(
-        None, description="Of one connection, per direction."
-    )
-    latency: OptionalLatency = None
-    aggregate: OptionalBandwidth = Field(
-        None, description="Cap on the sum of all connections; default: none."
-    )
-    staged: OptionalStaging = Field(
-        None,
-        description="host (default): device to host, network, host to device; "
-        "device: straight from device to device.",
-    )
-
-
-class PairSpec(ClusterLinkSpec):
-    """An exception for two clusters.
-
-    Bandwidth, latency and staging are the default's where it does not give them; an
-    aggregate cap is not.
-    """
-
-    between: Annotated[tuple[str, ...], BeforeValidator(listed(read_text))] = Field(
-        description="Two cluster names."
-    )
-
-    @field_validator("between", mode="after")
-    @classmethod
-    def _two(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if len(value) != 2:
-            msg = f"names {len(value)} clusters, expected two such as [a100, h20]"
-            raise field_error(msg)
-        return value
-
-
-class LinksSpec(Strict):
-    """Links between clusters."""
-
-    default: ClusterLinkSpec | None = Field(
-        None, description="Required unless pairs lists every pair of clusters."
-    )
-    pairs: tuple[PairSpec, ...] = ()
-
-    @field_validator("pairs", mode="before")
-    @classmethod
-    def _list(cls, value: Any) -> Any:
-        if value is not None and not isinstance(value, list):
-            msg = f"is {describe(value)}, expected a list of links with between"
-            raise field_error(msg)
-        return value or []
 
 
 class TrainingSpec(Strict):

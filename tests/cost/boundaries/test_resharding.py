@@ -16,6 +16,7 @@ from hetopt.cost.boundaries.resharding import (
     permitted_strategies,
     plan_transfer,
     steps_s,
+    tied_exchange_s,
 )
 from hetopt.cost.communication.collectives import START_S
 from hetopt.errors import InputError
@@ -100,15 +101,16 @@ def test_host_staged_steps_by_hand(
     name: Resharding, turns: int, gather_s: float, copy_s: float, scatter_s: float
 ) -> None:
     first, second = side(plain("a"), (2, 2)), side(plain("b"), (2, 2))
-    found = steps(name, first, second, make_links(1e-3, 1e9), 80 * MB)
-    network = turns * 1e-3 + 80 * MB / 2e9
+    links = make_links(1e-3, 1e9, message_s=1e-4)
+    found = steps(name, first, second, links, 80 * MB)
+    network = 1e-3 + turns * 1e-4 + 80 * MB / 2e9
     assert found == pytest.approx([gather_s, copy_s, network, copy_s, scatter_s])
 
 
 def test_unequal_layouts_by_hand() -> None:
     """(2, 1) on 2 devices to (1, 2): outer degree 1, 60 MB, 1 NIC per node."""
     first, second = side(plain("a", 1), (2, 1)), side(plain("b", 1), (1, 2))
-    links = make_links(1e-3, 1e9)
+    links = make_links(0.0, 1e9, message_s=1e-3)
     network = 60 * MB / 1e9
     copy = 30 * MB / 10e9
     half = START_S + 30 * MB / 58e9
@@ -135,14 +137,38 @@ def test_device_direct_is_one_step() -> None:
     assert found.occupancy_s[0] == found.transfer_s[0]
 
 
-def test_connections_are_capped_by_the_aggregate_and_by_the_interfaces() -> None:
+def test_connections_share_the_capacity_and_the_interfaces() -> None:
     first, second = side(plain("a"), (4, 1)), side(plain("b"), (4, 1))
-    links = make_links(0.0, 1e9, aggregate_bytes_per_s=1.5e9, staged="device")
+    links = make_links(0.0, 1e9, capacity_bytes_per_s=1.5e9, staged="device")
     found = boundary(first, second, links, 30 * MB, RESHARDING)
     assert found.transfer_s[0] == pytest.approx(0.02)
     fast = make_links(0.0, 1e12, staged="device")
     found = boundary(first, second, fast, 30 * MB, RESHARDING)
     assert found.transfer_s[0] == pytest.approx(30 * MB / 20e9)
+
+
+def test_nodes_carry_what_the_link_says() -> None:
+    # Two nodes to one: one host receives, whatever its interfaces could take.
+    first = side(plain("a", nics=4), (4, 2))
+    second = side(plain("b", nics=4), (2, 2))
+    links = make_links(1e-3, 1e9, node_bytes_per_s=1.5e9, staged="device")
+    found = boundary(first, second, links, 30 * MB, ("p2p",))
+    assert found.transfer_s[0] == pytest.approx(1e-3 + 0.02)
+    links = make_links(1e-3, 1e9, node_bytes_per_s=9e9, staged="device")
+    found = boundary(first, second, links, 30 * MB, ("p2p",))
+    assert found.transfer_s[0] == pytest.approx(1e-3 + 30 * MB / 4e9)
+
+
+def test_nothing_crosses_where_there_is_no_link() -> None:
+    first, second = side(plain("a"), (2, 1)), side(plain("b"), (2, 1))
+    found = boundary(first, second, ClusterLinks(default=None), MB, RESHARDING)
+    assert np.isinf(found.transfer_s).all()
+    assert np.isinf(found.occupancy_s).all()
+    tied = tied_exchange_s(first, second, ClusterLinks(default=None), MB)
+    assert np.isinf(tied).all()
+    # Inside a cluster there is always one.
+    inside = boundary(first, first, ClusterLinks(default=None), MB, RESHARDING)
+    assert np.isfinite(inside.transfer_s).all()
 
 
 def test_inside_a_cluster_the_slower_of_node_and_network_counts() -> None:
@@ -173,7 +199,7 @@ def test_appendix_e_of_hetauto() -> None:
     and 1.07 GB give 5 ms per message.
     """
     a, b = (make_cluster(name, nics_per_node=1) for name in "ab")
-    links = make_links(5e-3, 10 * GBPS, aggregate_bytes_per_s=10 * GBPS)
+    links = make_links(0.0, 10 * GBPS, capacity_bytes_per_s=10 * GBPS, message_s=5e-3)
     size = 16 * 8192 * 4096 * 2.0
     layouts = [(d, 16 // d) for d in (1, 2, 4, 8, 16)]
     pairs = [(x, y) for x in layouts for y in layouts if x != y]
@@ -211,11 +237,11 @@ FACTOR = st.floats(1.0, 20.0)
     size=st.floats(1e3, 1e10),
     latency=st.floats(0, 1e-2),
     bandwidth=st.floats(1e7, 1e11),
-    aggregate=st.none() | st.floats(1e7, 1e11),
+    capacity=st.none() | st.floats(1e7, 1e11),
     staged=st.sampled_from(["host", "device"]),
     nics=st.sampled_from([1, 2, 8]),
     better=st.sampled_from(
-        ["bandwidth", "latency", "nics", "nodes", "intra", "inter", "host", "aggregate"]
+        ["bandwidth", "latency", "nics", "nodes", "intra", "inter", "host", "capacity"]
     ),
     factor=FACTOR,
     permitted=st.sets(st.sampled_from(RESHARDING), min_size=1),
@@ -226,7 +252,7 @@ def test_better_hardware_never_makes_a_boundary_slower(
     size: float,
     latency: float,
     bandwidth: float,
-    aggregate: float | None,
+    capacity: float | None,
     staged: Staging,
     nics: int,
     better: str,
@@ -239,7 +265,7 @@ def test_better_hardware_never_makes_a_boundary_slower(
     def measured(improved: bool) -> tuple[float, float]:
         gain = {key: 1.0 for key in ("bandwidth", "intra", "inter", "host")}
         changes: dict[str, Any] = {"nics_per_node": nics, "nodes": 8}
-        lower, cap = latency, aggregate
+        lower, cap = latency, capacity
         if improved:
             gain[better] = factor
             if better == "nics":
@@ -248,8 +274,8 @@ def test_better_hardware_never_makes_a_boundary_slower(
                 changes["nodes"] = 8 + int(factor)
             if better == "latency":
                 lower = latency / factor
-            if better == "aggregate" and aggregate is not None:
-                cap = aggregate * factor
+            if better == "capacity" and capacity is not None:
+                cap = capacity * factor
         clusters = [
             make_cluster(
                 name,

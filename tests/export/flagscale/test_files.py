@@ -141,7 +141,11 @@ def changed(job: Job, **model: Any) -> Job:
 
 
 def linked(job: Job, staged: str) -> Job:
-    link = ClusterLink(connection=LINK, staged="host" if staged == "host" else "device")
+    link = ClusterLink(
+        latency_s=LINK.latency_s,
+        connection_bytes_per_s=LINK.bandwidth_bytes_per_s,
+        staged="host" if staged == "host" else "device",
+    )
     return Job.of(replace(job.problem, links=ClusterLinks(default=link)), job.plan)
 
 

@@ -142,3 +142,11 @@ def test_a_million_devices_that_fit_nothing_are_given_up() -> None:
     began = time.thread_time()
     assert first_plan(problem, table) is None
     assert time.thread_time() - began < 10
+
+
+def test_the_one_cluster_with_memory_hosts_the_first_plan() -> None:
+    """Fuzz seed 1: quicker clusters came first, whose devices hold no stage."""
+    problem = read_problem_text(yaml.safe_dump(make_case(1).problem))
+    found = first_plan(problem, build_table(problem))
+    assert found is not None
+    assert found.decision.order == (3,)

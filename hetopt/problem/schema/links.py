@@ -1,0 +1,132 @@
+"""The networks between clusters, as the problem file gives them."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from hetopt.problem.quantity import parse_bandwidth
+from hetopt.problem.schema.fields import (
+    OptionalBandwidth,
+    OptionalLatency,
+    OptionalStaging,
+    Strict,
+    field_error,
+    listed,
+    or_none,
+    positive,
+    read_text,
+)
+from hetopt.words import describe, suggest
+
+#: Bandwidths of a link between clusters that are words.
+UNLIMITED, NO_LINK = "unlimited", "none"
+
+
+def read_capacity(value: Any) -> float:
+    """Read what a link between clusters carries: inf, or 0 where there is none."""
+    words = {UNLIMITED: math.inf, NO_LINK: 0.0}
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    if isinstance(value, str) and value.strip().isalpha():
+        near = suggest(value.strip().lower(), list(words))
+        msg = (
+            f"is {describe(value)}{near}, expected a bandwidth such as '10 Gbps', "
+            f"{UNLIMITED} or {NO_LINK}"
+        )
+        raise field_error(msg)
+    return float(positive(parse_bandwidth)(value))
+
+
+#: None where it is left out; inf: unlimited; 0: no link.
+OptionalCapacity = Annotated[
+    float | None,
+    or_none(read_capacity),
+    WithJsonSchema(
+        {
+            "type": ["string", "number"],
+            "examples": ["10 Gbps", UNLIMITED, NO_LINK],
+        }
+    ),
+]
+
+
+class ClusterLinkSpec(Strict):
+    """The network between two clusters, per direction."""
+
+    bandwidth: OptionalCapacity = Field(
+        None,
+        description="What all connections share: such as 10 Gbps; unlimited, where "
+        "only the nodes' interfaces limit it; none, where there is no link.",
+    )
+    per_node: OptionalBandwidth = Field(
+        None,
+        description="What one node carries; default: what its interfaces do.",
+    )
+    per_connection: OptionalBandwidth = Field(
+        None,
+        description="What one pair of interfaces carries; default: what they do.",
+    )
+    per_message: OptionalLatency = Field(
+        None,
+        description="Added for each of the messages that one connection carries in "
+        "turn; default: 0.",
+    )
+    latency: OptionalLatency = None
+    staged: OptionalStaging = Field(
+        None,
+        description="host (default): device to host, network, host to device; "
+        "device: straight from device to device.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_aggregate(cls, value: Any) -> Any:
+        if isinstance(value, dict) and "aggregate" in value:
+            msg = (
+                "is no longer known: bandwidth is what all connections share now, "
+                "per_connection what one of them carries, per_node what one node does"
+            )
+            raise field_error(msg, "aggregate")
+        return value
+
+
+class PairSpec(ClusterLinkSpec):
+    """An exception for two clusters: what it leaves out is as in the default."""
+
+    between: Annotated[tuple[str, ...], BeforeValidator(listed(read_text))] = Field(
+        description="Two cluster names."
+    )
+
+    @field_validator("between", mode="after")
+    @classmethod
+    def _two(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) != 2:
+            msg = f"names {len(value)} clusters, expected two such as [a100, h20]"
+            raise field_error(msg)
+        return value
+
+
+class LinksSpec(Strict):
+    """Links between clusters."""
+
+    default: ClusterLinkSpec | None = Field(
+        None, description="Required unless pairs lists every pair of clusters."
+    )
+    pairs: tuple[PairSpec, ...] = ()
+
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _list(cls, value: Any) -> Any:
+        if value is not None and not isinstance(value, list):
+            msg = f"is {describe(value)}, expected a list of links with between"
+            raise field_error(msg)
+        return value or []

@@ -1,0 +1,79 @@
+"""Why there is no plan, and how long finding out may take."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import yaml
+
+import hetopt
+from hetopt.formulations.chain import Chain
+from hetopt.problem.reading import read_problem_text
+from hetopt.solvers.race.diagnosis import why_infeasible
+from tests.fuzz.generator import make_case
+
+APART = """
+name: apart
+model: {layers: 4, hidden: 256, heads: 4, kv_heads: 4, ffn: 1024, vocab: 512, tied: %s}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps}}
+  - {name: c, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps}}
+links:
+  default: {bandwidth: 800 Gbps, latency: 1 us, staged: device}
+  pairs: [{between: [a, c], bandwidth: none}]
+training: {global_batch: 16, seq_len: 4096}
+pin: {clusters: {a: {stages: 1}, b: {stages: %s}, c: {stages: 1}}}
+"""
+
+
+def plan(text: str) -> hetopt.Result:
+    return hetopt.plan(read_problem_text(text), jobs=1)
+
+
+def test_clusters_without_a_link_are_never_neighbours() -> None:
+    found = plan(APART % ("false", "1"))
+    assert found.best is not None
+    clusters = [stage.cluster for stage in found.best.plan.pipeline.stages]
+    assert clusters in (["a", "b", "c"], ["c", "b", "a"])
+
+
+def test_nor_do_they_hold_a_tied_embedding() -> None:
+    found = plan(APART % ("true", "1"))
+    assert found.status == "infeasible"
+
+
+def test_missing_links_are_named() -> None:
+    found = plan(APART % ("false", "0"))
+    assert found.status == "infeasible"
+    assert found.reason == (
+        "links: no order of clusters that links join fits; there is none between "
+        "a and c"
+    )
+
+
+def test_five_thousand_layers_are_given_up() -> None:
+    """Fuzz seed 80: bounds by 5,000 stage counts took minutes to say why."""
+    problem = read_problem_text(yaml.safe_dump(make_case(80).problem))
+    table = hetopt.build_table(problem)
+    began = time.thread_time()
+    assert "takes long to find out" in why_infeasible(problem, table)
+    assert time.thread_time() - began < 6
+
+
+@pytest.mark.parametrize("granularity", ["layer", "block"])
+def test_runs_of_units_by_kind(granularity: str) -> None:
+    text = APART % (f"false, granularity: {granularity}", "1")
+    chain = Chain.of(hetopt.build_table(read_problem_text(text)))
+    cost = np.arange(1, len(chain.lead) + 1) ** 2
+    of_body = [int(cost[kind]) for kind in chain.body]
+    least = [
+        min(sum(of_body[i : i + n]) for i in range(chain.length + 1 - n))
+        for n in range(chain.length + 1)
+    ]
+    assert chain.shortest(cost).tolist() == least

@@ -1,0 +1,126 @@
+"""Links as they are: exact solvers, brute force and the checker agree.
+
+Instances are drawn as elsewhere, but their boundaries are what the cost model makes of
+drawn links: with a capacity, with what nodes, connections and messages cost, or none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from hetopt.check import check_result
+from hetopt.cost.boundaries.resharding import permitted_strategies
+from hetopt.cost.boundaries.slices import table_slices
+from hetopt.deadline import Deadline
+from hetopt.problem.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.problem import Problem
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import SOLVERS
+from hetopt.solvers.request import Request
+from tests.oracle import brute_force
+from tests.oracle.brute_force import Answer
+from tests.oracle.instances import Instance, make_instance
+
+SEEDS = range(300)
+TICK = Fraction(1, 10**9)
+#: Shares of the cases that are drawn.
+_NONE, _LIMIT = 0.25, 0.5
+
+
+def draw_link(rng: Random) -> ClusterLink | None:
+    """Return none, or one whose transfers take about as long as drawn units."""
+    if rng.random() < _NONE:
+        return None
+
+    def rate() -> float | None:
+        return 10 ** rng.uniform(6.5, 9.5) if rng.random() < _LIMIT else None
+
+    return ClusterLink(
+        latency_s=10 ** rng.uniform(-6, -3),
+        capacity_bytes_per_s=rate(),
+        node_bytes_per_s=rate(),
+        connection_bytes_per_s=rate(),
+        message_s=10 ** rng.uniform(-5, -3) if rng.random() < _LIMIT else 0.0,
+        staged=rng.choice(("host", "device")),
+    )
+
+
+def with_links(problem: Problem, rng: Random) -> Problem:
+    names = [cluster.name for cluster in problem.clusters]
+    pairs = {frozenset(pair): draw_link(rng) for pair in combinations(names, 2)}
+    return replace(problem, links=ClusterLinks(default=draw_link(rng), pairs=pairs))
+
+
+def linked(seed: int) -> Instance:
+    """An instance of two or three clusters whose boundaries cross drawn links."""
+    drawn = make_instance(seed, clusters=2 + seed % 2)
+    problem = with_links(drawn.problem, Random(f"links {seed}"))
+    table = drawn.table
+    slices = table_slices(
+        problem,
+        {part.microbatches: part.clusters for part in table.slices},
+        table.cut_classes,
+        permitted_strategies(problem.pins.resharding),
+    )
+    table = replace(table, slices=tuple(slices), problem_digest=problem_digest(problem))
+    return Instance(seed=seed, problem=problem, table=table)
+
+
+@cache
+def answered(seed: int) -> tuple[Instance, Answer]:
+    instance = linked(seed)
+    return instance, brute_force.solve(instance.problem, instance.table)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_solvers_agree_with_brute_force(seed: int) -> None:
+    instance, answer = answered(seed)
+    problem, table = instance.problem, instance.table
+    best = answer.best
+    for name in ("dp", "cp-sat", "milp"):
+        result = SOLVERS[name].load()(
+            Request(
+                problem=problem,
+                table=table,
+                params=RaceParams(jobs=0),
+                deadline=Deadline.after(60),
+            )
+        )
+        if best is None:
+            assert result.status == "infeasible", name
+        else:
+            assert result.status == "optimal", name
+            assert result.best is not None
+            exact = float(best.closed_form_ns * TICK)
+            assert result.best.closed_form_s == pytest.approx(exact, rel=1e-12)
+            assert result.best.plan == brute_force.to_plan(problem, table, best)
+        data = json.loads(json.dumps(result.to_json()))
+        assert check_result(problem, table, data) == []
+
+
+def test_the_drawn_links_are_of_all_kinds() -> None:
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        instance, answer = answered(seed)
+        links = instance.problem.links.pairs.values()
+        seen["none"] += any(link is None for link in links)
+        for link in links:
+            if link is not None:
+                seen["capacity"] += link.capacity_bytes_per_s is not None
+                seen["node"] += link.node_bytes_per_s is not None
+                seen["message"] += link.message_s > 0
+        if answer.best is not None:
+            seen["crossing"] += len(answer.best.shape[2]) > 1
+            seen["alone"] += len(answer.best.shape[2]) == 1
+    assert min(seen[key] for key in ("none", "capacity", "node", "message")) > 50
+    assert seen["crossing"] > 50
+    assert seen["alone"] > 20
