@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from hetopt.problem.schema.fields import unknown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,3 +39,9 @@ def fault_at(path: FieldPath, fault: str) -> FieldError:
     if verb and field.isidentifier():
         return FieldError((*path, field), f"is {rest}")
     return FieldError(path, fault)
+
+
+def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:
+    """Raise FieldError unless the problem has a cluster of this name."""
+    if name not in names:
+        raise FieldError(path, unknown(name, "a cluster of this problem", names))
