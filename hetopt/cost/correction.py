@@ -42,15 +42,14 @@ class CorrectedSource:
 
 def with_corrected_links(problem: Problem) -> Problem:
     """Return the problem with the bandwidths that its calibration says it has."""
-    factor = problem.calibration.bandwidth
-    if factor == 1:
+    inside, factor = problem.calibration.intra_node, problem.calibration.bandwidth
+    if inside == factor == 1:
         return problem
     links = problem.links
     return replace(
         problem,
         clusters=tuple(
-            replace(cluster, inter_node=_scaled(cluster.inter_node, factor))
-            for cluster in problem.clusters
+            _with_scaled_links(cluster, inside, factor) for cluster in problem.clusters
         ),
         links=ClusterLinks(
             default=_scaled_link(links.default, factor),
@@ -58,6 +57,18 @@ def with_corrected_links(problem: Problem) -> Problem:
                 pair: _scaled_link(link, factor) for pair, link in links.pairs.items()
             },
         ),
+    )
+
+
+def _with_scaled_links(cluster: Cluster, inside: float, network: float) -> Cluster:
+    group = cluster.group
+    if group is not None:
+        group = replace(group, link=_scaled(group.link, inside))
+    return replace(
+        cluster,
+        intra_node=_scaled(cluster.intra_node, inside),
+        inter_node=_scaled(cluster.inter_node, network),
+        group=group,
     )
 
 

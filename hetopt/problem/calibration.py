@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 #: What a run may correct. A factor outside says that something else is wrong.
 EFFICIENCY_BOUNDS = (0.25, 2.0)
 BANDWIDTH_BOUNDS = (0.1, 2.0)
+INTRA_NODE_BOUNDS = (0.1, 2.0)
 RESERVE_BOUNDS = (0.01, 0.5)
 #: Largest share of a device's memory that may be overhead.
 MOST_OVERHEAD = 0.5
@@ -27,7 +28,7 @@ def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
 class Calibration:
     """Factors by which the latency table of a problem is corrected.
 
-    The third correction, of the overhead, is ``Cluster.overhead_bytes`` itself.
+    Another correction, of the overhead, is ``Cluster.overhead_bytes`` itself.
 
     Attributes
     ----------
@@ -37,15 +38,20 @@ class Calibration:
     bandwidth
         How much more bandwidth the networks between nodes and between clusters have
         than the problem says.
+    intra_node
+        How much more bandwidth the links inside nodes, and those of device groups, have
+        than the problem says.
     """
 
     efficiency: Mapping[str, float] = field(default_factory=dict)
     bandwidth: float = 1.0
+    intra_node: float = 1.0
 
     def __post_init__(self) -> None:
         for name, factor in self.efficiency.items():
             _check(f"efficiency of {name}", factor, EFFICIENCY_BOUNDS)
         _check("bandwidth", self.bandwidth, BANDWIDTH_BOUNDS)
+        _check("intra_node", self.intra_node, INTRA_NODE_BOUNDS)
 
     def efficiency_of(self, cluster: str) -> float:
         """Return the factor of one cluster."""

@@ -39,6 +39,7 @@ _LATER = {
     ("Model", "patch"): 0,
     ("Model", "classes"): 0,
     ("Model", "blocks"): (),
+    ("Calibration", "intra_node"): 1.0,
 }
 
 

@@ -22,12 +22,13 @@ def test_none_is_the_default() -> None:
     problem = read_problem_text(TEXT)
     assert problem.calibration == NO_CALIBRATION
     assert problem.calibration.efficiency_of("a") == 1
-    same = read_problem_text(TEXT + "calibration: {bandwidth: 1, notes: nothing}\n")
+    same = read_problem_text(TEXT + "calibration: {intra_node: 1, notes: nothing}\n")
     assert problem_digest(same) == problem_digest(problem)
 
 
 @pytest.mark.parametrize(
-    "section", ["efficiency: {a: 0.9}", "bandwidth: 0.8", "reserve: 8%"]
+    "section",
+    ["efficiency: {a: 0.9}", "bandwidth: 0.8", "intra_node: 0.8", "reserve: 8%"],
 )
 def test_each_factor_makes_another_problem(section: str) -> None:
     plain = read_problem_text(TEXT)
@@ -37,12 +38,15 @@ def test_each_factor_makes_another_problem(section: str) -> None:
 
 def test_it_is_read_from_a_file_and_written_back(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
-        "efficiency: {a: 0.9}\nbandwidth: 0.8\nreserve: 0.1\nnotes: one run\n"
+        "efficiency: {a: 0.9}\nbandwidth: 0.8\nintra_node: 0.7\nreserve: 0.1\n"
+        "notes: one run\n"
     )
     path = tmp_path / "problem.yaml"
     path.write_text(TEXT + "calibration: mine.yaml\n")
     problem = read_problem(path)
-    assert problem.calibration == Calibration(efficiency={"a": 0.9}, bandwidth=0.8)
+    assert problem.calibration == Calibration(
+        efficiency={"a": 0.9}, bandwidth=0.8, intra_node=0.7
+    )
     assert problem.training.reserve == 0.1
     data = str(problem_to_data(problem))
     again = read_problem_text(data)
@@ -63,6 +67,7 @@ def test_it_is_read_from_a_file_and_written_back(tmp_path: Path) -> None:
         ("{bandwidth: 0}", "calibration.bandwidth: is 0, expected a factor from 0.1"),
         ("{bandwidth: true}", "calibration.bandwidth: is true, expected a factor"),
         ("{bandwidth: .nan}", "calibration.bandwidth: is nan, expected a factor"),
+        ("{intra_node: 3}", "calibration.intra_node: is 3, expected a factor from 0.1"),
         ("{overhead: 2 GB}", "calibration.overhead: is '2 GB', expected a mapping"),
         ("{overhead: {a: 2}}", "calibration.overhead.a: is 2 without a unit"),
         ("{overhead: {b: 2 GB}}", "calibration.overhead.b: is 'b', expected a cluster"),

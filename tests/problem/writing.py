@@ -68,6 +68,7 @@ def problem_to_data(problem: Problem) -> dict[str, Any]:
         "calibration": {
             "efficiency": dict(problem.calibration.efficiency),
             "bandwidth": problem.calibration.bandwidth,
+            "intra_node": problem.calibration.intra_node,
         },
     }
 

@@ -1,24 +1,28 @@
-"""Correct a problem's latency table by what a plan really took."""
+"""Correct a problem's latency table by what plans really took."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import mean
+from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cli.inputs import add_problem, load_problem
-from hetopt.cli.output import emit
+from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from hetopt.calibrating import Fit
+    from hetopt.calibrating.factors import Corrected, Factor
+    from hetopt.calibrating.overhead import Overhead
+    from hetopt.calibrating.runs import MeasuredRun
+    from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
 
-CORRECTED = ("efficiency", "bandwidth")
+CORRECTED = ("efficiency", "intra_node", "bandwidth")
 
 #: Endings by which a problem knows a file's name from another text.
 FILE_SUFFIXES = (".yaml", ".yml", ".json")
@@ -38,23 +42,32 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="what one iteration took, such as '6.2 s'",
     )
     command.add_argument(
+        "--also",
+        action="append",
+        nargs=3,
+        default=[],
+        metavar=("PROBLEM", "PLAN", "TIME"),
+        help="another run on the same clusters, and what its iteration took; may be "
+        "given several times. Several runs correct everything at once",
+    )
+    command.add_argument(
         "--memory",
         type=_memory,
         metavar="SIZE",
-        help="what the fullest device held at its peak, as its driver counts it, such "
-        "as '71 GB': corrects the overhead of its cluster",
+        help="what the fullest device of PLAN held at its peak, as its driver counts "
+        "it, such as '71 GB': corrects the overhead of its cluster",
     )
     command.add_argument(
         "--correct",
         choices=CORRECTED,
-        default="efficiency",
-        help="what the time corrects: the devices' efficiency (default), or the "
-        "bandwidth of the networks between nodes and clusters",
+        help="the one thing that is corrected: the devices' efficiency (default for "
+        "one run), the bandwidth of the links inside nodes (intra_node), or that of "
+        "the networks between nodes and clusters (bandwidth)",
     )
     command.add_argument(
         "--clusters",
         metavar="NAME,...",
-        help="whose efficiency is corrected (default: all that the plan uses)",
+        help="whose efficiency is corrected (default: all that the plans use)",
     )
     command.add_argument(
         "--out",
@@ -66,55 +79,167 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, write the file, and say what changed."""
-    from hetopt.calibrating import fit
-    from hetopt.cli.planned import load_checked
+    from hetopt.calibrating.doubts import doubts
+    from hetopt.calibrating.overhead import fit_overhead
     from hetopt.files import write_text
 
     _ensure_consistent(options)
-    ensure_outputs((options.out,), (options.plan,), problems=(options.problem,))
-    table, plan = load_checked(options.problem, options.plan, None)
-    problem = load_problem(options.problem, plan.schedule)
-    clusters = () if options.clusters is None else _names(options.clusters)
-    used = {stage.cluster for stage in plan.pipeline.stages}
-    for name in clusters:
-        if name not in used:
-            known = ", ".join(
-                cluster for cluster in table.cluster_names if cluster in used
-            )
-            msg = f"--clusters: {name!r} is not in the plan, which uses {known}"
-            raise InputError(msg)
-    found = fit(
-        problem,
-        plan,
-        options.measured,
-        measured_bytes=options.memory,
-        correct=options.correct,
-        clusters=clusters,
+    ensure_outputs(
+        (options.out,),
+        (options.plan, *(plan for _, plan, _ in options.also)),
+        problems=(options.problem, *(problem for problem, _, _ in options.also)),
     )
-    write_text(options.out, _text(problem, found, options))
-    emit(
-        f"iteration: {options.measured:.4g} s measured, {found.before_s:.4g} s "
-        f"planned, {found.after_s:.4g} s corrected"
-    )
-    for name, factor in found.calibration.efficiency.items():
-        emit(f"efficiency of {name}: {factor:g}")
-    emit(f"bandwidth: {found.calibration.bandwidth:g}")
-    for name, size in found.overhead.items():
+    runs = _runs(options)
+    clusters = _clusters(options.clusters, runs)
+    found = (_several if options.also else _one)(runs, options.correct, clusters)
+    overhead = None
+    if options.memory is not None:
+        overhead = fit_overhead(runs[0], options.memory)
+    notes = found.notes
+    if overhead is not None:
+        notes += f", {options.memory / 1e9:g} GB measured"
+    text = _text(runs[0].problem, found.calibration, overhead, notes)
+    write_text(options.out, text)
+    emit("\n".join(found.lines))
+    _emit_factors(found.calibration)
+    bounded = found.bounded
+    if overhead is not None:
         emit(
             f"memory: {options.memory / 1e9:.4g} GB measured, "
-            f"{found.memory_bytes / 1e9:.4g} GB planned; overhead of {name}: "
-            f"{size / 1e9:.4g} GB"
+            f"{overhead.planned_bytes / 1e9:.4g} GB planned; overhead of "
+            f"{overhead.cluster}: {overhead.overhead_bytes / 1e9:.4g} GB"
         )
-    for bound in found.bounded:
+        bounded += () if overhead.bounded is None else (overhead.bounded,)
+    for bound in bounded:
         emit(f"not corrected in full, at the bound of {bound}: something else is wrong")
     named = _as_named(options.out, options.problem)
     emit(f"wrote {options.out}; name it in the problem (calibration: {named})")
+    doubt = doubts(runs, found.calibration, found.factors)
+    if doubt is not None:
+        complain(f"warning: {doubt}")
     return 0
+
+
+class _Found(NamedTuple):
+    """What was fitted, and what is said of it.
+
+    Attributes
+    ----------
+    lines
+        Of each run, printed first.
+    notes
+        For the file.
+    """
+
+    calibration: Calibration
+    factors: tuple[Factor, ...]
+    bounded: tuple[str, ...]
+    lines: tuple[str, ...]
+    notes: str
+
+
+def _one(
+    runs: Sequence[MeasuredRun], correct: Corrected | None, clusters: tuple[str, ...]
+) -> _Found:
+    from hetopt.calibrating.factors import factors_of
+    from hetopt.calibrating.one_run import fit
+
+    (run,) = runs
+    correct = correct or "efficiency"
+    found = fit(run, correct=correct, clusters=clusters)
+    return _Found(
+        calibration=found.calibration,
+        factors=tuple(factors_of([correct], clusters or run.clusters)),
+        bounded=found.bounded,
+        lines=(
+            f"iteration: {run.measured_s:.4g} s measured, {found.before_s:.4g} s "
+            f"planned, {found.after_s:.4g} s corrected",
+        ),
+        notes=(
+            f"one run: {run.measured_s:g} s measured, {found.before_s:.4g} s planned"
+        ),
+    )
+
+
+def _several(
+    runs: Sequence[MeasuredRun], correct: Corrected | None, clusters: tuple[str, ...]
+) -> _Found:
+    from hetopt.calibrating.several_runs import fit_jointly
+
+    found = fit_jointly(runs, correct=correct, clusters=clusters)
+    lines = [
+        f"run {number}: {run.measured_s:.4g} s measured, {before:.4g} s planned, "
+        f"{after:.4g} s corrected"
+        for number, (run, before, after) in enumerate(
+            zip(runs, found.before_s, found.after_s, strict=True), start=1
+        )
+    ]
+    errors = []
+    for number, (run, predicted) in enumerate(
+        zip(runs, found.left_out_s, strict=True), start=1
+    ):
+        errors.append(predicted / run.measured_s - 1)
+        lines.append(
+            f"run {number} left out: {run.measured_s:.4g} s measured, "
+            f"{predicted:.4g} s predicted by the others, {errors[-1]:+.1%}"
+        )
+    off = f"{mean(map(abs, errors)):.1%}"
+    lines.append(f"mean absolute error of runs left out: {off}")
+    return _Found(
+        calibration=found.calibration,
+        factors=found.factors,
+        bounded=found.bounded,
+        lines=tuple(lines),
+        notes=f"{len(runs)} runs, each predicted by the others within {off} on average",
+    )
+
+
+def _emit_factors(calibration: Calibration) -> None:
+    for name, factor in calibration.efficiency.items():
+        emit(f"efficiency of {name}: {factor:g}")
+    emit(f"intra_node: {calibration.intra_node:g}")
+    emit(f"bandwidth: {calibration.bandwidth:g}")
+
+
+def _runs(options: argparse.Namespace) -> list[MeasuredRun]:
+    """Read every run; plans are checked as `hetopt check` does."""
+    from hetopt.calibrating.runs import MeasuredRun
+    from hetopt.cli.planned import load_checked
+
+    given = [(options.problem, options.plan, options.measured)]
+    for problem, plan, text in options.also:
+        try:
+            given.append((problem, plan, _time(text)))
+        except (argparse.ArgumentTypeError, ValueError) as error:
+            raise InputError(str(error), field="--also") from error
+    runs = []
+    for name, path, measured_s in given:
+        _, plan = load_checked(name, path, None)
+        problem = load_problem(name, plan.schedule)
+        runs.append(
+            MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured_s)
+        )
+    return runs
+
+
+def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:
+    """Read ``--clusters``, all of which the plans have to use."""
+    if text is None:
+        return ()
+    used = {name for run in runs for name in run.clusters}
+    for name in (names := _names(text)):
+        if name not in used:
+            every = [cluster.name for cluster in runs[0].problem.clusters]
+            known = ", ".join(cluster for cluster in every if cluster in used)
+            where = "the plan, which uses" if len(runs) == 1 else "the plans, which use"
+            msg = f"--clusters: {name!r} is not in {where} {known}"
+            raise InputError(msg)
+    return names
 
 
 def _ensure_consistent(options: argparse.Namespace) -> None:
     """Refuse clusters where none is corrected."""
-    if options.correct != "efficiency" and options.clusters is not None:
+    if options.correct not in (None, "efficiency") and options.clusters is not None:
         msg = f"says whose efficiency is corrected, but --correct is {options.correct}"
         raise InputError(msg, field="--clusters")
 
@@ -131,30 +256,27 @@ def _as_named(out: str, problem: str) -> str:
     return name if name.endswith(FILE_SUFFIXES) else f"{{file: {name}}}"
 
 
-def _text(problem: Problem, found: Fit, options: argparse.Namespace) -> str:
+def _text(
+    problem: Problem, calibration: Calibration, found: Overhead | None, notes: str
+) -> str:
     import json
 
-    overhead = {
-        cluster.name: found.overhead.get(cluster.name, cluster.overhead_bytes)
-        for cluster in problem.clusters
-    }
-    notes = (
-        f"one run: {options.measured:g} s measured, {found.before_s:.4g} s planned"
-        + ("" if options.memory is None else f", {options.memory / 1e9:g} GB measured")
-    )
-    lines = [
-        "# Written by hetopt calibrate. In the problem file: `calibration: this file`.",
-        "# How much faster the devices compute than their latency source says, and how",
-        "# much more bandwidth networks have than the problem says; 1 changes nothing.",
-        f"efficiency: {json.dumps(dict(found.calibration.efficiency))}",
-        f"bandwidth: {found.calibration.bandwidth:g}",
-    ]
-    lines += [
-        "# What a device holds outside of what the framework allocates, by cluster.",
-        "overhead: "
-        + json.dumps({name: f"{size} B" for name, size in overhead.items()}),
-    ]
-    return "\n".join([*lines, f"notes: {json.dumps(notes)}", ""])
+    overhead = {cluster.name: cluster.overhead_bytes for cluster in problem.clusters}
+    if found is not None:
+        overhead[found.cluster] = found.overhead_bytes
+    sizes = {name: f"{size} B" for name, size in overhead.items()}
+    return f"""\
+# Written by hetopt calibrate. In the problem file: `calibration: this file`.
+# How much faster the devices compute than their latency source says, and how much
+# more bandwidth networks and the links inside nodes have than the problem says; 1
+# changes nothing.
+efficiency: {json.dumps(dict(calibration.efficiency))}
+bandwidth: {calibration.bandwidth:g}
+intra_node: {calibration.intra_node:g}
+# What a device holds outside of what the framework allocates, by cluster.
+overhead: {json.dumps(sizes)}
+notes: {json.dumps(notes)}
+"""
 
 
 def _quantity(parse: Callable[[str], float]) -> Callable[[str], float]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.calibration import MOST_OVERHEAD
 from hetopt.problem.cluster import PeakFlops
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hetopt.problem.cluster import Accelerator, Cluster
     from hetopt.problem.document import FieldPath
     from hetopt.problem.schema.accelerator import AcceleratorSpec
@@ -62,25 +58,6 @@ def overhead_bytes(
         msg = f"is {found} bytes, expected less than the memory ({memory_bytes} bytes)"
         raise FieldError((*path, "overhead"), msg)
     return found
-
-
-def with_overhead(
-    clusters: list[Cluster], measured: Mapping[str, int]
-) -> list[Cluster]:
-    """Return the clusters with the overheads of a calibration, which names them."""
-    names = [cluster.name for cluster in clusters]
-    for name, size in measured.items():
-        path: FieldPath = ("calibration", "overhead", name)
-        most = math.floor(clusters[names.index(name)].memory_bytes * MOST_OVERHEAD)
-        if size > most:
-            msg = f"is {size} bytes, expected at most half of the memory ({most} bytes)"
-            raise FieldError(path, msg)
-    return [
-        replace(
-            cluster, overhead_bytes=measured.get(cluster.name, cluster.overhead_bytes)
-        )
-        for cluster in clusters
-    ]
 
 
 def check_precision(cluster: Cluster, training: Training) -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.building.calibration import build_calibration, with_overhead
 from hetopt.problem.building.devices import (
     check_precision,
     overhead_bytes,
     overridden,
     peak_flops,
-    with_overhead,
 )
 from hetopt.problem.building.links import build_links, check_order
 from hetopt.problem.building.model import build_model
 from hetopt.problem.building.pins import build_pins
 from hetopt.problem.building.wrong import FieldError, check_cluster
-from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import (
     Accelerator,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
     from hetopt.problem.document import FieldPath
     from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
-    from hetopt.problem.schema.calibration import CalibrationSpec
     from hetopt.problem.schema.problem import (
         ClusterSpec,
         ProblemSpec,
@@ -73,14 +71,11 @@ def build_problem(
     fault = model.sequence_fault(training.seq_len)
     if fault:
         raise FieldError(("training", "seq_len"), fault)
-    calibration = _build_calibration(spec.calibration, names)
+    calibration = build_calibration(spec.calibration, names)
     if spec.calibration is not None:
         if spec.calibration.reserve is not None:
             training = replace(training, reserve=spec.calibration.reserve)
-        measured = spec.calibration.overhead or {}
-        for known in measured:
-            check_cluster(known, names, ("calibration", "overhead", known))
-        clusters = with_overhead(clusters, measured)
+        clusters = with_overhead(clusters, spec.calibration.overhead or {})
     latency = dict.fromkeys(names, AUTO)
     for known, source in (spec.latency or {}).items():
         check_cluster(known, names, ("latency", known))
@@ -98,16 +93,6 @@ def build_problem(
         latency=latency,
         calibration=calibration,
     )
-
-
-def _build_calibration(
-    spec: CalibrationSpec | None, names: tuple[str, ...]
-) -> Calibration:
-    if spec is None:
-        return NO_CALIBRATION
-    for known in spec.efficiency or {}:
-        check_cluster(known, names, ("calibration", "efficiency", known))
-    return Calibration(efficiency=spec.efficiency or {}, bandwidth=spec.bandwidth)
 
 
 def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:

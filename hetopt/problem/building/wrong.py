@@ -23,6 +23,12 @@ class FieldError(ValueError):
         super().__init__(message)
 
 
+def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:
+    """Raise FieldError unless the problem has a cluster of this name."""
+    if name not in names:
+        raise FieldError(path, unknown(name, "a cluster of this problem", names))
+
+
 def raised_at(path: FieldPath, make: Callable[[], _T]) -> _T:
     """Call ``make``; its ValueError becomes a FieldError about the field it names."""
     try:
@@ -39,9 +45,3 @@ def fault_at(path: FieldPath, fault: str) -> FieldError:
     if verb and field.isidentifier():
         return FieldError((*path, field), f"is {rest}")
     return FieldError(path, fault)
-
-
-def check_cluster(name: str, names: tuple[str, ...], path: FieldPath) -> None:
-    """Raise FieldError unless the problem has a cluster of this name."""
-    if name not in names:
-        raise FieldError(path, unknown(name, "a cluster of this problem", names))

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from hetopt.problem.calibration import (
     BANDWIDTH_BOUNDS,
     EFFICIENCY_BOUNDS,
+    INTRA_NODE_BOUNDS,
     RESERVE_BOUNDS,
 )
 from hetopt.problem.quantity import parse_memory
@@ -33,6 +34,10 @@ def _read_factor(value: Any, bounds: tuple[float, float], *path: str) -> float:
 
 def _read_bandwidth(value: Any) -> float:
     return _read_factor(value, BANDWIDTH_BOUNDS)
+
+
+def _read_intra_node(value: Any) -> float:
+    return _read_factor(value, INTRA_NODE_BOUNDS)
 
 
 def _factor_schema(bounds: tuple[float, float]) -> dict[str, Any]:
@@ -96,6 +101,15 @@ class CalibrationSpec(Strict):
         1.0,
         description="How much more bandwidth the networks between nodes and between "
         "clusters have than this problem says.",
+    )
+    intra_node: Annotated[
+        float,
+        BeforeValidator(_read_intra_node),
+        WithJsonSchema(_factor_schema(INTRA_NODE_BOUNDS)),
+    ] = Field(
+        1.0,
+        description="How much more bandwidth the links inside nodes, and those of "
+        "device groups, have than this problem says.",
     )
     overhead: Annotated[
         dict[str, int] | None,

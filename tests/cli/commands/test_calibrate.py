@@ -65,6 +65,26 @@ def test_the_whole_way(planned: Path, capsys: pytest.CaptureFixture[str]) -> Non
             "--clusters: says whose efficiency is corrected",
         ),
         ([], "--measured"),
+        (["--measured", "6 s", "--also", "problem.yaml", "plan.json"], "--also"),
+        (
+            ["--measured", "6 s", "--also", "problem.yaml", "plan.json", "6"],
+            "--also: is '6' without a unit",
+        ),
+        (
+            ["--measured", "6 s", "--also", "none.yaml", "plan.json", "6 s"],
+            "none.yaml: ",
+        ),
+        (
+            ["--measured", "6 s", "--also", "problem.yaml", "problem.yaml", "6 s"],
+            "problem.yaml:1: is not JSON",
+        ),
+        (
+            [
+                *("--measured", "6 s", "--clusters", "x"),
+                *("--also", "problem.yaml", "plan.json", "6 s"),
+            ],
+            "'x' is not in the plans, which use fast",
+        ),
     ],
 )
 def test_what_cannot_be_used(
@@ -109,3 +129,47 @@ def test_bounds_are_said(planned: Path, capsys: pytest.CaptureFixture[str]) -> N
     # One stage on one node uses no network.
     assert main([*arguments, "--correct", "bandwidth"]) == 2
     assert "does not depend on bandwidth" in capsys.readouterr().err
+
+
+def test_several_runs(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run with tp 2 and one with tp 1 correct devices and the links between them."""
+    times = []
+    for tp in (1, 2):
+        text = f"{SMALL}pin: {{microbatches: 1, clusters: {{fast: {{tp: {tp}}}}}}}\n"
+        (planned / f"tp{tp}.yaml").write_text(text)
+        plan = ["plan", f"tp{tp}.yaml", "--out", f"tp{tp}.json", "--jobs", "1"]
+        assert main(plan) == 0
+        data = json.loads((planned / f"tp{tp}.json").read_text())
+        times.append(f"{1.2 * data['iteration_time_s']!r} s")
+    capsys.readouterr()
+    first = ["calibrate", "tp1.yaml", "tp1.json", "--measured", times[0]]
+    also = ["--also", "tp2.yaml", "tp2.json", times[1], "--out", "both.yaml"]
+    assert main([*first, *also]) == 0
+    printed = capsys.readouterr().out
+    assert "run 2 left out: " in printed
+    assert "mean absolute error of runs left out: " in printed
+    assert "efficiency of fast: 0.7" in printed
+    assert "2 runs, each predicted" in (planned / "both.yaml").read_text()
+    (planned / "from.yaml").write_text(SMALL + "calibration: both.yaml\n")
+    assert main(["plan", "from.yaml", "--out", "from.json", "--jobs", "1"]) == 0
+    other = ["--also", "from.yaml", "from.json", "1 s", "--out", "more.yaml"]
+    capsys.readouterr()
+    assert main([*first, *other]) == 2
+    assert "from.yaml: calibration.intra_node: is 1.0" in capsys.readouterr().err
+    assert not (planned / "more.yaml").exists()
+
+
+def test_a_run_that_cannot_tell_is_said(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{SMALL}pin: {{microbatches: 4, clusters: {{fast: {{tp: 2}}}}}}\n"
+    (planned / "tall.yaml").write_text(text)
+    assert main(["plan", "tall.yaml", "--out", "tall.json", "--jobs", "1"]) == 0
+    capsys.readouterr()
+    run = ["calibrate", "tall.yaml", "tall.json", "--measured", "1 s"]
+    assert main([*run, "--out", "tall-calibration.yaml"]) == 0
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(
+        "warning: this run has only micro-batches of one sequence per replica and has "
+        "tp 2 in every stage: add a run with a larger micro-batch and another tp"
+    )

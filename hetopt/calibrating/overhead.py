@@ -1,0 +1,58 @@
+"""Correcting the overhead of a cluster by the memory that a run's devices held."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetopt.calibrating.runs import Repriced
+from hetopt.problem.calibration import MOST_OVERHEAD
+
+if TYPE_CHECKING:
+    from hetopt.calibrating.runs import MeasuredRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """What measured memory says about a cluster.
+
+    Attributes
+    ----------
+    cluster
+        That of the stage with the fullest devices.
+    overhead_bytes
+        Of each of its devices, outside of what the framework allocates.
+    planned_bytes
+        What that stage needs per device by our count.
+    bounded
+        What the bounds did not let correct in full; None if nothing.
+    """
+
+    cluster: str
+    overhead_bytes: int
+    planned_bytes: int
+    bounded: str | None
+
+
+def fit_overhead(run: MeasuredRun, measured_bytes: int) -> Overhead:
+    """Return what was measured beyond what the plan allocates, within bounds.
+
+    Parameters
+    ----------
+    measured_bytes
+        Peak memory of the fullest device, as its driver counts it.
+    """
+    plan = Repriced(run.problem, run.plan)
+    memory = plan.price(run.problem.calibration).memory_bytes
+    name = run.plan.pipeline.stages[memory.index(max(memory))].cluster
+    size = next(c.memory_bytes for c in run.problem.clusters if c.name == name)
+    most = math.floor(size * MOST_OVERHEAD)
+    exact = measured_bytes - max(memory)
+    found = min(max(exact, 0), most)
+    return Overhead(
+        cluster=name,
+        overhead_bytes=found,
+        planned_bytes=max(memory),
+        bounded=None if found == exact else f"overhead (0 to {most / 1e9:g} GB)",
+    )

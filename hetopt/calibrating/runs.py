@@ -1,0 +1,125 @@
+"""A measured run, and what its plan would take under other calibrations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hetopt.cost.build import build_table
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.pricing import price
+from hetopt.problem.training import ClusterPins, Domain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
+    from hetopt.cost.table import SourceKind
+    from hetopt.plans import Plan, Strategy
+    from hetopt.pricing import Price
+    from hetopt.problem.calibration import Calibration
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.problem import Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRun:
+    """A plan that was launched, and what an iteration took.
+
+    Attributes
+    ----------
+    name
+        What errors call the problem: its file.
+    measured_s
+        Seconds, above 0.
+    """
+
+    name: str
+    problem: Problem
+    plan: Plan
+    measured_s: float
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Names of the clusters that the plan uses, in pipeline order."""
+        stages = self.plan.pipeline.stages
+        return tuple(dict.fromkeys(stage.cluster for stage in stages))
+
+
+class Repriced:
+    """A plan that is priced under one calibration after another.
+
+    Its table is built with the plan's strategies alone, and the latency source, whose
+    answers no calibration changes, is asked once.
+    """
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self.problem = _only_this_plan(problem, plan)
+        self.plan = plan
+        self._source = _Remembered(latency_sources(self.problem))
+
+    def price(self, calibration: Calibration) -> Price:
+        """Return the plan's price."""
+        problem = replace(self.problem, calibration=calibration)
+        return price(self.plan, build_table(problem, self._source))
+
+    def seconds(self, calibration: Calibration) -> float:
+        """Return what an iteration takes in simulation."""
+        return self.price(calibration).iteration_time_s
+
+
+class _Remembered:
+    """A latency source that is asked every question once."""
+
+    def __init__(self, source: LatencySource) -> None:
+        self._source = source
+        self._known: dict[tuple[object, ...], ShardTimes] = {}
+
+    def source_kind(self, cluster: Cluster) -> SourceKind:
+        """Ask the source."""
+        return self._source.source_kind(cluster)
+
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Ask the source, unless it has answered before.
+
+        Model and training are the plan's own in every question, but for ZeRO's stage.
+        """
+        shape = query.shape
+        key = (
+            query.cluster.name,
+            query.training.zero,
+            query.kinds,
+            *(rows.tobytes() for rows in (shape.microbatch, shape.cp, shape.tp)),
+        )
+        if key not in self._known:
+            self._known[key] = self._source.shard_times(query)
+        return self._known[key]
+
+
+def _only_this_plan(problem: Problem, plan: Plan) -> Problem:
+    """Pin the plan's strategies, so that its table is built quickly."""
+    used: dict[str, set[Strategy]] = {}
+    for stage in plan.pipeline.stages:
+        strategies = stage.unit_strategies or (stage.strategy,)
+        used.setdefault(stage.cluster, set()).update(strategies)
+    pins = {
+        name: ClusterPins(
+            dp=_among(one.dp for one in strategies),
+            cp=_among(one.cp for one in strategies),
+            tp=_among(one.tp for one in strategies),
+            recompute=_among(one.recompute for one in strategies),
+        )
+        for name, strategies in used.items()
+    }
+    return replace(
+        problem,
+        pins=replace(
+            problem.pins,
+            microbatches=_among([plan.pipeline.microbatches]),
+            clusters={**problem.pins.clusters, **pins},
+        ),
+    )
+
+
+def _among(values: Iterable[int | str]) -> Domain:
+    return Domain(allowed=frozenset(values))
