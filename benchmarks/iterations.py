@@ -17,7 +17,6 @@ Rows, with their sources at the head of the files in ``data/iterations``:
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -29,7 +28,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import nnls
 
-from benchmarks.published import Figure
+from benchmarks.measured_runs import (
+    FOUNDRY_DEVICES,
+    foundry_model,
+    foundry_strategy,
+    llama_rows,
+    rows,
+)
+from benchmarks.published import HETAUTO, Figure, figures
 from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.sustained import AS_MEASURED, SUSTAINED, Sustained
@@ -42,10 +48,6 @@ from hetopt.problem.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from hetopt.problem.training import Recompute
-
-_DATA = Path(__file__).resolve().parents[1] / "data" / "iterations"
 
 #: Mean absolute error of a family, its bias in a class of sequence lengths, and the
 #: share of rows that may be further off than ``FAR``.
@@ -64,6 +66,9 @@ _PULL = 0.01
 
 #: Runs of equal batch that lie so far apart must be predicted in their order.
 _APART = 0.05
+
+#: Families of which HetAuto's Table 1 has the one iteration -> whose shares they take.
+_SINGLE = {"H20": "H100", "Ascend": "A100"}
 
 _SHARES = ("multiplication", "attention", "elementwise")
 
@@ -142,54 +147,29 @@ def judged(every: Sequence[Run]) -> list[tuple[Run, float]]:
     return found
 
 
-def _rows(name: str) -> Iterable[dict[str, str]]:
-    lines = (_DATA / name).read_text("utf-8").splitlines()
-    return csv.DictReader(line for line in lines if not line.startswith("#"))
-
-
 def _llm_foundry() -> Iterable[Run]:
-    names = {"a100_40gb": "A100-40GB", "a100_80gb": "A100-80GB", "h100_80gb": "H100"}
-    for row in _rows("llm-foundry.csv"):
+    for row in rows("llm-foundry.csv"):
         if row["precision"] == "amp_fp8":
             continue
-        size = {
-            key: int(row[key])
-            for key in ("hidden", "heads", "layers", "ffn", "vocab", "seq_len")
-        }
         devices, batch = int(row["devices"]), int(row["global_batch"])
-        per_node = min(8, devices)
-        accelerator = accelerators()[names[row["accelerator"]]]
+        seq_len, per_node = int(row["seq_len"]), min(8, devices)
+        accelerator = accelerators()[FOUNDRY_DEVICES[row["accelerator"]]]
         # Of H100 nodes the source does not say the network; see the file's head.
         node_gbps = 3200 if accelerator.name == "H100" else 1600
-        model = Model(
-            name=row["model"],
-            layers=size["layers"],
-            hidden=size["hidden"],
-            heads=size["heads"],
-            kv_heads=size["heads"],
-            head_dim=size["hidden"] // size["heads"],
-            ffn=size["ffn"],
-            vocab=size["vocab"],
-            gated=False,
-            tied=True,
-            norm="layer",
-            positions=size["seq_len"],
-        )
+        zero, recompute = foundry_strategy(row)
         training = Training(
             global_batch=batch,
-            seq_len=size["seq_len"],
-            zero=3 if row["sharding"] == "FULL_SHARD" else 2,
+            seq_len=seq_len,
+            zero=zero,
             schedule="1f1b",
         )
-        again = row["activation_checkpointing"] == "True"
-        recompute: Recompute = "full" if again else "none"
         tokens_per_s = float(row["tokens_per_s_per_device"]) * devices
         yield _run(
             Figure(
                 name=f"{row['model']} s{row['seq_len']} n{devices}",
                 source="llm-foundry",
                 problem=_problem(
-                    model,
+                    foundry_model(row),
                     training,
                     accelerator.name,
                     (devices // per_node, per_node, node_gbps),
@@ -197,28 +177,16 @@ def _llm_foundry() -> Iterable[Run]:
                 stages=1,
                 microbatches=int(row["accumulation"]),
                 strategy=Strategy(dp=devices, cp=1, tp=1, recompute=recompute),
-                published_s=batch * size["seq_len"] / tokens_per_s,
+                published_s=batch * seq_len / tokens_per_s,
             ),
             left_out=row["model"],
         )
 
 
 def _simumax() -> Iterable[Run]:
-    for row in _rows("simumax-b200.csv"):
-        if row["model"] != "llama3-70b":
-            continue
+    for row, model in llama_rows():
         tp, stages, dp = int(row["tp"]), int(row["pp"]), int(row["dp"])
         batches = int(row["microbatches"])
-        model = Model(
-            name="llama-3-70b",
-            layers=int(row["layers"]),
-            hidden=8192,
-            heads=64,
-            kv_heads=8,
-            head_dim=128,
-            ffn=28672,
-            vocab=128256,
-        )
         training = Training(
             global_batch=batches * dp,
             seq_len=int(row["seq_len"]),
@@ -360,19 +328,19 @@ def _print_verdicts(found: Sequence[tuple[Run, float]]) -> None:
     print(flush=True)
 
 
-def _print_unseen(rows: Sequence[Run]) -> None:
+def _print_unseen(unseen: Sequence[Run]) -> None:
     """Print SimuMax's rows with no iteration of theirs in the fit, and their order."""
     h100 = SUSTAINED["H100"]
     for name, shares in (("as measured", AS_MEASURED), ("as H100", h100)):
-        errors = [run.error(shares) for run in rows]
+        errors = [run.error(shares) for run in unseen]
         print(
             f"B200 with shares {name}: bias {mean(errors):+.1%}, "
             f"mean absolute {mean(map(abs, errors)):.1%}, worst "
             f"{max(errors, key=abs):+.1%}"
         )
-    fits = {run.figure.name: error for run, error in judged(rows)}
+    fits = {run.figure.name: error for run, error in judged(unseen)}
     right = pairs = 0
-    for first, second in combinations(rows, 2):
+    for first, second in combinations(unseen, 2):
         measured = first.figure.published_s / second.figure.published_s
         batches = {run.figure.problem.training.global_batch for run in (first, second)}
         if len(batches) > 1 or max(measured, 1 / measured) < 1 + _APART:
@@ -381,6 +349,25 @@ def _print_unseen(rows: Sequence[Run]) -> None:
         pairs += 1
         right += (ours > 1) == (measured > 1)
     print(f"B200, of {pairs} pairs more than {_APART:.0%} apart {right} in order")
+
+
+def _print_fits(every: Sequence[Run]) -> None:
+    """Print the shares of all rows, and of devices with one published iteration."""
+    shares = {
+        family: fitted([run for run in every if run.family == family])
+        for family in dict.fromkeys(run.family for run in every)
+    }
+    for family, found in shares.items():
+        print(family, found)
+    for figure in figures():
+        relative = _SINGLE.get(figure.family)
+        if figure.source == HETAUTO and relative is not None:
+            run, known = _run(figure, left_out=""), shares[relative]
+            theirs = {name: getattr(known, name) for name in _SHARES}
+            ours_s = run.class_s @ [1 / share for share in theirs.values()]
+            factor = float(ours_s / (figure.published_s - run.fixed_s))
+            scaled = {name: factor * share for name, share in theirs.items()}
+            print(f"{figure.family} {Sustained(**scaled)}, {factor:.3f} x {relative}")
 
 
 def main() -> None:
@@ -410,8 +397,7 @@ def main() -> None:
     if options.out is not None:
         Path(options.out).write_text(_accuracies(found), "utf-8")
     if options.fit:
-        for family in dict.fromkeys(run.family for run in every):
-            print(family, fitted([run for run in every if run.family == family]))
+        _print_fits(every)
 
 
 if __name__ == "__main__":

@@ -16,17 +16,23 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.measured_runs import (
+    FOUNDRY_DEVICES,
+    foundry_model,
+    foundry_strategy,
+    gpt,
+    llama_rows,
+    rows,
+)
 from hetopt.cost.build import build_table, usable_bytes
-from hetopt.problem.catalogue import DATA, accelerators
+from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import Cluster, ClusterLinks, Link
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
@@ -45,7 +51,6 @@ MEASURED_BELOW = 0.01
 STATE_ERROR = 0.01
 ACTIVATION_ERROR = 0.03
 
-_DEVICES = {"h100_80gb": "H100", "a100_80gb": "A100-80GB", "a100_40gb": "A100-40GB"}
 _NETWORK = Link(latency_s=5e-6, bandwidth_bytes_per_s=25e9)
 
 
@@ -167,28 +172,9 @@ def _with_memory(problem: Problem, memory_bytes: int) -> Problem:
     return replace(problem, clusters=(cluster,))
 
 
-def _rows(name: str) -> Iterator[dict[str, str]]:
-    text = resources.files(DATA).joinpath("iterations", name).read_text("utf-8")
-    yield from csv.DictReader(
-        line for line in text.splitlines() if not line.startswith("#")
-    )
-
-
 def measured_peaks() -> Iterator[tuple[str, float, float]]:
     """Yield case, measured and our GiB of the dense rows on B200."""
-    for row in _rows("simumax-b200.csv"):
-        if row["model"] != "llama3-70b":
-            continue
-        model = Model(
-            name="llama3-70b",
-            layers=int(row["layers"]),
-            hidden=8192,
-            heads=64,
-            kv_heads=8,
-            head_dim=128,
-            ffn=28672,
-            vocab=128256,
-        )
+    for row, model in llama_rows():
         run = Run(
             model=model,
             accelerator="B200",
@@ -206,31 +192,18 @@ def measured_peaks() -> Iterator[tuple[str, float, float]]:
 
 def foundry_runs() -> Iterator[tuple[str, float, float]]:
     """Yield run, our GiB and what a device offers of llm-foundry's runs."""
-    for row in _rows("llm-foundry.csv"):
+    for row in rows("llm-foundry.csv"):
         number = {key: int(row[key]) for key in row if row[key].isdigit()}
-        model = Model(
-            name=row["model"],
-            gated=False,
-            tied=True,
-            norm="layer",
-            layers=number["layers"],
-            hidden=number["hidden"],
-            heads=number["heads"],
-            kv_heads=number["heads"],
-            head_dim=number["hidden"] // number["heads"],
-            ffn=number["ffn"],
-            vocab=number["vocab"],
-            positions=number["seq_len"],
-        )
+        zero, recompute = foundry_strategy(row)
         run = Run(
-            model=model,
-            accelerator=_DEVICES[row["accelerator"]],
+            model=foundry_model(row),
+            accelerator=FOUNDRY_DEVICES[row["accelerator"]],
             seq_len=number["seq_len"],
             microbatch=number["micro_batch"],
             microbatches=number["accumulation"],
             dp=number["devices"],
-            zero=3 if row["sharding"] == "FULL_SHARD" else 2,
-            recompute="full" if row["activation_checkpointing"] == "True" else "none",
+            zero=zero,
+            recompute=recompute,
         )
         (need,), offered = needs(run)
         name = f"{row['model']} s {row['seq_len']} {row['devices']} {run.accelerator}"
@@ -318,20 +291,7 @@ def _figure_1_activations(
 ) -> float:
     """Return the layers' activations of all in flight, tp 8; chunks are not counted."""
     run = Run(
-        model=Model(
-            name="gpt",
-            layers=layers,
-            hidden=hidden,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            ffn=4 * hidden,
-            vocab=51200,
-            gated=False,
-            tied=True,
-            norm="layer",
-            positions=2048,
-        ),
+        model=gpt("gpt", layers=layers, hidden=hidden, heads=heads),
         accelerator="A100-80GB",
         seq_len=2048,
         microbatch=batch,

@@ -32,13 +32,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from benchmarks.measured_runs import gpt
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.roofline import EFFICIENCIES, Roofline, family_of
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import price
 from hetopt.problem.catalogue import accelerators, problem_files
 from hetopt.problem.cluster import Cluster, ClusterLinks, Link
-from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training import ClusterPins, Domain, Pins, Training
@@ -247,20 +247,7 @@ def _megatron_problem(
     network = Link(latency_s=5e-6, bandwidth_bytes_per_s=25e9)
     return Problem(
         name="megatron",
-        model=Model(
-            name="gpt",
-            layers=layers,
-            hidden=hidden,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            ffn=4 * hidden,
-            vocab=51200,
-            gated=False,
-            tied=True,
-            norm="layer",
-            positions=2048,
-        ),
+        model=gpt("gpt", layers=layers, hidden=hidden, heads=heads),
         clusters=(
             Cluster(
                 name="a100",

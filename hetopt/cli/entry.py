@@ -43,7 +43,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "formulate": "write the program of one (p, q) for another solver, and read "
         "what it answers",
         "profile": "measure how long this machine's device computes",
-        "convert-profile": "turn a profile of Metis or Sailor into one of hetopt's",
+        "convert-profile": "turn what another planner measured into a file of hetopt's",
         "forest": "judge how well a random forest predicts a latency profile",
         "calibrate": "correct a problem's latency table by what a plan really took",
     }

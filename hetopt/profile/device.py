@@ -48,6 +48,13 @@ class Device:
     torch_device: torch.device
     _api: Any = field(repr=False)
 
+    @property
+    def has_bf16(self) -> bool:
+        """Whether it multiplies bf16 itself; a CPU may be slow at it."""
+        if self.kind != "cuda":
+            return True
+        return bool(self._api.is_bf16_supported(including_emulation=False))
+
     def select(self, index: int) -> None:
         """Use the device of this number: one process per device."""
         self.torch_device = torch.device(self.kind, index)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import statistics
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,13 @@ from hetopt.cost.profiles.file import (
 from hetopt.cost.profiles.units import estimated_bytes, forward_flops, shard_key
 from hetopt.cost.shard_shape import ShardShape
 from hetopt.errors import HetoptError, InputError
-from hetopt.interruption import held
 from hetopt.profile.device import NOMINAL_FLOPS, Device
+from hetopt.profile.task_loop import (
+    MeasuringOutcome,
+    MeasuringProgress,
+    Task,
+    measure_tasks,
+)
 from hetopt.profile.units.timed import ShardUnit, Unit
 
 if TYPE_CHECKING:
@@ -34,51 +40,14 @@ if TYPE_CHECKING:
 WARM_UP = 5
 REPETITIONS = 10
 
+#: For the notes of files.
+HOW_OFTEN = f"{REPETITIONS} repetitions after {WARM_UP} to warm up"
+
 #: What must agree before rows are added to a profile.
 SAME_DEVICE = ("accelerator", "device", "driver", "libraries")
 
 #: Seconds that the smallest shard takes, for the time left.
 OVERHEAD_S = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuringProgress:
-    """How far a run has come.
-
-    Attributes
-    ----------
-    done, total
-        Shards of this grid.
-    work_done, work_total
-        The same, weighted by the expected times of the shards.
-    shape
-        What is measured now; None at the end.
-    """
-
-    done: int
-    total: int
-    work_done: float
-    work_total: float
-    shape: ShardShape | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuringOutcome:
-    """What a run did.
-
-    Attributes
-    ----------
-    found
-        Shards of the grid that the file held before.
-    measured
-        Rows added, out-of-memory ones among them.
-    remaining
-        Shards of the grid still to measure, 0 unless interrupted.
-    """
-
-    found: int
-    measured: tuple[ProfileRow, ...]
-    remaining: int
 
 
 def measure_grid(
@@ -87,7 +56,7 @@ def measure_grid(
     device: Device,
     description: Mapping[str, str],
     on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
-) -> MeasuringOutcome:
+) -> MeasuringOutcome[ProfileRow]:
     """Measure what ``path`` lacks of ``shapes``, appending row by row.
 
     Ctrl-C stops between two rows; the same call goes on from there.
@@ -106,36 +75,20 @@ def measure_grid(
     """
     known = {shard_key(row) for row in _open(path, description).rows}
     todo = [shape for shape in shapes if shard_key(shape) not in known]
-    work = [_expected_s(shape, device) for shape in todo]
-    measured: list[ProfileRow] = []
-
-    def report() -> None:
-        now = len(measured)
-        on_progress(
-            MeasuringProgress(
-                done=len(shapes) - len(todo) + now,
-                total=len(shapes),
-                work_done=sum(work[:now]),
-                work_total=sum(work),
-                shape=todo[now] if now < len(todo) else None,
+    return measure_tasks(
+        [
+            Task(
+                label=shape_label(shape),
+                kind=shape.unit,
+                expected_s=_expected_s(shape, device),
+                measure=partial(measure, shape, device),
             )
-        )
-
-    try:
-        for shape in todo:
-            report()
-            row = measure(shape, device)
-            with held():
-                append_row(path, row)
-                measured.append(row)
-        report()
-    except KeyboardInterrupt:
-        # Only the row that was being measured is lost.
-        pass
-    return MeasuringOutcome(
+            for shape in todo
+        ],
+        partial(append_row, path),
+        on_progress,
         found=len(shapes) - len(todo),
-        measured=tuple(measured),
-        remaining=len(todo) - len(measured),
+        what="shards",
     )
 
 
@@ -172,7 +125,13 @@ def measure(shape: ShardShape, device: Device) -> ProfileRow:
 
 def time_unit(unit: Unit, device: Device) -> list[list[float]]:
     """Return seconds of forward and of backward, after warming up."""
-    steps = (unit.forward, unit.backward)
+    return time_steps((unit.forward, unit.backward), device)
+
+
+def time_steps(
+    steps: tuple[Callable[[], None], ...], device: Device
+) -> list[list[float]]:
+    """Return the seconds of every step, one after the other, after warming up."""
     with _no_garbage_collection():
         device.seconds_between(steps, WARM_UP)
         return device.seconds_between(steps, REPETITIONS)
@@ -193,24 +152,38 @@ def _open(path: str, description: Mapping[str, str]) -> Profile:
             "schema": PROFILE_SCHEMA,
             "kind": "measured",
             **description,
-            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "notes": f"{REPETITIONS} repetitions after {WARM_UP} to warm up; "
-            "tensor parallelism with sequence parallelism",
+            "date": today(),
+            "notes": f"{HOW_OFTEN}; tensor parallelism with sequence parallelism",
         }
         write_profile(path, Profile(header=header, rows=()))
         return read_profile(path)
-    _drop_unfinished_row(path)
+    drop_unfinished_row(path)
     profile = read_profile(path)
-    expected = {"kind": "measured", **description}
-    for key in ("kind", *SAME_DEVICE):
-        found, value = profile.header.get(key, ""), " ".join(expected[key].split())
-        if found != value:
-            msg = f"{found!r} there, {value!r} here; choose another --out"
-            raise InputError(msg, file=path, field=key)
+    ensure_same_device(path, profile.header, description, SAME_DEVICE)
     return profile
 
 
-def _drop_unfinished_row(path: str) -> None:
+def today() -> str:
+    """Return date and time, as headers have them."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def ensure_same_device(
+    path: str,
+    header: Mapping[str, str],
+    description: Mapping[str, str],
+    keys: Sequence[str],
+) -> None:
+    """Raise InputError unless a file was measured, and on this device."""
+    expected = {"kind": "measured", **description}
+    for key in ("kind", *keys):
+        found, value = header.get(key, ""), " ".join(expected[key].split())
+        if found != value:
+            msg = f"{found!r} there, {value!r} here; choose another --out"
+            raise InputError(msg, file=path, field=key)
+
+
+def drop_unfinished_row(path: str) -> None:
     """Cut a last line without end: the machine stopped while it was written."""
     try:
         with open(path, "r+b") as file:

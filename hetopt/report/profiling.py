@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from rich.progress import ProgressColumn
 
-    from hetopt.profile.measuring import MeasuringProgress
+    from hetopt.profile.task_loop import MeasuringProgress
 
 
 class ProfilingBar(TerminalBar):
-    """Shows measured shards, what is measured now, and the time left."""
+    """Shows what was measured, what is measured now, and the time left."""
 
     REFRESHES_PER_S = 2
-    # Shards differ a lot in length: the time left follows the last minutes.
+    # Tasks differ a lot in length: the time left follows the last minutes.
     PERIOD_S = 180.0
 
     def columns(self) -> Sequence[ProgressColumn]:
@@ -38,10 +38,6 @@ class ProfilingBar(TerminalBar):
 
 
 def state(progress: MeasuringProgress) -> str:
-    """Return counts and the shard at hand in a few words."""
-    from hetopt.profile.measuring import shape_label
-
-    counts = f"{progress.done}/{progress.total} shards"
-    if progress.shape is None:
-        return counts
-    return f"{counts}, {shape_label(progress.shape)}"
+    """Return counts and what is at hand in a few words."""
+    counts = f"{progress.done}/{progress.total} {progress.what}"
+    return counts if progress.label is None else f"{counts}, {progress.label}"

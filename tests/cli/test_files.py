@@ -28,6 +28,8 @@ COMMANDS = [
     "inventory F",
     "convert-profile F --from sailor --problem p.yaml --accelerator X --out o",
     "convert-profile metis --from metis --problem p.yaml --accelerator X --out o",
+    "convert-profile F --from simumax --accelerator X --out o",
+    "convert-profile vidur --from vidur --accelerator H100 --out o",
     "forest evaluate F",
     "calibrate p.yaml F --measured 1s --out c.yaml",
     "import p.yaml scripts --from megatron --out o",
@@ -52,6 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "torch/schedule.csv",
         "torch/job.json",
         "metis/DeviceType.A100_tp1_bs1.json",
+        "vidur/mlp.csv",
     ):
         Path(place).parent.mkdir(exist_ok=True)
         Path(place).symlink_to("../F")

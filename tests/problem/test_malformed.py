@@ -285,7 +285,10 @@ APPENDED = [
     ("latency: {a100: magic}", "latency.a100: is 'magic', expected the path of a .csv"),
     ("latency: {a100: rofline}", "latency.a100: is 'rofline' (did you mean 'roofline'"),
     ("latency: {a100: x.csv}", "latency.a100: names 'x.csv', which is not a file"),
-    ("latency: {a100: 3}", "latency.a100: is 3, expected auto, roofline, or a profile"),
+    (
+        "latency: {a100: 3}",
+        "latency.a100: is 3, expected auto, operators, roofline, or a p",
+    ),
     ("latency: {a10: auto}", "latency.a10: is 'a10' (did you mean 'a100'?), expected"),
     ("latency: auto", "latency: is 'auto', expected a mapping such as {a100: auto}"),
     ("extra: 1", "extra: is not a known field, expected one of name, model"),

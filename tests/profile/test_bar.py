@@ -6,14 +6,20 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hetopt.profile.measuring import MeasuringProgress
+from hetopt.profile.measuring import shape_label
+from hetopt.profile.task_loop import MeasuringProgress
 from hetopt.report.profiling import ProfilingBar, state
 from tests.profile.shapes import small_shape
 
 pytestmark = pytest.mark.torch
 
 HALF = MeasuringProgress(
-    done=3, total=6, work_done=1.0, work_total=4.0, shape=small_shape(cp=2)
+    done=3,
+    total=6,
+    work_done=1.0,
+    work_total=4.0,
+    what="shards",
+    label=shape_label(small_shape(cp=2)),
 )
 
 

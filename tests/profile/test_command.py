@@ -11,7 +11,9 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
 @pytest.mark.skipif(HAS_TORCH, reason="PyTorch is installed")
-@pytest.mark.parametrize("arguments", [[], ["--quick"], ["--collectives"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["--quick"], ["--collectives"], ["--operators"]]
+)
 def test_without_pytorch_the_remedy_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
 ) -> None:
@@ -44,3 +46,26 @@ def test_usage_errors_are_one_line(
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is asked for first")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--hidden", "64"], "--hidden: is for layers: --operators measures single"),
+        (["--kv-heads", "4"], "--kv-heads: is for layers"),
+        (["--layers", "gpt"], "--layers: is for layers"),
+        (["--collectives"], "--operators: is not for --collectives"),
+        (["--dtype", "fp32"], "--dtype: is fp32, expected bf16, fp16 with --operators"),
+    ],
+)
+def test_operators_have_no_grid(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    out = tmp_path / "o.csv"
+    assert main(["profile", "--operators", *arguments, "--out", str(out)]) == 2
+    assert capsys.readouterr().err.startswith(message)
+    assert not out.exists()

@@ -14,10 +14,10 @@ from hetopt.profile import device as device_module
 from hetopt.profile import measuring
 from hetopt.profile.device import catalogue_name, describe, find_device
 from hetopt.profile.measuring import (
-    MeasuringProgress,
     measure,
     measure_grid,
 )
+from hetopt.profile.task_loop import MeasuringProgress
 from hetopt.profile.units.timed import ShardUnit
 from tests.profile.shapes import small_shape
 
@@ -119,7 +119,7 @@ def test_an_interrupted_profile_goes_on(tmp_path: Path) -> None:
     assert (second.found, len(second.measured), second.remaining) == (2, 4, 0)
     assert path.read_text().startswith(before)
     assert keys(path) == [shard_key(shape) for shape in SHAPES]
-    assert seen[-1].shape is None
+    assert seen[-1].label is None
     assert seen[-1].done == seen[-1].total == len(SHAPES)
     assert seen[-1].work_done == pytest.approx(seen[-1].work_total)
 

@@ -1,7 +1,12 @@
-"""Turn a profile of Metis or Sailor into one of hetopt's."""
+"""Turn what another planner measured into a file of hetopt's.
+
+Metis and Sailor measured layers, which become a profile of layers; vidur and SimuMax
+single kernels, which become operators. A problem's ``latency:`` names either.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import load_problem
@@ -12,26 +17,44 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     import argparse
 
-SOURCES = ("metis", "sailor")
+LAYERS = ("metis", "sailor")
+OPERATORS = ("vidur", "simumax")
+
+#: Options that only some forms take.
+_ONLY_FOR = {
+    "problem": LAYERS,
+    "device": LAYERS,
+    "communication": LAYERS,
+    "model": ("sailor", "vidur"),
+    "licence": OPERATORS,
+    "peak_flops": ("vidur",),
+    "memory_bandwidth": ("vidur",),
+}
+#: What the header says unless the user does.
+_NO_LICENCE = "not stated: that of the source"
 
 
+# One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     command.add_argument(
-        "source", metavar="SRC", help="Metis's directory, or Sailor's JSON file"
+        "source",
+        metavar="SRC",
+        help="Metis's directory, Sailor's or SimuMax's JSON file, or vidur's directory "
+        "of a device (data/profiling/compute/a100)",
     )
     command.add_argument(
         "--from",
         dest="form",
         required=True,
-        choices=SOURCES,
+        choices=(*LAYERS, *OPERATORS),
         help="whose profile it is",
     )
     command.add_argument(
         "--problem",
-        required=True,
         metavar="PROBLEM",
-        help="a problem whose model, sequence length and precision were measured",
+        help="a problem whose model, sequence length and precision were measured; "
+        "needed for layers (metis, sailor)",
     )
     command.add_argument(
         "--accelerator",
@@ -47,7 +70,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model",
         metavar="NAME",
-        help="what Sailor's file calls the model; needed where it has several",
+        help="what Sailor's file calls the model, needed where it has several; of "
+        "vidur the models to convert, between commas (default: all)",
     )
     command.add_argument(
         "--communication",
@@ -56,24 +80,54 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "is to add it (default: included for metis; sailor's have to be told)",
     )
     command.add_argument(
+        "--licence",
+        metavar="TEXT",
+        help="under which the operators may be used, for the file's header",
+    )
+    for option, text in (
+        ("--peak-flops", "dense 16-bit rate, such as '312 TFLOPS'"),
+        ("--memory-bandwidth", "such as '1600 GB/s'"),
+    ):
+        command.add_argument(
+            option,
+            metavar="RATE",
+            help=f"{text}; needed for vidur's operators of a device that is not in "
+            "`hetopt catalog`",
+        )
+    command.add_argument(
         "--out", required=True, metavar="FILE", help="the profile to write"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Convert, write, and say what was assumed."""
+    if not options.accelerator.strip():
+        msg = "is empty, expected the name of what was measured"
+        raise InputError(msg, field="--accelerator")
+    for name, forms in _ONLY_FOR.items():
+        if getattr(options, name) is not None and options.form not in forms:
+            option = f"--{name.replace('_', '-')}"
+            msg = f"is for --from {' or '.join(forms)}, not for {options.form}"
+            raise InputError(msg, field=option)
+    problems = () if options.problem is None else (options.problem,)
+    ensure_outputs((options.out,), (options.source,), problems=problems)
+    convert = _convert_operators if options.form in OPERATORS else _convert_layers
+    rows, notes = convert(options)
+    emit(f"wrote {options.out}: {rows} rows")
+    emit(f"assumed: {notes}")
+    return 0
+
+
+def _convert_layers(options: argparse.Namespace) -> tuple[int, str]:
+    """Write a profile of layers; return its number of rows and its notes."""
     from hetopt.cost.profiles.file import write_profile
     from hetopt.cost.profiles.foreign import Target
     from hetopt.cost.profiles.metis import read_metis
     from hetopt.cost.profiles.sailor import read_sailor
 
-    if not options.accelerator.strip():
-        msg = "is empty, expected the name of what was measured"
-        raise InputError(msg, field="--accelerator")
-    if options.form == "metis" and options.model is not None:
-        msg = "is for Sailor's files: Metis's do not name their model"
-        raise InputError(msg, field="--model")
-    ensure_outputs((options.out,), (options.source,), problems=(options.problem,))
+    if options.problem is None:
+        msg = f"is needed: the file of {options.form} does not say what was measured"
+        raise InputError(msg, field="--problem")
     problem = load_problem(options.problem)
     target = Target(
         model=problem.model,
@@ -86,6 +140,58 @@ def run(options: argparse.Namespace) -> int:
     else:
         profile = read_sailor(options.source, target, options.model, options.device)
     write_profile(options.out, profile)
-    emit(f"wrote {options.out}: {len(profile.rows)} rows")
-    emit(f"assumed: {profile.header['notes']}")
-    return 0
+    return len(profile.rows), profile.header["notes"]
+
+
+def _convert_operators(options: argparse.Namespace) -> tuple[int, str]:
+    """Write operators; return their number and the notes."""
+    from hetopt.cost.operators.file import OPERATORS_SCHEMA, write_operators
+    from hetopt.cost.operators.simumax import NOTES as SIMUMAX_NOTES
+    from hetopt.cost.operators.simumax import read_simumax
+    from hetopt.cost.operators.vidur import NOTES as VIDUR_NOTES
+    from hetopt.cost.operators.vidur import read_vidur
+    from hetopt.problem.catalogue import accelerators
+
+    name = Path(options.source).name
+    if options.form == "vidur":
+        models = None if options.model is None else options.model.split(",")
+        rates = {} if options.accelerator in accelerators() else _rates(options)
+        rows = read_vidur(options.source, models)
+        source, notes = f"vidur, {name}: medians", VIDUR_NOTES
+    else:
+        rows, rates = read_simumax(options.source)
+        if options.accelerator in accelerators():
+            rates = {}
+        source, notes = f"SimuMax, {name}", SIMUMAX_NOTES
+    header = {
+        "schema": OPERATORS_SCHEMA,
+        "device": options.accelerator,
+        "kind": "measured",
+        "source": source,
+        "licence": options.licence or _NO_LICENCE,
+        **rates,
+        "notes": notes,
+    }
+    write_operators(options.out, header, rows)
+    return len(rows), notes
+
+
+def _rates(options: argparse.Namespace) -> dict[str, str]:
+    """Return the header's lines on a device that the catalogue does not have."""
+    from hetopt.problem.quantity import parse_bandwidth, parse_flops
+
+    found = {}
+    for name, parse in (
+        ("peak_flops", parse_flops),
+        ("memory_bandwidth", parse_bandwidth),
+    ):
+        field, text = f"--{name.replace('_', '-')}", getattr(options, name)
+        if text is None:
+            msg = f"is needed: {options.accelerator!r} is not in `hetopt catalog`"
+            raise InputError(msg, field=field)
+        try:
+            parse(text)
+        except ValueError as error:
+            raise InputError(str(error), field=field) from error
+        found[name] = text
+    return found

@@ -1,6 +1,7 @@
 """Measure how long this machine's device computes.
 
-Times forward and backward of a transformer's units, as one device holds them under
+Times single kernels (``--operators``), whose sums are times of layers of any model; or
+forward and backward of a transformer's units, as one device holds them under
 context and tensor parallelism, and writes them as a CSV. The file is written row by
 row: after Ctrl-C the same command goes on where it stopped.
 """
@@ -23,14 +24,21 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hetopt.cost.operators.file import OperatorRow
+    from hetopt.cost.profiles.file import ProfileRow
+    from hetopt.profile.device import Device
     from hetopt.profile.grid import Grid
-    from hetopt.profile.measuring import MeasuringOutcome
+    from hetopt.profile.task_loop import MeasuringOutcome
 
 T = TypeVar("T")
 
 FAMILIES = ("llama", "gpt")
 DEVICES = ("cuda", "npu", "cpu")
 DEFAULT_OUT = "profile.csv"
+OPERATORS_OUT = "operators.csv"
+
+#: What operators are measured in: they serve 16-bit training.
+OPERATOR_DTYPES = ("bf16", "fp16")
 
 #: Options that replace a field of the grid, with their help.
 SIZES = {
@@ -44,12 +52,20 @@ SIZES = {
 }
 
 
+# One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     command.add_argument(
         "--quick",
         action="store_true",
-        help="small shapes of every unit: about 2 minutes on 2 CPU cores",
+        help="small shapes of every unit: about 2 minutes on 2 CPU cores; with "
+        "--operators a quarter of the kernels, in at most 10 minutes on any device",
+    )
+    command.add_argument(
+        "--operators",
+        action="store_true",
+        help="time single kernels instead, from which times of any model's layers are "
+        "added up: multiplications, fused attention, element-wise kernels",
     )
     for field, text in SIZES.items():
         command.add_argument(
@@ -80,7 +96,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=DTYPES,
         metavar="TYPE",
-        help=f"{', '.join(DTYPES)} (default: bf16, on a CPU fp32)",
+        help=f"{', '.join(DTYPES)} (default: bf16; of layers on a CPU fp32, of "
+        "operators fp16 where the device lacks bf16)",
     )
     command.add_argument(
         "--device",
@@ -102,7 +119,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="time collectives instead; start with torchrun, one process per device",
     )
     command.add_argument(
-        "--out", metavar="FILE", help=f"the CSV to write (default: {DEFAULT_OUT})"
+        "--out",
+        metavar="FILE",
+        help=f"the CSV to write (default: {DEFAULT_OUT}, of operators {OPERATORS_OUT})",
     )
 
 
@@ -112,19 +131,31 @@ def run(options: argparse.Namespace) -> int:
         msg = "measuring needs PyTorch: pip install '.[profile]' in hetopt's source"
         raise InputError(msg)
     if options.collectives:
+        if options.operators:
+            raise InputError("is not for --collectives", field="--operators")
         return _collectives(options)
-    path = options.out or DEFAULT_OUT
+    path = options.out or (OPERATORS_OUT if options.operators else DEFAULT_OUT)
     ensure_outputs((path,))
+    if options.operators:
+        _refuse_grid(options)
 
     import torch
 
-    from hetopt.profile.device import describe, find_device
+    from hetopt.profile.device import find_device
+
+    torch.set_num_threads(options.threads)
+    device = find_device(options.device)
+    if options.operators:
+        return _operators(options, path, device)
+    return _layers(options, path, device)
+
+
+def _layers(options: argparse.Namespace, path: str, device: Device) -> int:
+    from hetopt.profile.device import describe
     from hetopt.profile.grid import distinct_shapes
     from hetopt.profile.measuring import measure_grid
     from hetopt.report.profiling import ProfilingBar
 
-    torch.set_num_threads(options.threads)
-    device = find_device(options.device)
     dtype = options.dtype or ("fp32" if device.kind == "cpu" else "bf16")
     shapes = distinct_shapes(_grid(options, dtype))
     if not shapes:
@@ -136,6 +167,59 @@ def run(options: argparse.Namespace) -> int:
         outcome = measure_grid(path, shapes, device, describe(device), bar.update)
     emit(_summary(path, outcome))
     return 0
+
+
+def _operators(options: argparse.Namespace, path: str, device: Device) -> int:
+    from hetopt.profile.device import describe
+    from hetopt.profile.operators import measure_operators
+    from hetopt.report.profiling import ProfilingBar
+
+    dtype = options.dtype or ("bf16" if device.has_bf16 else "fp16")
+    about = describe(device)
+    with ProfilingBar(sys.stderr) as bar:
+        outcome = measure_operators(
+            path, device, dtype, about, bar.update, quick=options.quick
+        )
+    emit(_operators_summary(path, outcome))
+    emit(
+        f"in a problem: latency: {{CLUSTER: {path}}}; times are as measured for an "
+        f"accelerator named {about['accelerator']!r}, and scaled by peaks for others"
+    )
+    return 0
+
+
+def _refuse_grid(options: argparse.Namespace) -> None:
+    """Raise InputError for options of layers."""
+    given = ("units", "layers", "degrees", *SIZES)
+    for name in given:
+        if getattr(options, name) is not None:
+            msg = "is for layers: --operators measures single kernels of all sizes"
+            raise InputError(msg, field=f"--{name.replace('_', '-')}")
+    if options.dtype is not None and options.dtype not in OPERATOR_DTYPES:
+        known = ", ".join(OPERATOR_DTYPES)
+        msg = f"is {options.dtype}, expected {known} with --operators"
+        raise InputError(msg, field="--dtype")
+
+
+def _operators_summary(
+    path: str, outcome: MeasuringOutcome[tuple[OperatorRow, ...]]
+) -> str:
+    kernels = outcome.measured
+    parts = [f"{len(kernels)} kernels measured, {sum(map(len, kernels))} rows"]
+    if outcome.found:
+        parts.append(f"{outcome.found} were there")
+    missing = sum(not rows for rows in kernels)
+    if missing:
+        parts.append(f"{missing} out of memory")
+    if outcome.interrupted:
+        parts.append(
+            f"stopped with {outcome.remaining} to go: the same command goes on"
+        )
+    elif outcome.remaining:
+        parts.append(
+            f"{outcome.remaining} left out for lack of time: the same command goes on"
+        )
+    return f"{path}: {'; '.join(parts)}"
 
 
 def _grid(options: argparse.Namespace, dtype: str) -> Grid:
@@ -151,7 +235,7 @@ def _grid(options: argparse.Namespace, dtype: str) -> Grid:
     return replace(grid, **{name: value for name, value in wanted.items() if value})
 
 
-def _summary(path: str, outcome: MeasuringOutcome) -> str:
+def _summary(path: str, outcome: MeasuringOutcome[ProfileRow]) -> str:
     rows = outcome.measured
     oom = sum(row.status == "oom" for row in rows)
     parts = [f"{len(rows)} shards measured"]

@@ -37,9 +37,15 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from hetopt.cost.profiles.csv_text import csv_text, parse_csv_text, whole_number
+from hetopt.cost.profiles.csv_text import (
+    append_rows,
+    csv_text,
+    parse_csv_text,
+    whole_number,
+)
 from hetopt.errors import InputError
 from hetopt.files import write_text
+from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -130,6 +136,9 @@ _OPTIONAL = ("output", "model")
 COLUMNS = tuple(item.name for item in fields(OperatorRow) if item.name not in _OPTIONAL)
 
 
+_WRITTEN = (*COLUMNS, *_OPTIONAL)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorProfile:
     """An operator profile as it stands in its file.
@@ -178,6 +187,11 @@ def parse_operators(text: str, name: str) -> OperatorProfile:
     return OperatorProfile(header=found.header, rows=tuple(rows))
 
 
+def read_operators(path: str) -> OperatorProfile:
+    """Read and validate an operator profile; raises as ``parse_operators``."""
+    return parse_operators(read_text(path, "an operator profile"), path)
+
+
 def write_operators(
     path: str, header: Mapping[str, str], rows: Iterable[OperatorRow]
 ) -> None:
@@ -188,9 +202,22 @@ def write_operators(
     InputError
         The file cannot be written; it is then as it was before.
     """
-    columns = (*COLUMNS, *_OPTIONAL)
-    cells = ([getattr(row, column) for column in columns] for row in rows)
-    write_text(path, csv_text(header, columns, cells))
+    write_text(path, csv_text(header, _WRITTEN, map(_cells, rows)))
+
+
+def append_operators(path: str, rows: Iterable[OperatorRow]) -> None:
+    """Add rows to the end of a profile that ``write_operators`` began, with one write.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    append_rows(path, map(_cells, rows))
+
+
+def _cells(row: OperatorRow) -> tuple[object, ...]:
+    return tuple(getattr(row, column) for column in _WRITTEN)
 
 
 def _cell(column: str, text: str) -> str | int | float | None:

@@ -119,17 +119,27 @@ def by_class(text: str, name: str) -> Mapping[str, Measured]:
         not multiply in 16 bits.
     """
     header = header_of(text)
-    device = header.get("device", "")
-    known = accelerators().get(device)
-    try:
-        rates = _given_rates(header, name) if known is None else rates_of(known)
-    except ValueError as error:
-        raise InputError(str(error), file=name, field="device") from error
+    device, rates = header.get("device", ""), rates_of_header(header, name)
     return {
         op: Measured(op=op, device=device, rates=rates, name=name, text=text)
         for op in CLASSES
         if f"\n{op}," in text
     }
+
+
+def rates_of_header(header: Mapping[str, str], name: str) -> Rates:
+    """Return the rates of a file's device, from the catalogue or else its header.
+
+    Raises
+    ------
+    InputError
+        As ``by_class``.
+    """
+    known = accelerators().get(header.get("device", ""))
+    try:
+        return _given_rates(header, name) if known is None else rates_of(known)
+    except ValueError as error:
+        raise InputError(str(error), file=name, field="device") from error
 
 
 def _given_rates(header: Mapping[str, str], name: str) -> Rates:

@@ -109,6 +109,22 @@ def csv_line(cells: Sequence[object]) -> str:
     return text.getvalue()
 
 
+def append_rows(path: str, rows: Iterable[Sequence[object]]) -> None:
+    """Add rows of cells to the end of a file, with one write.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written.
+    """
+    try:
+        with open(path, "ab", buffering=0) as file:
+            file.write("".join(map(csv_line, rows)).encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot be written: {reason}", file=path) from error
+
+
 def whole_number(column: str, text: str) -> int:
     """Return a cell's whole number; ValueError reads ``column: what is wrong``."""
     if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):

@@ -45,7 +45,7 @@ from statistics import quantiles
 from typing import TYPE_CHECKING, Literal, get_args
 
 from hetopt.cost.profiles.csv_text import (
-    csv_line,
+    append_rows,
     csv_text,
     parse_csv_text,
     whole_number,
@@ -206,12 +206,7 @@ def append_row(path: str, row: ProfileRow) -> None:
     InputError
         The file cannot be written.
     """
-    try:
-        with open(path, "ab", buffering=0) as file:
-            file.write(csv_line(_cells(row)).encode())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be written: {reason}", file=path) from error
+    append_rows(path, (_cells(row),))
 
 
 def profile_text(header: Mapping[str, str], rows: Iterable[ProfileRow]) -> str:

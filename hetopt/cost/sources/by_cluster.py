@@ -139,7 +139,7 @@ def _source(
     if name == ROOFLINE:
         return Roofline()
     if name == OPERATORS:
-        return _operators(problem, cluster, {}, cache)
+        return _operators(problem, cluster, {}, None, cache)
     if name == AUTO:
         return _automatic(problem, cluster, read, cache) or _modelled(
             problem, cluster, cache
@@ -152,7 +152,7 @@ def _source(
         text = decoded(content, name, _WHAT)
         if header_of(text).get("schema") == OPERATORS_SCHEMA:
             parse_operators(text, name)
-            return _operators(problem, cluster, by_class(text, name), cache)
+            return _operators(problem, cluster, by_class(text, name), name, cache)
         return _read(name, content, read, cache)
     known = ", ".join((AUTO, ROOFLINE, OPERATORS, *shipped))
     msg = f"is {name!r}, expected {known}, or the path of a {PROFILE_SUFFIX} file"
@@ -173,24 +173,31 @@ def _operators(
     problem: Problem,
     cluster: Cluster,
     measured: Mapping[str, Measured],
+    file: str | None,
     cache: Path | None,
 ) -> LatencySource:
     """Return a source of the operators that a problem asks for.
 
     What a user's file lacks is taken from those that ship.
+
+    Parameters
+    ----------
+    measured, file
+        What a user's file holds, and its name; nothing and None without one.
     """
     found = {**shipped_operators(cluster.accelerator), **measured}
     field = f"latency.{cluster.name}"
     if MATMUL not in found:
-        msg = (
-            f"no operators of {cluster.accelerator.name} or a relative were measured; "
-            "use roofline, or the path of a profile"
-        )
-        raise InputError(msg, field=field)
+        device = cluster.accelerator.name
+        msg = f"no operators of {device} or a relative were measured"
+        if file is not None:
+            msg = f"has no matmul operators, and none of {device} or a relative ship"
+        remedy = "use roofline, or the path of a profile"
+        raise InputError(f"{msg}; {remedy}", file=file, field=field)
     source = OperatorSource(cluster.accelerator, found, cache=cache)
     reason = source.lacks(problem.training)
     if reason is not None:
-        raise InputError(f"{reason}; use roofline", field=field)
+        raise InputError(f"{reason}; use roofline", file=file, field=field)
     return source
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.cost.operators.relatives import Measured
-    from hetopt.cost.operators.work import Work
+    from hetopt.cost.operators.work import Rates, Work
     from hetopt.cost.pieces.operations import Operations
     from hetopt.cost.shapes import Floats
     from hetopt.cost.sources.sustained import Sustained
@@ -121,11 +121,11 @@ class OperatorSource:
             unit_operations(query.model, query.training, kind, query.shape)
             for kind in query.kinds
         ]
-        rates = rates_of(self.accelerator)
+        rates = {name: self._rates(name) for name in NEEDED}
         products = self._predicted(
             MATMUL,
             [
-                work.product(part, layout, rates)
+                work.product(part, layout, rates[MATMUL])
                 for unit in units
                 for part in unit.multiplications
                 for layout in LAYOUTS
@@ -133,21 +133,33 @@ class OperatorSource:
         )
         cores = [core for unit in units for core in unit.cores]
         forward = self._predicted(
-            SDP_FORWARD, [work.core(core, rates, backward=False) for core in cores]
+            SDP_FORWARD,
+            [work.core(core, rates[SDP_FORWARD], backward=False) for core in cores],
         )
         backward = self._predicted(
-            SDP_BACKWARD, [work.core(core, rates, backward=True) for core in cores]
+            SDP_BACKWARD,
+            [work.core(core, rates[SDP_BACKWARD], backward=True) for core in cores],
         )
         moved = self._predicted(
             MEMORY,
             [
-                work.memory(moved / part.kernels, rates)
+                work.memory(moved / part.kernels, rates[MEMORY])
                 for unit in units
                 for part in unit.elementwise
                 for moved in (part.bytes, part.backward_bytes)
             ],
         )
         return self._times(units, products, (forward, backward), moved)
+
+    def _rates(self, name: str) -> Rates:
+        """Return the rates by which times of a class are scaled.
+
+        They are the file's own, so that times stay as measured, unless the file is
+        another device's: then only its efficiencies are borrowed.
+        """
+        part = self.measured[name]
+        own = part.device == self.accelerator.name
+        return part.rates if own else rates_of(self.accelerator)
 
     def _times(
         self,

@@ -3,9 +3,10 @@
 Iterations run slower than the same kernels one by one, because clocks fall under load,
 kernels wait for the host and stragglers; and faster where software fuses what was
 measured apart. One share per class of operators and family of devices, fitted on
-published iterations by ``benchmarks/iterations.py``, which prints how far off models
-are that the fit has not seen. The attention core's share is that of the software that
-ran: llm-foundry's of 2023 on A100 and H100, Megatron-LM's of 2025 on B200.
+published iterations by ``benchmarks/iterations.py``, which prints the shares
+(``--fit``) and how far off models are that the fit has not seen. The attention core's
+share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
+Megatron-LM's of 2025 on B200.
 
 Of H20 and Ascend one iteration each is published (HetAuto, Table 1): their relatives'
 shares, times the one factor that explains it.
@@ -39,12 +40,12 @@ class Sustained:
 
 #: By beginning of the accelerator's name; the longest that fits counts.
 SUSTAINED: Mapping[str, Sustained] = {
-    "A100": Sustained(multiplication=1.12, attention=0.67, elementwise=1.20),
-    "H100": Sustained(multiplication=1.02, attention=0.455, elementwise=0.75),
-    "B200": Sustained(multiplication=1.15, attention=0.63, elementwise=0.36),
-    "H20": Sustained(multiplication=1.34, attention=0.60, elementwise=0.98),
-    "H200": Sustained(multiplication=1.02, attention=0.455, elementwise=0.75),
-    "Ascend": Sustained(multiplication=0.73, attention=0.43, elementwise=0.78),
+    "A100": Sustained(multiplication=1.11, attention=0.62, elementwise=1.37),
+    "H100": Sustained(multiplication=1.02, attention=0.46, elementwise=0.72),
+    "B200": Sustained(multiplication=1.15, attention=0.63, elementwise=0.355),
+    "H20": Sustained(multiplication=1.41, attention=0.635, elementwise=0.99),
+    "H200": Sustained(multiplication=1.02, attention=0.46, elementwise=0.72),
+    "Ascend": Sustained(multiplication=0.65, attention=0.36, elementwise=0.80),
 }
 
 #: Of families without a published iteration: as measured.

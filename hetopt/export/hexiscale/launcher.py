@@ -40,14 +40,15 @@ CONFIGS = "hetero_configs.json"
 def files(job: Job) -> Mapping[str, str]:
     """Return the pipelines, and a script per node."""
     scripts = {
-        script_name(job, node): _script(job, node) for node in job.placement.nodes
+        script_name(job, number): _script(job, node)
+        for number, node in enumerate(job.placement.nodes)
     }
     return {CONFIGS: _configs(job), **scripts}
 
 
 def commands(job: Job) -> str:
     """Say where the folder goes and which arguments are the user's."""
-    first = script_name(job, job.placement.nodes[0])
+    first = script_name(job, 0)
     return (
         "Copy this folder into a checkout of HexiScale on every host, so that the "
         "checkout's `llama_train.py` is in the folder above, and run on each host "

@@ -37,7 +37,7 @@ def files(job: Job) -> Mapping[str, str]:
 
 def commands(job: Job) -> str:
     """Say where the folder goes and which arguments are the user's."""
-    first = script_name(job, job.placement.nodes[0])
+    first = script_name(job, 0)
     trial = (
         "--mock-data --tokenizer-type NullTokenizer --vocab-size "
         f"{job.problem.model.vocab - 1} --lr 1e-4 --train-iters 10 --eval-iters 0"

@@ -151,7 +151,7 @@ def files(job: Job) -> Mapping[str, str]:
 
 def commands(job: Job) -> str:
     """Say where to run the scripts."""
-    first = script_name(job, job.placement.nodes[0])
+    first = script_name(job, 0)
     parts = [
         "`recipe.yaml` holds what the plan decides, under the names that override "
         "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your "

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from hetopt.export.placing import PlacedNode
 
 
-def script_name(job: Job, node: PlacedNode) -> str:
-    """Return the path of a node's script, numbered in rank order."""
-    number = job.placement.nodes.index(node)
-    width = len(str(len(job.placement.nodes) - 1))
-    return f"nodes/{number:0{width}d}-{node.host}.sh"
+def script_name(job: Job, number: int) -> str:
+    """Return the path of the script of a node, by its number in rank order."""
+    nodes = job.placement.nodes
+    width = len(str(len(nodes) - 1))
+    return f"nodes/{number:0{width}d}-{nodes[number].host}.sh"
 
 
 def torchrun_scripts(
@@ -41,7 +41,7 @@ def torchrun_scripts(
         Variables to set, unless they are set already.
     """
     return {
-        script_name(job, node): _script(job, number, node, program, environment or {})
+        script_name(job, number): _script(job, number, node, program, environment or {})
         for number, node in enumerate(job.placement.nodes)
     }
 

@@ -57,7 +57,7 @@ def files(job: Job) -> Mapping[str, str]:
 
 def commands(job: Job) -> str:
     """Say what the program is and how to start it."""
-    first = script_name(job, job.placement.nodes[0])
+    first = script_name(job, 0)
     parts = [
         "`train.py` is a small transformer on made-up tokens that needs PyTorch "
         "alone (tested with 2.13): put your own model, data and optimizer in its "

@@ -28,7 +28,7 @@ def files(job: Job) -> Mapping[str, str]:
 
 def commands(job: Job) -> str:
     """Say how to start the scripts."""
-    first = script_name(job, job.placement.nodes[0])
+    first = script_name(job, 0)
     return (
         "Put your own `train.py` beside this file: it is called with `--plan "
         "plan.json` in every rank, and finds its stage and coordinates in "

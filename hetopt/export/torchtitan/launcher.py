@@ -85,7 +85,7 @@ def files(job: Job) -> Mapping[str, str]:
 
 def commands(job: Job) -> str:
     """Say what else TorchTitan needs."""
-    first = script_name(job, job.placement.nodes[0])
+    first = script_name(job, 0)
     parts = [
         "For TorchTitan 0.2.2. `train.toml` holds what the plan decides, "
         "`hetopt_flavor.py` adds a Llama of the plan's size. Tokenizer, data, "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.pinned_meshes import check_meshes
-from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.schema.fields import unknown
+from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.training import ANY, ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def build_pins(
         ((*_FORBID, "clusters"), forbid.clusters if forbid else {}),
     ):
         for name in mapping:
-            _check_name(name, names, (*path, name))
+            check_cluster(name, names, (*path, name))
     pins = Pins(
         stages=_domain(spec.stages, forbid.stages if forbid else None, "stages"),
         microbatches=_domain(
@@ -75,11 +74,6 @@ def build_pins(
     return pins
 
 
-def _check_name(name: str, names: tuple[str, ...], path: FieldPath) -> None:
-    if name not in names:
-        raise FieldError(path, unknown(name, "a cluster of this problem", names))
-
-
 def _domain(
     allowed: tuple[Any, ...] | None, forbidden: tuple[Any, ...] | None, *path: str
 ) -> Domain:
@@ -101,7 +95,7 @@ def _order(
     if order == ():
         raise FieldError(path, "is an empty list, expected cluster names")
     for index, name in enumerate(order or ()):
-        _check_name(name, names, (*path, index))
+        check_cluster(name, names, (*path, index))
         if order is not None and name in order[:index]:
             msg = f"is {name!r} a second time; a cluster's stages are consecutive"
             raise FieldError((*path, index), msg)
@@ -118,7 +112,7 @@ def _forbidden_next(
             msg = f"names {len(pair)} clusters, expected a pair such as [a100, h20]"
             raise FieldError(path, msg)
         for position, name in enumerate(pair):
-            _check_name(name, names, (*path, position))
+            check_cluster(name, names, (*path, position))
         if pair[0] == pair[1]:
             raise FieldError(path, f"names {pair[0]!r} twice, expected two clusters")
         found.add((pair[0], pair[1]))

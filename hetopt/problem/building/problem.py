@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.calibration import build_calibration, with_overhead
@@ -14,6 +12,7 @@ from hetopt.problem.building.devices import (
     overridden,
     peak_flops,
 )
+from hetopt.problem.building.links import build_links, check_order
 from hetopt.problem.building.model import build_model
 from hetopt.problem.building.pins import build_pins
 from hetopt.problem.building.wrong import FieldError, check_cluster
@@ -21,8 +20,6 @@ from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import (
     Accelerator,
     Cluster,
-    ClusterLink,
-    ClusterLinks,
     DeviceGroup,
     Link,
 )
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 
     from hetopt.problem.document import FieldPath
     from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
-    from hetopt.problem.schema.links import ClusterLinkSpec, LinksSpec
     from hetopt.problem.schema.problem import (
         ClusterSpec,
         ProblemSpec,
@@ -67,16 +63,7 @@ def build_problem(
         Returns the latency source that a cluster's name and the file's text mean.
     """
     model = build_model(spec.model, read_config)
-    single = len(spec.clusters) == 1
-    _check_hosts(spec.clusters)
-    clusters: list[Cluster] = []
-    for index, cluster_spec in enumerate(spec.clusters):
-        path: FieldPath = ("clusters", index)
-        for before in clusters:
-            if before.name == cluster_spec.name:
-                msg = f"is {before.name!r} a second time, expected different names"
-                raise FieldError((*path, "name"), msg)
-        clusters.append(_build_cluster(cluster_spec, path, alone=single))
+    clusters = _build_clusters(spec.clusters)
     names = tuple(cluster.name for cluster in clusters)
     training = _build_training(spec.training, names)
     for cluster in clusters:
@@ -93,9 +80,9 @@ def build_problem(
     for known, source in (spec.latency or {}).items():
         check_cluster(known, names, ("latency", known))
         latency[known] = find_profile(known, source)
-    links = _build_links(spec.links, tuple(clusters))
+    links = build_links(spec.links, tuple(clusters))
     pins = build_pins(spec.pin, model, tuple(clusters), training)
-    _check_order(pins.order, links)
+    check_order(pins.order, links)
     return Problem(
         name=spec.name or name,
         model=model,
@@ -239,6 +226,19 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
     )
 
 
+def _build_clusters(specs: tuple[ClusterSpec, ...]) -> list[Cluster]:
+    _check_hosts(specs)
+    clusters: list[Cluster] = []
+    for index, spec in enumerate(specs):
+        path: FieldPath = ("clusters", index)
+        for before in clusters:
+            if before.name == spec.name:
+                msg = f"is {before.name!r} a second time, expected different names"
+                raise FieldError((*path, "name"), msg)
+        clusters.append(_build_cluster(spec, path, alone=len(specs) == 1))
+    return clusters
+
+
 def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
     """Refuse a wrong number of hosts, and a host that is named a second time."""
     owners: dict[str, str] = {}
@@ -257,80 +257,6 @@ def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
                 msg = f"is {host!r} a second time, first in cluster {owners[host]!r}"
                 raise FieldError((*path, position), msg)
             owners[host] = cluster.name
-
-
-def _build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> ClusterLinks:
-    names = tuple(cluster.name for cluster in clusters)
-    every = [frozenset(pair) for pair in combinations(names, 2)]
-    if spec is None or (spec.default is None and not spec.pairs):
-        if every:
-            msg = (
-                f"is missing, expected the network between the {len(names)} clusters, "
-                "such as {default: {bandwidth: 10 Gbps, latency: 1 ms}}"
-            )
-            raise FieldError(("links",) if spec is None else ("links", "default"), msg)
-        # One cluster has no network to another: this is never read.
-        return ClusterLinks(default=None)
-    default = None
-    if spec.default is not None:
-        default = _cluster_link(spec.default, None, ("links", "default"))
-    pairs: dict[frozenset[str], ClusterLink | None] = {}
-    for index, pair in enumerate(spec.pairs):
-        path: FieldPath = ("links", "pairs", index)
-        for position, name in enumerate(pair.between):
-            check_cluster(name, names, (*path, "between", position))
-        key = frozenset(pair.between)
-        if len(key) == 1:
-            msg = f"names {pair.between[0]!r} twice, expected two clusters"
-            raise FieldError((*path, "between"), msg)
-        if key in pairs:
-            listed = " and ".join(pair.between)
-            raise FieldError((*path, "between"), f"gives {listed} a second time")
-        pairs[key] = _cluster_link(pair, spec.default, path)
-    if spec.default is None:
-        for key in every:
-            if key not in pairs:
-                msg = (
-                    "is missing, and pairs has no link between "
-                    f"{' and '.join(sorted(key))}"
-                )
-                raise FieldError(("links", "default"), msg)
-    return ClusterLinks(default=default, pairs=pairs)
-
-
-def _check_order(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
-    """Refuse a pinned order of clusters that no link joins."""
-    for first, second in pairwise(order or ()):
-        if links.between(first, second) is None:
-            msg = f"puts {second!r} after {first!r}, and there is no link between them"
-            raise FieldError(("pin", "order"), msg)
-
-
-def _cluster_link(
-    spec: ClusterLinkSpec, default: ClusterLinkSpec | None, path: FieldPath
-) -> ClusterLink | None:
-    """Return a link as given, with what it leaves out as in the default."""
-
-    def given(name: str) -> Any:
-        value = getattr(spec, name)
-        return getattr(default, name) if value is None and default else value
-
-    bandwidth, latency = given("bandwidth"), given("latency")
-    if bandwidth is None:
-        msg = "is missing, expected one such as '10 Gbps', unlimited or none"
-        raise FieldError((*path, "bandwidth"), msg)
-    if bandwidth == 0:
-        return None
-    if latency is None:
-        raise FieldError((*path, "latency"), "is missing, expected one such as '1 ms'")
-    return ClusterLink(
-        latency_s=latency,
-        capacity_bytes_per_s=None if math.isinf(bandwidth) else bandwidth,
-        node_bytes_per_s=given("per_node"),
-        connection_bytes_per_s=given("per_connection"),
-        message_s=given("per_message") or 0.0,
-        staged=given("staged") or "host",
-    )
 
 
 def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:

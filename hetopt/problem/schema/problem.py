@@ -64,7 +64,7 @@ SECTIONS = (
 )
 
 #: What `latency` knows besides profiles.
-LATENCY_SOURCES = (AUTO, "roofline")
+LATENCY_SOURCES = (AUTO, "operators", "roofline")
 
 
 class GroupSpec(Strict):
@@ -241,9 +241,10 @@ class ProblemSpec(Strict):
     ] = Field(
         None,
         description="Where a cluster's latencies come from: the name or path of a "
-        "profile, roofline (modelled), or auto (default): the profile of its "
-        "accelerator that ships with hetopt, measured before published, or else "
-        "roofline.",
+        "profile of layers, the path of one of operators, operators (those that ship "
+        "with hetopt), roofline (modelled), or auto (default): the profile of its "
+        "accelerator that ships with hetopt, measured before published, else "
+        "operators, else roofline.",
     )
     calibration: CalibrationSpec | None = Field(
         None, description="Corrections of the latency table: `hetopt calibrate`."

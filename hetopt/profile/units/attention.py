@@ -28,7 +28,7 @@ class Attention(OwnTokens):
         self.bias_into = None if shape.gated else edges.weight(inner)
         self.bias_out = None if shape.gated else edges.weight(shape.hidden)
         self.core = Core(edges)
-        self.rotary = _rotary(shape, edges.device) if shape.gated else None
+        self.rotary = rotary_tables(shape, edges.device) if shape.gated else None
 
     def __call__(self, own: torch.Tensor) -> torch.Tensor:
         """Return the device's tokens after attention; (b, tokens, hidden)."""
@@ -41,7 +41,7 @@ class Attention(OwnTokens):
             )
         )
         if self.rotary is not None:
-            query, key = _rotate(query, *self.rotary), _rotate(key, *self.rotary)
+            query, key = rotate(query, *self.rotary), rotate(key, *self.rotary)
         key = self.edges.whole_sequence("keys", key)
         value = self.edges.whole_sequence("values", value)
         mixed = self.core(query, key, value).transpose(1, 2).flatten(2)
@@ -49,7 +49,7 @@ class Attention(OwnTokens):
         return with_residual(own, out, self.bias_out)
 
 
-def _rotary(
+def rotary_tables(
     shape: ShardShape, device: torch.device
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return cosines and sines, (tokens, head_dim)."""
@@ -60,8 +60,7 @@ def _rotary(
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
-def _rotate(
-    x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor
-) -> torch.Tensor:
+def rotate(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    """Rotate heads, (b, heads, tokens, head_dim), by their tokens' positions."""
     left, right = x.chunk(2, dim=-1)
     return x * cosines + torch.cat((-right, left), dim=-1) * sines

@@ -26,5 +26,10 @@ class MlpUp(OwnTokens):
         inner = F.linear(x, self.into, self.bias)
         if not self.gated:
             return F.gelu(inner, approximate="tanh")
-        gate, up = inner.chunk(2, dim=-1)
-        return F.silu(gate) * up
+        return swiglu(inner)
+
+
+def swiglu(inner: torch.Tensor) -> torch.Tensor:
+    """Return one half of the last dimension, gated by the other."""
+    gate, up = inner.chunk(2, dim=-1)
+    return F.silu(gate) * up

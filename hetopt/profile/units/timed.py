@@ -56,12 +56,16 @@ class ShardUnit:
         What to compute.
     device
         Where.
+    make
+        Makes what computes of ``Edges``; by default the class of the shape's kind.
     """
 
-    def __init__(self, shape: ShardShape, device: torch.device) -> None:
+    def __init__(
+        self, shape: ShardShape, device: torch.device, make: Any = None
+    ) -> None:
         self.shape = shape
         self.edges = Edges(shape, device)
-        self.call = KINDS[shape.unit](self.edges)
+        self.call = (make or KINDS[shape.unit])(self.edges)
 
     def forward(self) -> None:
         """Run forward and keep what backward needs."""

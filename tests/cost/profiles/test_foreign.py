@@ -334,7 +334,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main([*arguments, *named, "--accelerator", " "]) == 2
     assert capsys.readouterr().err.startswith("--accelerator: is empty")
     assert main([*arguments, *named, "--model", "OPT"]) == 2
-    assert capsys.readouterr().err.startswith("--model: is for Sailor's files")
+    assert capsys.readouterr().err.startswith("--model: is for --from sailor or vidur")
     assert "assumed: from Metis" in printed
     assert read_profile(out).rows[1].hidden == 256
     assert read_profile(out).communicates

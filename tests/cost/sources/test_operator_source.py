@@ -104,6 +104,26 @@ def test_a_device_twice_as_fast_takes_half_as_long(tmp_path: Path) -> None:
     assert ratio == pytest.approx(np.full_like(ratio, 2), rel=0.02)
 
 
+def test_a_devices_own_times_stay_as_measured(tmp_path: Path) -> None:
+    """Whatever peaks a problem gives the device that the file was measured on."""
+    wanted = asked(("layer",), (4, 1, 2))
+    one = source(tmp_path)
+    own = OperatorSource(
+        replace(
+            one.accelerator,
+            name="X1",
+            peak_flops=PeakFlops.dense_16_bit(7e14),
+            memory_bandwidth_bytes_per_s=3e12,
+        ),
+        one.measured,
+        sustained=AS_MEASURED,
+        cache=tmp_path,
+    )
+    ratio = one.shard_times(wanted).forward_s / own.shard_times(wanted).forward_s
+    assert ratio == pytest.approx(np.ones_like(ratio), rel=1e-6)
+    assert own.borrowed == {}
+
+
 def test_predictions_are_kept_and_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +160,24 @@ def test_a_users_operators_come_before_those_that_ship(tmp_path: Path) -> None:
     assert found.borrowed["matmul"] == "X1"
     shipped = shipped_operators(accelerators()["A100-80GB"])
     assert found.measured["memory"] == shipped["memory"]
+
+
+@pytest.mark.parametrize(
+    ("left", "message"),
+    [
+        ("memory", r"mine\.csv: latency\.a: has no matmul operators, and none of V100"),
+        ("matmul", r"mine\.csv: latency\.a: has no sdp_fwd operators; use roofline"),
+    ],
+)
+def test_what_a_file_lacks_is_named(tmp_path: Path, left: str, message: str) -> None:
+    path = tmp_path / "mine.csv"
+    rows = [row for row in operators().splitlines() if row.startswith(left)]
+    path.write_text(HEADER + "\n".join(rows) + "\n")
+    problem = make_problem(clusters=(make_cluster("a", "V100-32GB"),))
+    training = replace(problem.training, precision="fp16")
+    problem = replace(problem, training=training, latency={"a": str(path)})
+    with pytest.raises(InputError, match=message):
+        latency_sources(problem)
 
 
 def test_operators_that_are_missing_are_an_error_that_says_what_to_do() -> None:

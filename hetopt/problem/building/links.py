@@ -1,0 +1,90 @@
+"""The networks between clusters, from the problem file's fields."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.building.wrong import FieldError, check_cluster
+from hetopt.problem.cluster import ClusterLink, ClusterLinks
+
+if TYPE_CHECKING:
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.schema.links import ClusterLinkSpec, LinksSpec
+
+
+def build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> ClusterLinks:
+    """Return the links; FieldError where one is missing or given twice."""
+    names = tuple(cluster.name for cluster in clusters)
+    every = [frozenset(pair) for pair in combinations(names, 2)]
+    if spec is None or (spec.default is None and not spec.pairs):
+        if every:
+            msg = (
+                f"is missing, expected the network between the {len(names)} clusters, "
+                "such as {default: {bandwidth: 10 Gbps, latency: 1 ms}}"
+            )
+            raise FieldError(("links",) if spec is None else ("links", "default"), msg)
+        # One cluster has no network to another: this is never read.
+        return ClusterLinks(default=None)
+    default = None
+    if spec.default is not None:
+        default = _cluster_link(spec.default, None, ("links", "default"))
+    pairs: dict[frozenset[str], ClusterLink | None] = {}
+    for index, pair in enumerate(spec.pairs):
+        path: FieldPath = ("links", "pairs", index)
+        for position, name in enumerate(pair.between):
+            check_cluster(name, names, (*path, "between", position))
+        key = frozenset(pair.between)
+        if len(key) == 1:
+            msg = f"names {pair.between[0]!r} twice, expected two clusters"
+            raise FieldError((*path, "between"), msg)
+        if key in pairs:
+            listed = " and ".join(pair.between)
+            raise FieldError((*path, "between"), f"gives {listed} a second time")
+        pairs[key] = _cluster_link(pair, spec.default, path)
+    if spec.default is None:
+        for key in every:
+            if key not in pairs:
+                msg = (
+                    "is missing, and pairs has no link between "
+                    f"{' and '.join(sorted(key))}"
+                )
+                raise FieldError(("links", "default"), msg)
+    return ClusterLinks(default=default, pairs=pairs)
+
+
+def check_order(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
+    """Refuse a pinned order of clusters that no link joins."""
+    for first, second in pairwise(order or ()):
+        if links.between(first, second) is None:
+            msg = f"puts {second!r} after {first!r}, and there is no link between them"
+            raise FieldError(("pin", "order"), msg)
+
+
+def _cluster_link(
+    spec: ClusterLinkSpec, default: ClusterLinkSpec | None, path: FieldPath
+) -> ClusterLink | None:
+    """Return a link as given, with what it leaves out as in the default."""
+
+    def given(name: str) -> Any:
+        value = getattr(spec, name)
+        return getattr(default, name) if value is None and default else value
+
+    bandwidth, latency = given("bandwidth"), given("latency")
+    if bandwidth is None:
+        msg = "is missing, expected one such as '10 Gbps', unlimited or none"
+        raise FieldError((*path, "bandwidth"), msg)
+    if bandwidth == 0:
+        return None
+    if latency is None:
+        raise FieldError((*path, "latency"), "is missing, expected one such as '1 ms'")
+    return ClusterLink(
+        latency_s=latency,
+        capacity_bytes_per_s=None if math.isinf(bandwidth) else bandwidth,
+        node_bytes_per_s=given("per_node"),
+        connection_bytes_per_s=given("per_connection"),
+        message_s=given("per_message") or 0.0,
+        staged=given("staged") or "host",
+    )
