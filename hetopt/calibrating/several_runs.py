@@ -20,6 +20,7 @@ from hetopt.calibrating.factors import factors_of, rounded, value_of, with_value
 from hetopt.calibrating.runs import Repriced
 from hetopt.calibrating.shares import time_shares
 from hetopt.errors import InputError
+from hetopt.problem.schema.fields import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -188,7 +189,7 @@ def _facts(problem: Problem) -> dict[str, str]:
         found |= {
             f"clusters.{name}.accelerator": cluster.accelerator.name,
             f"clusters.{name}.overhead": f"{cluster.overhead_bytes} bytes",
-            f"latency.{name}": PurePath(problem.latency.get(name, "auto")).name,
+            f"latency.{name}": PurePath(problem.latency.get(name, AUTO)).name,
             f"calibration.efficiency.{name}": f"{efficiency:g}",
         }
     return found

@@ -45,7 +45,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "profile": "measure how long this machine's device computes",
         "convert-profile": "turn what another planner measured into a file of hetopt's",
         "forest": "judge how well a random forest predicts a latency profile",
-        "calibrate": "correct a problem's latency table by what a plan really took",
+        "calibrate": "correct a problem's latency table by what plans really took",
     }
 )
 #: Shells that ``--print-completion`` knows.
