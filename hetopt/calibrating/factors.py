@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from hetopt.problem.calibration import (
     BANDWIDTH_BOUNDS,
     EFFICIENCY_BOUNDS,
-    INTRA_NODE_BOUNDS,
 )
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ Corrected = Literal["efficiency", "intra_node", "bandwidth"]
 
 BOUNDS: dict[Corrected, tuple[float, float]] = {
     "efficiency": EFFICIENCY_BOUNDS,
-    "intra_node": INTRA_NODE_BOUNDS,
+    "intra_node": BANDWIDTH_BOUNDS,
     "bandwidth": BANDWIDTH_BOUNDS,
 }
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 #: What a run may correct. A factor outside says that something else is wrong.
 EFFICIENCY_BOUNDS = (0.25, 2.0)
 BANDWIDTH_BOUNDS = (0.1, 2.0)
-INTRA_NODE_BOUNDS = (0.1, 2.0)
 RESERVE_BOUNDS = (0.01, 0.5)
 #: Largest share of a device's memory that may be overhead.
 MOST_OVERHEAD = 0.5
@@ -51,7 +50,7 @@ class Calibration:
         for name, factor in self.efficiency.items():
             _check(f"efficiency of {name}", factor, EFFICIENCY_BOUNDS)
         _check("bandwidth", self.bandwidth, BANDWIDTH_BOUNDS)
-        _check("intra_node", self.intra_node, INTRA_NODE_BOUNDS)
+        _check("intra_node", self.intra_node, BANDWIDTH_BOUNDS)
 
     def efficiency_of(self, cluster: str) -> float:
         """Return the factor of one cluster."""

@@ -9,7 +9,6 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from hetopt.problem.calibration import (
     BANDWIDTH_BOUNDS,
     EFFICIENCY_BOUNDS,
-    INTRA_NODE_BOUNDS,
     RESERVE_BOUNDS,
 )
 from hetopt.problem.quantity import parse_memory
@@ -34,10 +33,6 @@ def _read_factor(value: Any, bounds: tuple[float, float], *path: str) -> float:
 
 def _read_bandwidth(value: Any) -> float:
     return _read_factor(value, BANDWIDTH_BOUNDS)
-
-
-def _read_intra_node(value: Any) -> float:
-    return _read_factor(value, INTRA_NODE_BOUNDS)
 
 
 def _factor_schema(bounds: tuple[float, float]) -> dict[str, Any]:
@@ -76,6 +71,13 @@ def _read_reserve(value: Any) -> float:
     return fraction
 
 
+_BandwidthFactor = Annotated[
+    float,
+    BeforeValidator(_read_bandwidth),
+    WithJsonSchema(_factor_schema(BANDWIDTH_BOUNDS)),
+]
+
+
 class CalibrationSpec(Strict):
     """Corrections from runs of one's own; `hetopt calibrate` writes them."""
 
@@ -93,20 +95,12 @@ class CalibrationSpec(Strict):
         description="By cluster: how much faster its devices compute than its latency "
         "source says; 1 where not named.",
     )
-    bandwidth: Annotated[
-        float,
-        BeforeValidator(_read_bandwidth),
-        WithJsonSchema(_factor_schema(BANDWIDTH_BOUNDS)),
-    ] = Field(
+    bandwidth: _BandwidthFactor = Field(
         1.0,
         description="How much more bandwidth the networks between nodes and between "
         "clusters have than this problem says.",
     )
-    intra_node: Annotated[
-        float,
-        BeforeValidator(_read_intra_node),
-        WithJsonSchema(_factor_schema(INTRA_NODE_BOUNDS)),
-    ] = Field(
+    intra_node: _BandwidthFactor = Field(
         1.0,
         description="How much more bandwidth the links inside nodes, and those of "
         "device groups, have than this problem says.",
