@@ -84,7 +84,7 @@ class Job:
                 unit_strategies=None,
             )
             for stage, (first, end), (dp, cp, tp), policy in zip(
-                self.stages, self._whole_units(), degrees, recompute, strict=True
+                self.stages, self.whole_units(), degrees, recompute, strict=True
             )
         ]
         stages[-1] = replace(stages[-1], resharding=None)
@@ -169,7 +169,7 @@ class Job:
         )
         return counts if all(counts) else None
 
-    def _whole_units(self) -> list[tuple[int, int]]:
+    def whole_units(self) -> list[tuple[int, int]]:
         """Return first and end unit of each stage with ``whole_layers``."""
         layers = self.whole_layers
         if layers is None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute, ScheduleName
+    from hetopt.problem.training import Recompute, Resharding, ScheduleName
 
 Shared = Literal["dp", "cp", "tp", "recompute"]
 
@@ -47,6 +47,8 @@ class Limits:
         What is the same on all stages.
     context_parallel
         Whether cp may exceed 1.
+    resharding
+        How tensors may get from one stage to the next.
     recompute
         Sets of policies that stages of one plan may mix.
     zero
@@ -63,6 +65,7 @@ class Limits:
     schedules: tuple[ScheduleName, ...]
     shared: tuple[Shared, ...] = ()
     context_parallel: bool = True
+    resharding: tuple[Resharding, ...] = ("p2p",)
     recompute: tuple[tuple[Recompute, ...], ...] = (("none", "selective", "full"),)
     zero: tuple[int, ...] = (0, 1, 2, 3)
     equal_ends: bool = False

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
 
-_DIRECT = frozenset({"p2p"})
-
 #: Orders of clusters are listed one by one up to this many clusters.
 _MOST_ORDERED = 5
 
@@ -48,10 +46,8 @@ def fitted(limits: Limits, problem: Problem, asked: ScheduleName | None) -> Prob
     training, pins = problem.training, problem.pins
     if training.schedule not in limits.schedules:
         training = replace(training, schedule=limits.schedules[0])
-    # Every launcher with limits sends from device to device, each its own part.
-    ways = replace(
-        pins.resharding, allowed=_DIRECT & (pins.resharding.allowed or _DIRECT)
-    )
+    known = frozenset(limits.resharding)
+    ways = replace(pins.resharding, allowed=known & (pins.resharding.allowed or known))
     return replace(problem, training=training, pins=replace(pins, resharding=ways))
 
 

@@ -1,1 +1,1 @@
-"""torch.distributed.pipelining, with a training program that uses it."""
+"""A training program of hetopt's own that runs any plan, on PyTorch alone."""

@@ -1,24 +1,28 @@
-"""torch.distributed.pipelining: runs hetopt's own schedules, also on CPUs.
+"""hetopt's own training program: runs any plan, on NCCL or on CPUs.
 
-It is a library, so the bundle holds a program that uses it (``program``). All stages
-have the same (dp, cp, tp); each recomputes what the plan says.
+Stages have their own (dp, cp, tp), recomputation, warm-up counts and ways of
+resharding. The bundle holds the program (``program``, whose docstring says how it
+works) and ``job.json``, which says what to do.
 """
 
 from __future__ import annotations
 
 import json
-from functools import partial
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
-from hetopt.export.shared.kernels import UNFUSED_LOSS, choice_losses
-from hetopt.export.shared.one_mesh import launched, one_mesh_losses
-from hetopt.export.shared.schedule_csv import schedule_text
+from hetopt.export.shared.kernels import (
+    GRADIENTS_BF16,
+    NO_SEQUENCE_PARALLEL,
+    UNFUSED_LOSS,
+    choice_losses,
+)
+from hetopt.export.shared.losses import layer_losses, listed, model_losses
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.export.shared.torch_modules import module_names
-from hetopt.export.torch.program import program_text
 from hetopt.export.torch.reading import is_torch, read_torch
-from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.problem.training import RESHARDING, SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.problem.problem import Problem
 
+#: The PyTorch that the program was tested with.
+TESTED_WITH = "2.13"
 
 #: Fields of the model that ``job.json`` has.
 _SIZES = (
@@ -40,17 +46,30 @@ _SIZES = (
     "tied",
     "norm",
     "positions",
+    "granularity",
 )
+
+#: The user's part of a bundle: what starts the program, and units of a model of theirs.
+_TRAIN = '''"""Trains as job.json says; started in every rank by torchrun."""
+
+from program.training import main
+
+if __name__ == "__main__":
+    main()
+'''
+_EXAMPLE = "llama_units.py"
 
 
 def files(job: Job) -> Mapping[str, str]:
-    """Return the program, the cut, the schedule, and one script per node."""
+    """Return the program, what it is to do, and one script per node."""
+    program = {}
+    for path in sorted(Path(__file__).with_name("program").glob("*.py")):
+        name = path.name if path.name == _EXAMPLE else f"program/{path.name}"
+        program[name] = path.read_text("utf-8")
     return {
         "job.json": _job_json(job),
-        "schedule.csv": schedule_text(
-            [stage.warmup for stage in job.stages], job.microbatches
-        ),
-        "train.py": program_text(),
+        "train.py": _TRAIN,
+        **program,
         **torchrun_scripts(job, ["train.py"]),
     }
 
@@ -59,20 +78,31 @@ def commands(job: Job) -> str:
     """Say what the program is and how to start it."""
     first = script_name(job, 0)
     parts = [
-        "`train.py` is a small transformer on made-up tokens that needs PyTorch "
-        "alone (tested with 2.13): put your own model, data and optimizer in its "
-        "place. `job.json` holds the mesh and which modules each stage has, "
-        "`schedule.csv` the order of forward and backward passes. Embedding and "
-        "output head are whole on every tensor-parallel rank. Copy this folder to "
-        "every host and run on each its own script; ranks meet on the first host:",
-        f"    ./{first}",
+        f"`train.py` trains a transformer of the plan's sizes with PyTorch alone "
+        f"(tested with {TESTED_WITH}; another version is noted at the start), on NCCL, "
+        "or on CPUs where there is no GPU. `job.json` has every stage of the plan; "
+        "`program/__init__.py` says how the program carries it out. Copy this folder "
+        "to every host and run on each its own script; ranks meet on the first host:",
+        f"    ./{first} --steps 1000 --checkpoints /data/checkpoints",
+        "A run that is started again goes on from its newest checkpoint. Tokens are "
+        "made up until you give your own: `--data FILE.py:FUNCTION` names a function "
+        "`(step, job)` that returns the global batch as int64 (B, s + 1).",
+        "A model of your own: `--units FILE.py:FUNCTION` names a function `(index, "
+        "place)` that builds one unit as an `nn.Module`; `program/units.py` says what "
+        f"a unit must do. `{_EXAMPLE}` makes them of a Hugging Face Llama:",
+        f"    ./{first} --units {_EXAMPLE}:build_unit",
+        "What a unit of your own keeps for its backward pass is yours: the plan's "
+        "memory is that of `program/operations.py`. Dropout there is none, so it keeps "
+        "less than the plan by its masks, 1 byte of 17 in 16 bits. A rank that fails "
+        "says why first, and then all end.",
     ]
     return "\n\n".join(parts + mixed_note(job))
 
 
 def losses(job: Job) -> Iterator[Loss]:
     """Yield what the program cannot do of a plan."""
-    yield from one_mesh_losses(job)
+    yield from model_losses(job.problem.model)
+    yield from layer_losses(job)
     zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(
@@ -82,10 +112,29 @@ def losses(job: Job) -> Iterator[Loss]:
     yield from _problem_losses(job.problem)
 
 
+def launched(job: Job) -> Job:
+    """Return the job with whole layers, one strategy per stage, and ZeRO 0 or 1."""
+    stages = tuple(
+        replace(
+            stage,
+            first_unit=first,
+            end_unit=end,
+            strategy=replace(stage.strategy, zero=min(zero, 1)),
+            unit_strategies=None,
+        )
+        for stage, zero, (first, end) in zip(
+            job.stages, job.zero_stages, job.whole_units(), strict=True
+        )
+    )
+    pipeline = replace(job.plan.pipeline, stages=stages)
+    return type(job).of(job.problem, replace(job.plan, pipelines=(pipeline,)))
+
+
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what the program cannot do of a problem, whatever its plan."""
     model, training = problem.model, problem.training
-    yield from choice_losses(training, (UNFUSED_LOSS,))
+    has = (UNFUSED_LOSS, NO_SEQUENCE_PARALLEL, GRADIENTS_BF16)
+    yield from choice_losses(training, has)
     if training.precision == "fp16":
         yield Loss(
             what="fp16: the program does not scale its loss",
@@ -107,13 +156,12 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
 
 def _content(job: Job) -> dict[str, Any]:
     """Return the content of ``job.json``."""
-    model, training, layers = job.problem.model, job.problem.training, job.layers
-    strategy = job.stages[0].strategy
-    assert layers is not None
+    model, training = job.problem.model, job.problem.training
     sizes = {name: getattr(model, name) for name in _SIZES}
     if model.positions:
         sizes["positions"] = max(model.positions, training.seq_len)
     return {
+        "tested_with": {"torch": TESTED_WITH},
         "model": sizes,
         "training": {
             "global_batch": training.global_batch,
@@ -121,37 +169,58 @@ def _content(job: Job) -> dict[str, Any]:
             "microbatches": job.microbatches,
             "precision": "fp32" if training.precision == "fp32" else "bf16",
             "optimizer": training.optimizer,
-            "zero": min(max(job.zero_stages), 1),
+            "gradients": training.gradients,
+            "sequence_parallel": training.sequence_parallel,
+            "overlap_gradients": training.overlap_gradients,
         },
-        "mesh": {
-            "pp": len(job.stages),
-            "dp": strategy.dp,
-            "cp": strategy.cp,
-            "tp": strategy.tp,
-        },
-        "recompute": [stage.strategy.recompute for stage in job.stages],
-        "modules": module_names(layers),
+        "stages": _stages(job),
     }
 
 
+def _stages(job: Job) -> list[dict[str, Any]]:
+    """Return every stage; units are the embedding, layers and the head."""
+    assert job.layers is not None
+    found: list[dict[str, Any]] = []
+    end = 1
+    for stage, zero, layers in zip(
+        job.stages, job.zero_stages, job.layers, strict=True
+    ):
+        strategy, first = stage.strategy, end if found else 0
+        end += layers
+        found.append(
+            {
+                "first": first,
+                "end": end + (len(found) + 1 == len(job.stages)),
+                "dp": strategy.dp,
+                "cp": strategy.cp,
+                "tp": strategy.tp,
+                "recompute": strategy.recompute,
+                "zero": zero,
+                "warmup": stage.warmup,
+                "resharding": stage.resharding,
+            }
+        )
+    return found
+
+
 def _job_json(job: Job) -> str:
-    """Return ``job.json``, with one line of modules for each stage."""
+    """Return ``job.json``, with one line for each stage."""
     content = _content(job)
-    modules = ",\n".join(f"    {json.dumps(part)}" for part in content.pop("modules"))
+    stages = ",\n".join(f"    {json.dumps(stage)}" for stage in content.pop("stages"))
     head = json.dumps(content, indent=2).removesuffix("\n}")
-    return f'{head},\n  "modules": [\n{modules}\n  ]\n}}\n'
+    return f'{head},\n  "stages": [\n{stages}\n  ]\n}}\n'
 
 
 LAUNCHER = Launcher(
     name="torch",
-    title="torch.distributed.pipelining",
+    title="hetopt's program for PyTorch",
     losses=losses,
-    launched=partial(launched, one_recompute=False),
+    launched=launched,
     files=files,
     commands=commands,
     limits=Limits(
         schedules=SCHEDULE_CHOICES,
-        shared=("dp", "cp", "tp"),
+        resharding=RESHARDING,
         zero=(0, 1),
         losses=_problem_losses,
     ),

@@ -1,139 +1,191 @@
-"""Reads back the schedule and the cut of hetopt's training program."""
+"""Reads back the plan in the ``job.json`` of hetopt's training program."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.pipeline import PipelineReadBack, stages_of
-from hetopt.export.shared.hosts import even_places, rank_hosts
-from hetopt.export.shared.schedule_csv import read_schedule
-from hetopt.export.shared.torch_modules import module_names
-from hetopt.problem.training import RECOMPUTE
+from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
+from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
+from hetopt.problem.training import RECOMPUTE, RESHARDING
 from hetopt.reading import read_json
 from hetopt.words import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
-
-    from hetopt.problem.training import Recompute
 
 #: What ``job.json`` says of the job, and where.
 _SAYS = {
     "model": ("hidden", "heads", "kv_heads", "ffn", "vocab", "tied"),
-    "training": ("seq_len", "global_batch", "zero"),
+    "training": ("seq_len", "global_batch"),
 }
 
 
 def is_torch(folder: Path) -> bool:
-    """Whether a folder has a schedule and a job."""
-    return all((folder / name).is_file() for name in ("schedule.csv", "job.json"))
+    """Whether a folder has a job."""
+    return (folder / "job.json").is_file()
 
 
 def read_torch(folder: Path) -> PipelineReadBack:
-    """Read ``schedule.csv`` and ``job.json``; hosts from ``ranks.csv``.
+    """Read ``job.json``; hosts from ``ranks.csv``.
 
     Raises
     ------
     InputError
         As ``hetopt.export.launcher.Reader``.
     """
-    microbatches, warmups = read_schedule(folder / "schedule.csv")
     path = folder / "job.json"
-    content = read_json(path, "a job of hetopt's program")
-    layers = _stage_layers(
-        _at(content, "modules", path=path),
-        _count(content, "model", "layers", path=path),
-        str(path),
+    job = _Job(path)
+    microbatches = job.count("training", "microbatches")
+    stages = range(job.stages)
+    degrees = [(job.of(n, "dp"), job.of(n, "cp"), job.of(n, "tp")) for n in stages]
+    warmups = [min(job.of(n, "warmup"), microbatches) for n in stages]
+    _check_warmups(warmups, str(path))
+    for n in stages[:-1]:
+        job.choice(n, "resharding", RESHARDING)
+    zeros = [job.choice(n, "zero", (0, 1)) for n in stages]
+    alike = len(set(zeros)) == 1
+    says = {
+        name: job.at(section, name)
+        for section, names in _SAYS.items()
+        for name in names
+    }
+    read = stages_of(
+        _places(folder, degrees),
+        _layers(job),
+        degrees,
+        [job.choice(n, "recompute", RECOMPUTE) for n in stages],
     )
-    pp, dp, cp, tp = (
-        _count(content, "mesh", name, path=path) for name in ("pp", "dp", "cp", "tp")
-    )
-    for what, found in (("schedule.csv", len(warmups)), ("modules", len(layers))):
-        if found != pp:
-            msg = f"is {pp}, but {what} has {found} stages"
-            raise InputError(msg, file=str(path), field="mesh.pp")
-    stated = _count(content, "training", "microbatches", path=path)
-    if stated != microbatches:
-        msg = f"is {stated}, but schedule.csv has {microbatches}"
-        raise InputError(msg, file=str(path), field="training.microbatches")
-    recompute = _recompute(content, pp, path)
-    places = even_places(rank_hosts(folder), pp, dp * cp * tp, str(folder))
-    stages = stages_of(places, layers, [(dp, cp, tp)] * pp, recompute)
     return PipelineReadBack(
         microbatches=microbatches,
         schedule="gpipe" if min(warmups) == microbatches > 1 else "1f1b",
         stages=tuple(
-            replace(stage, warmup=warmup)
-            for stage, warmup in zip(stages, warmups, strict=True)
+            replace(
+                stage,
+                warmup=warmup,
+                strategy=replace(stage.strategy, zero=None if alike else zero),
+            )
+            for stage, warmup, zero in zip(read, warmups, zeros, strict=True)
         ),
-        says={
-            name: _at(content, section, name, path=path)
-            for section, names in _SAYS.items()
-            for name in names
-        },
+        says={**says, "zero": zeros[0]} if alike else says,
     )
 
 
-def _stage_layers(modules: Any, layers: int, file: str) -> tuple[int, ...]:
-    """Return the layers of every stage from the names of its modules.
+class _Job:
+    """A ``job.json`` whose values are checked as they are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = str(path)
+        self.content = read_json(path, "a job of hetopt's program")
+        found = self.at("stages")
+        if not isinstance(found, list) or not 1 <= len(found) <= MOST_STAGES:
+            msg = f"expected a list of 1 to {MOST_STAGES} stages"
+            raise self.wrong(msg, "stages")
+        self.stages = len(found)
+
+    def wrong(self, what: str, *keys: str | int) -> InputError:
+        """Return the error that says ``what`` about a field."""
+        return InputError(what, file=self.file, field=".".join(map(str, keys)))
+
+    def at(self, *keys: str | int) -> Any:
+        """Return the value under some keys; InputError if there is none."""
+        content = self.content
+        for key in keys:
+            known = isinstance(content, list) or (
+                isinstance(content, dict) and key in content
+            )
+            if not known:
+                raise self.wrong("is missing", *keys)
+            content = content[key]
+        return content
+
+    def count(self, *keys: str | int, least: int = 1) -> int:
+        """Return a whole number of at least ``least``, and of any use."""
+        value = self.at(*keys)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not least <= value <= MOST_RANKS
+        ):
+            msg = (
+                f"is {describe(value)}, expected a whole number from {least} to "
+                f"{MOST_RANKS}"
+            )
+            raise self.wrong(msg, *keys)
+        return value
+
+    def of(self, stage: int, name: str, least: int = 1) -> int:
+        """Return a number of a stage."""
+        return self.count("stages", stage, name, least=least)
+
+    def choice(self, stage: int, name: str, known: Sequence[Any]) -> Any:
+        """Return one of the known values of a stage."""
+        value = self.at("stages", stage, name)
+        if isinstance(value, (bool, list, dict)) or value not in known:
+            names = ", ".join(map(str, known))
+            msg = f"is {describe(value)}, expected one of {names}"
+            raise self.wrong(msg, "stages", stage, name)
+        return value
+
+
+def _layers(job: _Job) -> list[int]:
+    """Return the layers of every stage.
 
     Raises
     ------
     InputError
-        The stages do not hold all of ``tok_embeddings``, ``layers.0`` and so on,
-        ``norm``, ``output`` in this order, at least one layer each.
+        The stages do not hold all units in order, at least one layer each.
     """
-    field = "modules"
-    if not isinstance(modules, list) or not all(isinstance(m, list) for m in modules):
-        raise InputError("is no list of lists of names", file=file, field=field)
-    names = [name for part in modules for name in part]
-    # There are at most as many layers as names, whatever the file says.
-    expected = module_names([min(layers, len(names))])[0]
-    for place, name in enumerate(expected):
-        if names[place : place + 1] != [name]:
-            found = describe(names[place]) if place < len(names) else "nothing"
-            msg = f"has {found} where {name!r} is expected"
-            raise InputError(msg, file=file, field=field)
-    if len(names) > len(expected):
-        msg = f"has {describe(names[len(expected)])} after all modules of the model"
-        raise InputError(msg, file=file, field=field)
-    counts = tuple(
-        sum(1 for name in part if name.startswith("layers.")) for part in modules
-    )
-    if not all(counts):
-        msg = f"stage {counts.index(0)} has no layer, expected at least one"
-        raise InputError(msg, file=file, field=field)
-    return counts
+    units = job.count("model", "layers") + 2
+    last = job.stages - 1
+    end, found = 0, []
+    for n in range(job.stages):
+        first = job.of(n, "first", least=0)
+        if first != end:
+            msg = f"is {first}, expected {end}, where the stage before ends"
+            raise job.wrong(msg, "stages", n, "first")
+        end = job.of(n, "end")
+        layers = end - first - (n == 0) - (n == last)
+        if layers < 1:
+            msg = f"is {end}, which leaves no layer to stage {n}, expected at least one"
+            raise job.wrong(msg, "stages", n, "end")
+        found.append(layers)
+    if end != units:
+        msg = f"is {end}, expected {units}: the embedding, all layers and the head"
+        raise job.wrong(msg, "stages", last, "end")
+    return found
 
 
-def _recompute(content: Any, stages: int, path: Path) -> list[Recompute]:
-    """Return the policy of each stage."""
-    recompute = _at(content, "recompute", path=path)
-    if (
-        not isinstance(recompute, list)
-        or len(recompute) != stages
-        or any(policy not in RECOMPUTE for policy in recompute)
-    ):
-        msg = f"expected one of {', '.join(RECOMPUTE)} for each stage"
-        raise InputError(msg, file=str(path), field="recompute")
-    return recompute
+def _check_warmups(warmups: Sequence[int], file: str) -> None:
+    """Raise InputError where warm-ups rise downstream."""
+    for stage, (before, here) in enumerate(pairwise(warmups), start=1):
+        if here > before:
+            msg = (
+                f"deadlocks: stage {stage} warms up with {here} forwards, stage "
+                f"{stage - 1} before it with {before}"
+            )
+            raise InputError(msg, file=file, field=f"stages.{stage}.warmup")
 
 
-def _at(content: Any, *keys: str, path: Path) -> Any:
-    """Return the value under some keys; InputError if there is none."""
-    for key in keys:
-        if not isinstance(content, dict) or key not in content:
-            raise InputError("is missing", file=str(path), field=".".join(keys))
-        content = content[key]
-    return content
+def _places(folder: Path, degrees: Sequence[tuple[int, int, int]]) -> Any:
+    """Return cluster and hosts of every stage.
 
-
-def _count(content: Any, *keys: str, path: Path) -> int:
-    """Return a whole number of at least 1."""
-    value = _at(content, *keys, path=path)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"is {describe(value)}, expected a whole number of at least 1"
-        raise InputError(msg, file=str(path), field=".".join(keys))
-    return value
+    Raises
+    ------
+    InputError
+        There are not as many ranks as the stages need.
+    """
+    devices = [dp * cp * tp for dp, cp, tp in degrees]
+    ends = [0, *accumulate(devices)]
+    if ends[-1] > MOST_RANKS:
+        msg = f"has more than {MOST_RANKS} ranks"
+        raise InputError(msg, file=str(folder / "job.json"), field="stages")
+    places = rank_hosts(folder)
+    if places is not None and len(places) != ends[-1]:
+        msg = f"names {len(places)} ranks, expected {ends[-1]} as in job.json"
+        raise InputError(msg, file=str(folder))
+    ranks = [range(*pair) for pair in pairwise(ends)]
+    return stage_places(places, ranks, str(folder))

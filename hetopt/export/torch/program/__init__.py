@@ -1,21 +1,39 @@
-"""The training program that goes into a bundle as ``train.py``.
+"""The training program of a bundle: a plan, carried out by PyTorch alone.
 
-It is one file in the bundle and needs PyTorch alone. Here it is two, ``model`` and then
-``training``, so that neither is too long to read.
+``train.py`` starts it in every rank under torchrun. What it does is what hetopt priced,
+so its times, bytes and losses can be held against the plan. The pieces, in the order in
+which a plan passes through them:
+
+units -> stages (``units``, ``operations``, ``attention``)
+    The model is a row of units: embedding, layers, head with loss. ``units.build_unit``
+    makes one as an ``nn.Module`` by its index; ``--units FILE:FUNCTION`` puts a
+    function of yours in its place. A stage is a run of units (``stage.Stage``).
+    ``operations`` has their arithmetic as autograd functions that keep from forward to
+    backward what hetopt's table counts and no more: inputs of norms and matrices, the
+    two factors of SwiGLU, q, k, v, the attention's result and its log-sum-exp, the
+    softmax of the loss. Tensor parallelism splits heads, the MLP's inner width and the
+    vocabulary; between these, sequence parallelism splits the tokens (``region``).
+plan -> process groups (``job``, ``groups``)
+    ``job.json`` has every stage's units, (dp, cp, tp), recomputation, ZeRO stage and
+    warm-up count. Ranks are numbered by stage; within a stage tp varies fastest, then
+    cp, then dp. ``groups.Place`` is where a rank is and whom it works with.
+boundary exchange (``routes``, ``boundaries``)
+    A micro-batch's tensor between two stages is a set of tokens, each held by one rank
+    on either side. A way of resharding is a row of holdings: who has which tokens after
+    each step. ``routes`` derives the messages of a step from two holdings, so stages
+    may have any (dp, cp, tp). ``boundaries`` runs the messages in a thread for each
+    direction, beside the computation.
+schedule executor (``executor``)
+    F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Every
+    schedule of hetopt is such a row of counts; all forwards first is W = q.
+optimizer (``buckets``, ``optimizer``, ``tied``)
+    Weights in 16 bits, gradients accumulated in 32, a master copy and the optimizer's
+    states in 32, sharded over dp * cp under ZeRO-1. A unit's gradients are reduced as
+    soon as its last backward pass is over if the plan overlaps them.
+training (``training``, ``checkpoints``, ``failure``)
+    The loop: data, an iteration, a step, the loss. A run that is started again goes on
+    from its newest checkpoint. A rank that fails says why before it ends the others.
+
+Context parallelism gathers keys and values of the whole sequence for a moment, forward
+and backward, and keeps a rank's own; the table prices a ring of the same bytes.
 """
-
-from __future__ import annotations
-
-from pathlib import Path
-
-#: What is above it in ``training`` is in ``model`` already.
-_CUT = "# The exported program goes on from here.\n"
-
-
-def program_text() -> str:
-    """Return both parts as one program."""
-    model, training = (
-        Path(__file__).with_name(name).read_text("utf-8")
-        for name in ("model.py", "training.py")
-    )
-    return model + training.partition(_CUT)[2]

@@ -1,171 +1,164 @@
-"""Training of a pipeline, as a part of the exported program."""
+"""The training loop: data, an iteration, a step, the loss."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import importlib.util
 import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
-from hetopt.export.torch.program.model import HERE, Mesh, Stage
+from .boundaries import Boundaries
+from .checkpoints import Checkpoints
+from .executor import Executor
+from .failure import Watch
+from .groups import Place
+from .job import Job
+from .optimizer import Optimizer
+from .stage import BuildUnit, Stage
+from .units import build_unit
 
-# The exported program goes on from here.
+#: The bundle.
+HERE = Path(__file__).resolve().parent.parent
 
-
-class Optimizer:
-    """Adam or SGD; with ZeRO 1, each replica updates and keeps its share of it."""
-
-    def __init__(self, stage: Stage, mesh: Mesh, lr: float) -> None:
-        training = stage.job["training"]
-        self.mesh = mesh
-        self.parameters = list(stage.parameters())
-        self.replicas = mesh.sizes["dp"] * mesh.sizes["cp"]
-        self.sharded = training["zero"] > 0 and self.replicas > 1
-        held = self.parameters
-        if self.sharded:
-            self.shard = nn.Parameter(self._share([p.data for p in held]).clone())
-            held = [self.shard]
-        if training["optimizer"] == "adam":
-            self.inner: torch.optim.Optimizer = torch.optim.AdamW(held, lr=lr)
-        else:
-            self.inner = torch.optim.SGD(held, lr=lr, momentum=0.9)
-
-    def _share(self, tensors: list[Tensor]) -> Tensor:
-        flat = torch.cat([each.reshape(-1) for each in tensors])
-        flat = F.pad(flat, (0, -len(flat) % self.replicas))
-        return flat.chunk(self.replicas)[dist.get_rank(self.mesh.replicas)]
-
-    def step(self) -> None:
-        """Update the weights and forget the gradients."""
-        if self.sharded:
-            self.shard.grad = self._share([p.grad for p in self.parameters])
-            self.inner.step()
-            parts = [torch.empty_like(self.shard) for _ in range(self.replicas)]
-            dist.all_gather(parts, self.shard.data, group=self.mesh.replicas)
-            rest = torch.cat(parts)
-            for parameter in self.parameters:
-                own, rest = rest[: parameter.numel()], rest[parameter.numel() :]
-                parameter.data.copy_(own.view_as(parameter))
-        else:
-            self.inner.step()
-        for parameter in self.parameters:
-            parameter.grad = None
+#: Returns the global batch of a step, int64 (B, s + 1): the tokens of each sequence and
+#: the one behind. A function of the step alone, so that a resumed run sees the same.
+Data = Callable[[int, Job], Tensor]
 
 
-def reduce_gradients(stage: Stage, mesh: Mesh) -> None:
-    """Make gradients those of the whole batch."""
-    tied = stage.job["model"]["tied"] and mesh.ends is not None
-    for name, parameter in stage.named_parameters():
-        if getattr(parameter, "partial_over_tp", False):
-            dist.all_reduce(parameter.grad, group=mesh.tensor)
-        if mesh.sizes["dp"] * mesh.sizes["cp"] > 1:
-            dist.all_reduce(parameter.grad, group=mesh.replicas)
-            parameter.grad /= mesh.sizes["dp"] * mesh.sizes["cp"]
-        if tied and name in ("tok_embeddings.weight", "output.weight"):
-            dist.all_reduce(parameter.grad, group=mesh.ends)
+def made_up_tokens(step: int, job: Job) -> Tensor:
+    """Return tokens drawn from the step's number."""
+    generator = torch.Generator().manual_seed(step)
+    shape = (job.global_batch, job.seq_len + 1)
+    return torch.randint(job.model["vocab"], shape, generator=generator)
 
 
 class Trainer:
-    """One rank's stage, its schedule, and its share of every batch."""
+    """One rank: its stage, its schedule, and its share of the optimizer."""
 
-    def __init__(self, job: dict[str, Any], csv: Path, device: torch.device) -> None:
-        self.job, self.device, self.mesh = job, device, Mesh(job["mesh"])
-        self.stage = Stage(job, self.mesh).to(device)
-        stages = job["mesh"]["pp"]
-        self.first, self.last = self.mesh.pp == 0, self.mesh.pp == stages - 1
-        entering, leaving = self._example(self.first), self._example(False)
-        pipelined = PipelineStage(
-            self.stage,
-            self.mesh.pp,
-            stages,
-            device,
-            input_args=entering,
-            output_args=self._logits() if self.last else leaving,
-            group=self.mesh.pipeline,
+    def __init__(
+        self,
+        job: Job,
+        device: torch.device,
+        *,
+        lr: float,
+        build_unit: BuildUnit = build_unit,
+    ) -> None:
+        self.place = Place(job, dist.get_rank(), device)
+        self.stage = Stage(self.place, build_unit).to(device)
+        self.optimizer = Optimizer(self.place, self.stage, lr)
+        self.boundaries = Boundaries(self.place)
+        self.executor = Executor(
+            self.place, self.stage, self.boundaries, self.optimizer.last_backward
         )
-        self.schedule = _PipelineScheduleRuntime(
-            [pipelined],
-            n_microbatches=job["training"]["microbatches"],
-            loss_fn=lambda out, target: F.cross_entropy(
-                out.float().flatten(0, 1), target.flatten()
-            ),
-        )
-        self.schedule._load_csv(str(csv))
-
-    def _example(self, tokens: bool) -> Tensor:
-        """Return what enters or leaves a stage with a micro-batch, without content."""
-        training, mesh = self.job["training"], self.job["mesh"]
-        each = training["global_batch"] // (training["microbatches"] * mesh["dp"])
-        shape = (each, training["seq_len"] // mesh["cp"])
-        if tokens:
-            return torch.empty(shape, dtype=torch.int64, device="meta")
-        # What requires a gradient gets one sent back.
-        return torch.empty(
-            (*shape, self.job["model"]["hidden"]),
-            dtype=self.stage.dtype,
-            device="meta",
-            requires_grad=True,
-        )
-
-    def _logits(self) -> Tensor:
-        hidden = self._example(False)
-        return hidden.new_empty((*hidden.shape[:2], self.job["model"]["vocab"]))
 
     def backward(self, batch: Tensor) -> float | None:
-        """Run all micro-batches; return the replica's loss on the last stage.
+        """Run all micro-batches, reduce the gradients; return the loss at the end.
 
         Parameters
         ----------
         batch
-            Tokens of the global batch and the one after each sequence, (B, s + 1).
+            Tokens of the global batch and the one behind each sequence, (B, s + 1).
+
+        Returns
+        -------
+        Mean loss per token of the global batch on the last stage, else None.
         """
-        replicas = self.job["mesh"]["dp"]
-        own = batch.chunk(replicas)[self.mesh.dp]
-        positions = self.stage.tokens_of(self.mesh.cp)
-        inputs = (own[:, positions].to(self.device),) if self.first else ()
-        losses: list[Tensor] = []
-        if self.last:
-            target = own[:, positions + 1].to(self.device)
-            self.schedule.step(*inputs, target=target, losses=losses)
-        else:
-            self.schedule.step(*inputs)
-        reduce_gradients(self.stage, self.mesh)
-        return torch.stack(losses).mean().item() if losses else None
+        loss = self.executor.run(batch)
+        self.optimizer.reduce()
+        if not self.place.is_last:
+            return None
+        if self.place.replicas is not None:
+            dist.all_reduce(loss, group=self.place.replicas)
+        return float(loss)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train as job.json says.")
+    add = parser.add_argument
+    add("--steps", type=int, default=10, help="train up to this step")
+    add("--lr", type=float, default=1e-4, help="learning rate")
+    add(
+        "--units", help="FILE:FUNCTION that builds a unit by index, as program/units.py"
+    )
+    add("--data", help="FILE:FUNCTION (step, job) -> tokens (B, s + 1)")
+    add("--checkpoints", type=Path, help="folder to save to and to resume from")
+    add("--every", type=int, default=100, help="steps between two checkpoints")
+    return parser.parse_args()
+
+
+def load(name: str) -> Any:
+    """Return the function that ``FILE:FUNCTION`` names.
+
+    Raises
+    ------
+    ValueError
+        There is no such file or function.
+    """
+    path, _, function = name.rpartition(":")
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        msg = f"{name}: expected FILE.py:FUNCTION, with a file that exists"
+        raise ValueError(msg)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, function):
+        msg = f"{name}: {path} has no {function}"
+        raise ValueError(msg)
+    return getattr(module, function)
+
+
+def train(job: Job, device: torch.device, options: argparse.Namespace) -> None:
+    """Train from the newest checkpoint, or the start, up to ``--steps``."""
+    build: BuildUnit = load(options.units) if options.units else build_unit
+    data: Data = load(options.data) if options.data else made_up_tokens
+    trainer = Trainer(job, device, lr=options.lr, build_unit=build)
+    saved, first = None, 0
+    if options.checkpoints:
+        path = HERE / "job.json"
+        saved = Checkpoints(options.checkpoints, path, trainer.optimizer)
+        first = saved.resume()
+    place = trainer.place
+    for step in range(first, options.steps):
+        loss = trainer.backward(data(step, job))
+        trainer.optimizer.step()
+        if loss is not None and place.dp == place.cp == place.tp == 0:
+            print(f"step {step}: loss {loss:.6f}", flush=True)
+        done = step + 1
+        if saved and (done % options.every == 0 or done == options.steps):
+            saved.save(done)
 
 
 def main() -> None:
-    """Train on made-up tokens and print the last stage's loss."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--lr", type=float, default=1e-4)
-    options = parser.parse_args()
-    job = json.loads((HERE / "job.json").read_text("utf-8"))
+    """Train in this rank, one of those that torchrun started."""
+    options = _options()
+    job = Job.read(HERE / "job.json")
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    trainer = Trainer(job, HERE / "schedule.csv", device)
-    optimizer = Optimizer(trainer.stage, trainer.mesh, options.lr)
-    for step in range(options.steps):
-        generator = torch.Generator().manual_seed(step)
-        shape = (job["training"]["global_batch"], job["training"]["seq_len"] + 1)
-        batch = torch.randint(job["model"]["vocab"], shape, generator=generator)
-        loss = trainer.backward(batch)
-        optimizer.step()
-        mesh = trainer.mesh
-        if loss is not None and mesh.dp == mesh.cp == mesh.tp == 0:
-            print(f"step {step}: loss {loss:.4f}", flush=True)
-    dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main()
+    store, rank, size = next(rendezvous("env://"))
+    note = job.version_note()
+    if note and rank == 0:
+        print(note, file=sys.stderr, flush=True)
+    with Watch(store, f"rank {rank}"):
+        if size != job.world_size:
+            msg = f"job.json has {job.world_size} ranks, torchrun started {size}"
+            raise ValueError(msg)
+        store.set_timeout(timedelta(minutes=30))
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            store=dist.PrefixStore("ranks", store),
+            rank=rank,
+            world_size=size,
+        )
+        train(job, device, options)
+        dist.destroy_process_group()

@@ -1,0 +1,109 @@
+"""The weights and gradients of a unit, each in one row of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from .groups import Place, gather_into, scatter_into
+
+
+class Bucket:
+    """A unit's parameters, replicated over dp * cp and, with ZeRO-1, updated in shares.
+
+    Parameters are views of one row of weights, and what autograd finds is added to one
+    row of gradients. Both are padded so that every replica's share is as long.
+
+    Attributes
+    ----------
+    names
+        Of its parameters, in order.
+    weights, gradients
+        The rows, in the job's precision and that of gradients.
+    share
+        The numbers that this replica updates; all of them without ZeRO-1.
+    """
+
+    def __init__(self, place: Place, parameters: dict[str, nn.Parameter]) -> None:
+        self.place, self.names = place, list(parameters)
+        self.parameters = list(parameters.values())
+        sizes = [each.numel() for each in self.parameters]
+        self.ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
+        parts = place.plan.replicas
+        length = -(-self.ends[-1] // parts) * parts
+        job, device = place.job, place.device
+        narrow = job.precision == job.gradients == "bf16"
+        wide = torch.bfloat16 if narrow else torch.float32
+        self.weights = torch.zeros(length, dtype=job.dtype, device=device)
+        self.gradients = torch.zeros(length, dtype=wide, device=device)
+        sharded = place.plan.zero > 0 and parts > 1
+        each = length // parts
+        first = place.replica * each
+        self.share = slice(first, first + each) if sharded else slice(0, length)
+        self.sharded = sharded
+        #: Parameters whose last gradient is still to come, once it is expected.
+        self.missing = 0
+        self.reduced = False
+        self.work: Any = None
+        self.received: Tensor | None = None
+        for number, parameter in enumerate(self.parameters):
+            own = self.view(self.weights, number)
+            own.copy_(parameter.detach())
+            parameter.data = own
+            parameter.register_post_accumulate_grad_hook(self._hook(number))
+
+    def view(self, row: Tensor, number: int) -> Tensor:
+        """Return the part of a row that belongs to a parameter, in its shape."""
+        start, end = self.ends[number : number + 2]
+        return row[start:end].view_as(self.parameters[number])
+
+    def expect(self) -> None:
+        """Reduce gradients as soon as each parameter got one more."""
+        self.missing = len(self.parameters)
+
+    def reduce(self) -> None:
+        """Start to sum gradients over the ranks that have parts of them."""
+        self.reduced = True
+        for number, parameter in enumerate(self.parameters):
+            group = getattr(parameter, "sum_over", None)
+            if group is not None:
+                dist.all_reduce(self.view(self.gradients, number), group=group)
+        group = self.place.replicas
+        if group is None:
+            return
+        if self.sharded:
+            self.received = torch.empty_like(self.gradients[self.share])
+            self.work = scatter_into(
+                self.received, self.gradients, group=group, async_op=True
+            )
+        else:
+            self.work = dist.all_reduce(self.gradients, group=group, async_op=True)
+
+    def wait(self) -> None:
+        """Wait for the sums; those of the share are then in ``gradients``."""
+        if self.work is not None:
+            self.work.wait()
+        if self.received is not None:
+            self.gradients[self.share] = self.received
+        self.work, self.received, self.reduced = None, None, False
+
+    def gather(self) -> None:
+        """Get the other replicas' shares of the weights."""
+        if self.sharded:
+            own = self.weights[self.share].clone()
+            gather_into(self.weights, own, group=self.place.replicas)
+
+    def _hook(self, number: int) -> Any:
+        def add(parameter: Tensor) -> None:
+            assert parameter.grad is not None
+            self.view(self.gradients, number).add_(parameter.grad)
+            parameter.grad = None
+            if self.missing > 0:
+                self.missing -= 1
+                if self.missing == 0:
+                    self.reduce()
+
+        return add

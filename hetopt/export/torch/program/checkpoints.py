@@ -1,0 +1,64 @@
+"""Checkpoints: a file per rank and step, from which the same plan goes on."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from .optimizer import Optimizer
+
+
+class Checkpoints:
+    """The checkpoints of one rank, ``FOLDER/step-N/rank-R.pt``.
+
+    The folder may be shared by all hosts or lie on each: ranks agree on the newest step
+    of which every one has its file. A file is complete or not there.
+
+    Parameters
+    ----------
+    job
+        ``job.json``: a checkpoint of another job is refused.
+    """
+
+    def __init__(self, folder: Path, job: Path, optimizer: Optimizer) -> None:
+        self.folder, self.optimizer = folder, optimizer
+        self.name = f"rank-{dist.get_rank()}.pt"
+        self.digest = hashlib.sha256(job.read_bytes()).hexdigest()
+
+    def save(self, step: int) -> None:
+        """Save what the next step, ``step``, starts from."""
+        path = self.folder / f"step-{step}" / self.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        content = {"job": self.digest, **self.optimizer.state()}
+        torch.save(content, part)
+        part.replace(path)
+
+    def resume(self) -> int:
+        """Load the newest checkpoint that all ranks have; return its step, else 0.
+
+        Raises
+        ------
+        ValueError
+            It is of another job.
+        """
+        mine = [
+            int(path.parent.name.removeprefix("step-"))
+            for path in self.folder.glob(f"step-*/{self.name}")
+        ]
+        everyone: list[list[int]] = [[] for _ in range(dist.get_world_size())]
+        dist.all_gather_object(everyone, mine)
+        common = set(mine).intersection(*everyone)
+        if not common:
+            return 0
+        step = max(common)
+        path = self.folder / f"step-{step}" / self.name
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        if content["job"] != self.digest:
+            msg = f"{path} is of another job.json: name another --checkpoints folder"
+            raise ValueError(msg)
+        self.optimizer.load(content)
+        return step

@@ -1,0 +1,83 @@
+"""A rank that fails says why before anything else ends, and then all end."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+import traceback
+from types import TracebackType
+from typing import Any
+
+#: Where the first rank to fail leaves its message.
+KEY = "hetopt/failed"
+
+#: Seconds between two looks at it.
+POLL_S = 0.5
+
+
+class Watch:
+    """Ends this rank with a message if it fails, and without one if another did.
+
+    A rank that dies breaks the connections of its peers, whose errors would hide the
+    first one. So a failing rank writes its message to the store that all ranks share
+    before it exits; whoever fails later finds it there, and those that wait for a peer
+    that is gone look every half second.
+
+    Parameters
+    ----------
+    store
+        The ranks' key-value store.
+    name
+        How messages call this rank.
+    """
+
+    def __init__(self, store: Any, name: str) -> None:
+        self.store, self.name = store, name
+        self.over = threading.Event()
+
+    def __enter__(self) -> Watch:
+        threading.Thread(target=self._look, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.over.set()
+        if error is None or isinstance(error, SystemExit):
+            return
+        if isinstance(error, KeyboardInterrupt):
+            os._exit(130)
+        message = f"{self.name}: {type(error).__name__}: {error}"
+        if self._is_first(message):
+            print(message, file=sys.stderr, flush=True)
+            traceback.print_exception(kind, error, trace)
+            # Let the message through before torchrun ends the other ranks.
+            sys.stderr.flush()
+            time.sleep(2 * POLL_S)
+        os._exit(1)
+
+    def _is_first(self, message: str) -> bool:
+        """Leave a message; return whether no other rank had left one."""
+        try:
+            found = self.store.compare_set(KEY, "", message).decode()
+        except Exception:
+            # Without a store nobody else can have said anything.
+            return True
+        return bool(found == message)
+
+    def _look(self) -> None:
+        store = self.store.clone()
+        while not self.over.wait(POLL_S):
+            try:
+                failed = store.check([KEY])
+            except Exception:
+                return
+            if failed and not self.over.is_set():
+                first = store.get(KEY).decode().partition(":")[0]
+                print(f"{self.name} ends: {first} failed", file=sys.stderr, flush=True)
+                os._exit(1)

@@ -1,0 +1,93 @@
+"""Adam or SGD on 32-bit masters, in shares of each replica under ZeRO-1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from .buckets import Bucket
+from .groups import Place
+from .stage import Stage
+from .tied import TiedTable
+
+
+class Optimizer:
+    """The weights of one stage: what reduces their gradients and updates them.
+
+    In 16 bits a replica keeps its share of the weights in 32 bits besides, and of the
+    optimizer's states; in 32 bits the weights are their own masters.
+    """
+
+    def __init__(self, place: Place, stage: Stage, lr: float) -> None:
+        self.place = place
+        # A tied table of one stage is named once, as the embedding's.
+        named = list(stage.named_parameters())
+        self.buckets = [
+            Bucket(place, own)
+            for unit in stage.units
+            if (own := {n: p for n, p in named if n.startswith(f"units.{unit}.")})
+        ]
+        self.tied = None
+        if place.ends is not None:
+            (bucket,) = (
+                each
+                for each in self.buckets
+                if any(hasattr(p, "tied_rows") for p in each.parameters)
+            )
+            self.tied = TiedTable(place, bucket)
+        self.masters = [
+            nn.Parameter(each.weights[each.share].float()) for each in self.buckets
+        ]
+        self.inner: torch.optim.Optimizer
+        if place.job.optimizer == "adam":
+            self.inner = torch.optim.AdamW(self.masters, lr=lr, fused=True)
+        else:
+            self.inner = torch.optim.SGD(self.masters, lr=lr, momentum=0.9, fused=True)
+
+    def last_backward(self) -> None:
+        """Reduce each unit's gradients as the last backward pass gets to them."""
+        if self.place.job.overlap_gradients:
+            for bucket in self.buckets:
+                if self.tied is None or bucket is not self.tied.bucket:
+                    bucket.expect()
+
+    def reduce(self) -> None:
+        """Make gradients those of the whole batch, this replica's share of them."""
+        if self.tied is not None:
+            self.tied.exchange()
+        for bucket in self.buckets:
+            if not bucket.reduced:
+                bucket.reduce()
+        for bucket in self.buckets:
+            bucket.wait()
+
+    def step(self) -> None:
+        """Update the weights and forget the gradients."""
+        for bucket, master in zip(self.buckets, self.masters, strict=True):
+            master.grad = bucket.gradients[bucket.share].float()
+        self.inner.step()
+        for bucket, master in zip(self.buckets, self.masters, strict=True):
+            if master.dtype != bucket.weights.dtype:
+                bucket.weights[bucket.share] = master.detach()
+            master.grad = None
+            bucket.gradients.zero_()
+            bucket.gather()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint of this rank holds."""
+        return {
+            "weights": [each.weights for each in self.buckets],
+            "masters": [each.detach() for each in self.masters],
+            "states": self.inner.state_dict(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what ``state`` returned."""
+        for bucket, master, weights, wide in zip(
+            self.buckets, self.masters, state["weights"], state["masters"], strict=True
+        ):
+            bucket.weights.copy_(weights)
+            master.data.copy_(wide)
+        self.inner.load_state_dict(state["states"])

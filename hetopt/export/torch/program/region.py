@@ -1,0 +1,62 @@
+"""Into and out of the matrices that tensor parallelism splits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .groups import Place, gather_into, scatter_into
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region:
+    """The ranks that share matrices, and what each has of the tokens outside of them.
+
+    Attributes
+    ----------
+    group, size, rank
+        The ranks, how many, and which this one is; group None if it is alone.
+    splits
+        Whether tokens outside are split (sequence parallelism); else all ranks have all
+        of them.
+    """
+
+    group: Any
+    size: int
+    rank: int
+    splits: bool
+
+    @classmethod
+    def of(cls, place: Place) -> Region:
+        """Return the region of a rank."""
+        return cls(
+            group=place.tensor,
+            size=place.plan.tp,
+            rank=place.tp,
+            splits=place.splits_tokens,
+        )
+
+    def spread(self, x: Tensor) -> Tensor:
+        """Return all tokens, (b, n, ...), of (b, own tokens, ...)."""
+        if self.size == 1 or not self.splits:
+            return x
+        parts = x.new_empty((self.size, *x.shape))
+        gather_into(parts, x.contiguous(), group=self.group)
+        return parts.transpose(0, 1).flatten(1, 2)
+
+    def reduce(self, x: Tensor) -> Tensor:
+        """Sum (b, n, ...) over the ranks; return (b, own tokens, ...)."""
+        if self.size == 1:
+            return x
+        if not self.splits:
+            x = x.contiguous()
+            dist.all_reduce(x, group=self.group)
+            return x
+        parts = x.unflatten(1, (self.size, -1)).transpose(0, 1).contiguous()
+        own = torch.empty_like(parts[0])
+        scatter_into(own, parts, group=self.group)
+        return own

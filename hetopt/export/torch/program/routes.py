@@ -1,0 +1,168 @@
+"""Who sends which tokens to whom at a boundary, under each way of resharding.
+
+The tensor of a micro-batch is (sequences * s) tokens, numbered sequence by sequence. A
+*holding* says which tokens each rank has, and in which order. A way of resharding is a
+row of holdings, from the sender's layout to the receiver's; between two of them every
+rank gets what it lacks from the one that has it. Over the outer degree gcd(d, d') the
+stages agree, and each part of the batch goes its own way:
+
+``p2p``
+    from the sender's layout to the receiver's at once;
+``leader``
+    one rank of each side has the whole part: gather, one message, scatter;
+``inner-dp``
+    as many ranks as share a sequence have it: those of the first inner replica;
+``send-recv-all-gather``
+    a receiver gets as long a run as any other, from as few senders as possible; then
+    all receivers get all runs, and each keeps its own tokens.
+
+Equal layouts send from peer to peer under any name. Where the two sides have different
+cp, a rank's two pieces of a sequence meet more ranks than contiguous slices would, so
+there are more messages than the table prices; their bytes are the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import torch
+from torch import Tensor
+
+from .groups import Place
+
+#: The tokens of each rank, in the order of its tensor.
+Holding = dict[int, Tensor]
+
+#: Rows of a tensor: all as they are, or some by their numbers.
+Select = Tensor | slice
+ALL = slice(None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one rank does between two holdings.
+
+    Attributes
+    ----------
+    sends
+        Receiver, and the rows of the tensor to send; ascending by receiver.
+    receives
+        Sender, the rows of the next tensor that they are, and how many; ascending by
+        sender.
+    kept
+        Rows of the tensor that stay, and what rows of the next tensor they are; one
+        pair or none.
+    rows
+        Of the next tensor.
+    """
+
+    sends: tuple[tuple[int, Select], ...]
+    receives: tuple[tuple[int, Select, int], ...]
+    kept: tuple[tuple[Select, Select], ...]
+    rows: int
+
+
+def steps_of(place: Place, sender: int, receiver: int, way: str) -> list[Step]:
+    """Return this rank's steps from one stage to another."""
+    total = place.job.sequences * place.job.seq_len
+    holdings = holdings_of(place, sender, receiver, way)
+    return [
+        step_of(place.rank, before, after, total, place.device)
+        for before, after in zip(holdings[:-1], holdings[1:], strict=True)
+    ]
+
+
+def holdings_of(place: Place, sender: int, receiver: int, way: str) -> list[Holding]:
+    """Return who has which tokens before, between and after the steps."""
+    first, last = _layout(place, sender), _layout(place, receiver)
+    same = [_degrees(place, stage) for stage in (sender, receiver)]
+    if way == "p2p" or same[0] == same[1]:
+        return [first, last]
+    between: list[Holding] = [{}, {}]
+    outer = gcd(same[0][0], same[1][0])
+    for part in range(outer):
+        ranks = [_part(place, stage, part, outer) for stage in (sender, receiver)]
+        if way == "send-recv-all-gather":
+            flat = torch.cat([first[rank] for rank in ranks[0]])
+            runs = flat.chunk(len(ranks[1]))
+            between[0] |= dict(zip(ranks[1], runs, strict=True))
+            between[1] |= dict.fromkeys(ranks[1], flat)
+            continue
+        for side, (held, own) in enumerate(zip((first, last), ranks, strict=True)):
+            shards = same[side][1] if way == "inner-dp" else 1
+            for shard in range(shards):
+                tokens = torch.cat([held[rank] for rank in own[shard::shards]])
+                between[side][own[shard]] = tokens
+    return [first, *between, last]
+
+
+def _degrees(place: Place, stage: int) -> tuple[int, int]:
+    """Return dp, and how many ranks share a sequence: cp * tp, as hetopt's table."""
+    plan = place.job.stages[stage]
+    return plan.dp, plan.cp * plan.tp
+
+
+def _part(place: Place, stage: int, part: int, outer: int) -> list[int]:
+    """Return the ranks of a stage that have one part of the batch, in order."""
+    replicas = place.ranks(stage)
+    inner = len(replicas) // outer
+    own = replicas[part * inner : (part + 1) * inner]
+    return [rank for replica in own for row in replica for rank in row]
+
+
+def _layout(place: Place, stage: int) -> Holding:
+    """Return the tokens of each rank of a stage; tp splits those of a cp rank.
+
+    It does without sequence parallelism too: then ranks gather what they received.
+    """
+    length, found = place.job.seq_len, {}
+    for dp, replica in enumerate(place.ranks(stage)):
+        starts = torch.tensor(place.rows(stage, dp)) * length
+        for cp, row in enumerate(replica):
+            parts = place.tokens_of(stage, cp).chunk(len(row))
+            for rank, own in zip(row, parts, strict=True):
+                found[rank] = (starts[:, None] + own).flatten()
+    return found
+
+
+def step_of(
+    rank: int, before: Holding, after: Holding, total: int, device: torch.device
+) -> Step:
+    """Return what a rank does between two holdings of ``total`` tokens."""
+    owner = torch.full((total,), -1)
+    for holder, tokens in before.items():
+        owner[tokens] = holder
+    mine = torch.full((total,), -1)
+    size = len(before.get(rank, ()))
+    if size:
+        mine[before[rank]] = torch.arange(size)
+    sends, receives, kept = [], [], []
+
+    def select(rows: Tensor, of: int) -> Select:
+        whole = len(rows) == of and bool((rows == torch.arange(of)).all())
+        return ALL if whole else rows.to(device)
+
+    for other, tokens in sorted(after.items()):
+        sources = owner[tokens]
+        if other in before:
+            # What a rank has already it does not need from another.
+            sources[torch.isin(tokens, before[other])] = other
+        if other != rank:
+            wanted = mine[tokens[sources == rank]]
+            if len(wanted):
+                sends.append((other, select(wanted, size)))
+            continue
+        for source in sources.unique().tolist():
+            at = (sources == source).nonzero().flatten()
+            where = select(at, len(tokens))
+            if source == rank:
+                kept.append((select(mine[tokens[at]], size), where))
+            else:
+                receives.append((source, where, len(at)))
+    return Step(
+        sends=tuple(sends),
+        receives=tuple(receives),
+        kept=tuple(kept),
+        rows=len(after.get(rank, ())),
+    )

@@ -1,0 +1,78 @@
+"""The gradient of a tied table that the first and the last stage both hold.
+
+Each stage sums its own part over its replicas, every rank has a piece of that sum, and
+pieces cross both ways: what arrives is added on one replica, so that the sum over all
+replicas has it once.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .buckets import Bucket
+from .groups import Place
+from .routes import ALL, Holding, Step, step_of
+
+
+class TiedTable:
+    """This rank's rows of the table, and what it exchanges with the other end."""
+
+    def __init__(self, place: Place, bucket: Bucket) -> None:
+        self.place, self.bucket = place, bucket
+        self.number = next(
+            number
+            for number, each in enumerate(bucket.parameters)
+            if hasattr(each, "tied_rows")
+        )
+        self.first_row = bucket.parameters[self.number].tied_rows.start
+        stages = len(place.job.stages)
+        mine, other = (place.stage, stages - 1 - place.stage)
+        own = self._pieces(mine)
+        vocab = int(place.job.model["vocab"])
+        # The other end's pieces go to this end's, and the other way round.
+        self.piece = own[place.rank] - self.first_row
+        theirs = self._pieces(other)
+        self.out = step_of(place.rank, own, theirs, vocab, place.device)
+        self.into = step_of(place.rank, theirs, own, vocab, place.device)
+
+    def exchange(self) -> None:
+        """Add the gradient of the other end to this end's."""
+        table = self.bucket.view(self.bucket.gradients, self.number)
+        total = table.clone()
+        if self.place.replicas is not None:
+            dist.all_reduce(total, group=self.place.replicas)
+        piece = self.piece.to(table.device)
+        table[piece] += self._cross(total[piece])
+
+    def _cross(self, x: Tensor) -> Tensor:
+        arriving = [
+            (source, at, x.new_empty((count, x.shape[1])))
+            for source, at, count in self.into.receives
+        ]
+        group = self.place.ends
+        work = [
+            dist.P2POp(dist.irecv, part, source, group) for source, _, part in arriving
+        ]
+        parts = [(to, x[rows].contiguous()) for to, rows in self.out.sends]
+        work += [dist.P2POp(dist.isend, part, to, group) for to, part in parts]
+        for each in dist.batch_isend_irecv(work) if work else []:
+            each.wait()
+        found = torch.empty_like(x)
+        for _, at, part in arriving:
+            found[at] = part
+        return found
+
+    def _pieces(self, stage: int) -> Holding:
+        """Return the rows of the table that each rank of a stage sends and receives."""
+        plan, vocab = self.place.job.stages[stage], int(self.place.job.model["vocab"])
+        each = -(-vocab // plan.tp)
+        found = {}
+        for dp, replica in enumerate(self.place.ranks(stage)):
+            for cp, row in enumerate(replica):
+                for tp, rank in enumerate(row):
+                    own = torch.arange(vocab)[tp * each : (tp + 1) * each]
+                    pieces = own.tensor_split(plan.replicas)
+                    found[rank] = pieces[dp * plan.cp + cp]
+        return found

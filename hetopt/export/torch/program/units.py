@@ -1,0 +1,246 @@
+"""Units of the model: what ``build_unit`` returns, and what one of yours must be.
+
+A unit is an ``nn.Module`` with one result.
+
+- Unit 0 is called with the tokens of its rank, int64 (b, n), and returns (b, m, h).
+- Units 1 .. L are called with (b, m, h) and return the same.
+- Unit L + 1 is called with (b, m, h) and the tokens that follow, (b, n), and returns
+  the sum of the losses of all of its tokens.
+
+n are the tokens of a cp rank, ``place.tokens_of(place.stage, place.cp)`` of the
+sequence; m = n, or n / tp where sequence parallelism splits them further. A unit does
+what ``place.plan`` asks for: splits its matrices over ``place.tensor``, and wraps in
+``recomputed`` what is to be recomputed. A parameter that every tp rank has a part of
+the gradient of, such as a norm's with sequence parallelism, names the ranks to sum over
+in ``parameter.sum_over``. Weights must be the same on all replicas: draw them from
+a seed. The tied table is the one with ``parameter.tied_rows``, its tokens.
+
+A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, given as
+``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py`` is one.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .attention import Context, attend, recomputed
+from .groups import Place
+from .operations import Columns, Gated, Lookup, Loss, Norm, Rows, Turned
+from .region import Region
+
+ROTARY_BASE = 10_000.0
+
+
+def build_unit(index: int, place: Place) -> nn.Module:
+    """Return the unit of this index, from 0, as this rank has it."""
+    if index == 0:
+        return Embedding(place)
+    if index == place.job.units - 1:
+        return Head(place)
+    return Layer(index, place)
+
+
+class _Unit(nn.Module):
+    """What units share: the model's sizes and parameters drawn from a seed.
+
+    Weights depend on a unit and a name alone, not on how the model is split.
+    """
+
+    def __init__(self, index: int, place: Place) -> None:
+        super().__init__()
+        self.index, self.place, self.model = index, place, place.job.model
+        self.region = Region.of(place)
+
+    def draw(self, name: str, outputs: int, inputs: int, split: int | None) -> None:
+        """Make a matrix of which this rank has one part, along dimension ``split``."""
+        weight = torch.empty(outputs, inputs)
+        bound = 1 / math.sqrt(inputs)
+        weight.uniform_(-bound, bound, generator=self._generator(name))
+        if split is not None:
+            weight = weight.chunk(self.region.size, split)[self.region.rank]
+        self.register_parameter(name, nn.Parameter(weight.contiguous()))
+
+    def vector(self, name: str, values: Tensor, *, outside: bool) -> None:
+        """Make a vector; ``outside`` of matrices tp may split the tokens it sees."""
+        parameter = nn.Parameter(values.contiguous())
+        if outside and self.place.splits_tokens:
+            parameter.sum_over = self.place.tensor
+        self.register_parameter(name, parameter)
+
+    def norm(self, name: str) -> None:
+        """Make the parameters of a norm."""
+        self.vector(f"{name}_weight", torch.ones(self.model["hidden"]), outside=True)
+        if self.model["norm"] == "layer":
+            zeros = torch.zeros(self.model["hidden"])
+            self.vector(f"{name}_bias", zeros, outside=True)
+
+    def normed(self, x: Tensor, name: str) -> Tensor:
+        """Return the norm of (b, m, h)."""
+        bias = getattr(self, f"{name}_bias", None)
+        return Norm.apply(x, getattr(self, f"{name}_weight"), bias)
+
+    def table(self, name: str) -> None:
+        """Make this rank's rows of a token table, padded to the same on all ranks."""
+        vocab, hidden = self.model["vocab"], self.model["hidden"]
+        rows = -(-vocab // self.region.size)
+        start = min(self.region.rank * rows, vocab)
+        self.span = range(start, min(start + rows, vocab))
+        whole = torch.empty(vocab, hidden)
+        seed = "table" if self.model["tied"] else f"{self.index} {name}"
+        whole.normal_(std=0.02, generator=_generator(seed))
+        own = whole[self.span.start : self.span.stop]
+        own = F.pad(own, (0, 0, 0, rows - len(self.span)))
+        parameter = nn.Parameter(own.contiguous())
+        if self.model["tied"]:
+            parameter.tied_rows = self.span
+        self.register_parameter(name, parameter)
+
+    def _generator(self, name: str) -> torch.Generator:
+        return _generator(f"{self.index} {name}")
+
+
+def _generator(seed: str) -> torch.Generator:
+    return torch.Generator().manual_seed(int.from_bytes(seed.encode(), "big") % 2**63)
+
+
+class Embedding(_Unit):
+    """A table split by the vocabulary, and learned positions if the model has them."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(0, place)
+        self.table("tokens")
+        length = self.model["positions"]
+        if length:
+            whole = torch.empty(length, self.model["hidden"])
+            whole.normal_(std=0.02, generator=self._generator("positions"))
+            self.vector("positions", whole, outside=True)
+            own = place.tokens_of(place.stage, place.cp)
+            if place.splits_tokens:
+                own = own.chunk(place.plan.tp)[place.tp]
+            self.register_buffer("own", own, persistent=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return (b, m, h) of tokens (b, n)."""
+        x = Lookup.apply(tokens, self.tokens, self.region, self.span.start)
+        return x + self.positions[self.own] if self.model["positions"] else x
+
+
+class Layer(_Unit):
+    """A layer with its share of heads and of the MLP."""
+
+    def __init__(self, index: int, place: Place) -> None:
+        super().__init__(index, place)
+        model, tp = self.model, place.plan.tp
+        self.biased = model["norm"] == "layer"
+        self.context = Context.of(place)
+        width, hidden, ffn = model["head_dim"], model["hidden"], model["ffn"]
+        self.up_names = ("gate", "up") if model["gated"] else ("up",)
+        self.norm("attention_norm")
+        self._column("q", width * model["heads"], 0)
+        for name in "kv":
+            self._column(name, width * model["kv_heads"], 0)
+            if model["kv_heads"] < tp:
+                self._keep_one_head(name)
+        self._row("out", width * model["heads"])
+        self.norm("mlp_norm")
+        for name in self.up_names:
+            self._column(name, ffn, 0)
+        self._row("down", ffn)
+        if not model["positions"]:
+            half = width // 2
+            rates = ROTARY_BASE ** (-torch.arange(half) / half)
+            own = place.tokens_of(place.stage, place.cp)
+            angles = (own[:, None] * rates)[:, None, :].to(place.device)
+            self.cos, self.sin = angles.cos(), angles.sin()
+        self.hidden = hidden
+
+    def _column(self, name: str, outputs: int, split: int) -> None:
+        """Make a matrix split by outputs, and its bias."""
+        heads = name in "kv" and self.model["kv_heads"] < self.region.size
+        self.draw(name, outputs, self.model["hidden"], None if heads else split)
+        if self.biased:
+            bias = torch.zeros(getattr(self, name).shape[0])
+            self.vector(f"{name}_bias", bias, outside=False)
+
+    def _row(self, name: str, inputs: int) -> None:
+        """Make a matrix split by inputs, and its bias, added once they are summed."""
+        self.draw(name, self.model["hidden"], inputs, 1)
+        if self.biased:
+            zeros = torch.zeros(self.model["hidden"])
+            self.vector(f"{name}_bias", zeros, outside=True)
+
+    def _keep_one_head(self, name: str) -> None:
+        """Keep the head of a matrix that this rank's queries read; others share it."""
+        head = self.region.rank * self.model["kv_heads"] // self.region.size
+        width = self.model["head_dim"]
+        for each in (name, f"{name}_bias") if self.biased else (name,):
+            whole = getattr(self, each).detach()
+            parameter = nn.Parameter(whole[head * width : (head + 1) * width].clone())
+            parameter.sum_over = self.place.sharers
+            self.register_parameter(each, parameter)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Run on (b, m, h)."""
+        if self.place.plan.recompute != "full":
+            x = self._attention(x)
+            return self._mlp_down(x, self._mlp_up(x))
+        if self.model["granularity"] == "layer":
+            return recomputed(self._whole, x)
+        x = recomputed(self._attention, x)
+        return recomputed(self._mlp_down, x, recomputed(self._mlp_up, x))
+
+    def _whole(self, x: Tensor) -> Tensor:
+        x = self._attention(x)
+        return self._mlp_down(x, self._mlp_up(x))
+
+    def _columns(self, x: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
+        of = [getattr(self, name) for name in names]
+        if self.biased:
+            of += [getattr(self, f"{name}_bias") for name in names]
+        return Columns.apply(x, self.region, self.biased, *of)
+
+    def _rows(self, x: Tensor, name: str) -> Tensor:
+        y = Rows.apply(x, self.region, getattr(self, name))
+        return y + getattr(self, f"{name}_bias") if self.biased else y
+
+    def _attention(self, x: Tensor) -> Tensor:
+        products = self._columns(self.normed(x, "attention_norm"), ("q", "k", "v"))
+        q, k, v = (y.unflatten(-1, (-1, self.model["head_dim"])) for y in products)
+        if not self.model["positions"]:
+            q, k = (Turned.apply(each, self.cos, self.sin) for each in (q, k))
+        again = self.place.plan.recompute == "selective"
+        return x + self._rows(attend(q, k, v, self.context, again=again), "out")
+
+    def _mlp_up(self, x: Tensor) -> Tensor:
+        products = self._columns(self.normed(x, "mlp_norm"), self.up_names)
+        return Gated.apply(*products) if self.model["gated"] else F.gelu(products[0])
+
+    def _mlp_down(self, x: Tensor, inner: Tensor) -> Tensor:
+        return x + self._rows(inner, "down")
+
+
+class Head(_Unit):
+    """The last norm, logits split by the vocabulary, and the loss."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place.job.units - 1, place)
+        self.norm("last_norm")
+        self.table("output")
+
+    def forward(self, x: Tensor, targets: Tensor) -> Tensor:
+        """Return the sum of the losses of all tokens of (b, m, h)."""
+        normed = self.normed(x, "last_norm")
+        (logits,) = Columns.apply(normed, self.region, False, self.output)
+        loss: Tensor = Loss.apply(logits, targets, self.region, self.span)
+        return loss
+
+
+def tie(units: dict[int, Any], last: int) -> None:
+    """Let one table serve as embedding and head where one stage has both."""
+    if 0 in units and last in units and units[0].model["tied"]:
+        units[last].output = units[0].tokens
