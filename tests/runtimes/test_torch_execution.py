@@ -1,203 +1,36 @@
-"""What we export for PyTorch runs, and learns what the unsplit model learns.
+"""Exported training programs run on several processes and train what was planned."""
 
-Each case is exported, and started by the bundle's own scripts: one torchrun per node,
-unequal numbers of processes, all nodes on this machine. Gradients of every rank are
-put together and compared with those of a plain model that knows nothing of ranks.
-"""
+from __future__ import annotations
 
-import os
+import json
 import shutil
-import socket
-import subprocess
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-import torch.nn.functional as F
+F = torch.nn.functional
 
+from hetopt.cost.memory import activation_bytes
+from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.job import Job
 from hetopt.export.torch.launcher import LAUNCHER
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
-from hetopt.problem.model import Model
-from hetopt.problem.problem import Problem
-from hetopt.problem.training import Optimizer, Recompute
-from tests.export.jobs import draw_job
+from tests.runtimes.torch_plans import CASES, Case, job_of, launch, start
 
-pytestmark = pytest.mark.runtimes
+if TYPE_CHECKING:
+    from hetopt.export.job import Job
+    from hetopt.problem.model import Model
+
+pytestmark = pytest.mark.torch
 
 WORKER = Path(__file__).with_name("worker.py")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A pipeline: per stage layers, warm-up and recomputation; (d, c, t) of all.
-
-    ``nodes`` are devices per node and number of nodes of every cluster, ``hosted``
-    the stages on each.
-    """
-
-    layers: tuple[int, ...]
-    warmups: tuple[int, ...]
-    degrees: tuple[int, int, int] = (1, 1, 1)
-    recompute: tuple[Recompute, ...] | None = None
-    q: int = 4
-    zero: int = 1
-    nodes: tuple[tuple[int, int], ...] = ((4, 1),)
-    hosted: tuple[int, ...] | None = None
-    optimizer: Optimizer = "adam"
-    model: dict[str, Any] = field(default_factory=dict)
-
-
-CASES = {
-    # Nodes of 2, 1 and 1 processes; warm-ups that are no named schedule's.
-    "own-warm-ups": Case(
-        layers=(3, 2, 2, 1),
-        warmups=(6, 4, 3, 1),
-        q=6,
-        nodes=((2, 1), (1, 2)),
-        hosted=(2, 2),
-        recompute=("none", "full", "selective", "none"),
-    ),
-    "replicas": Case(
-        layers=(1, 2),
-        warmups=(3, 1),
-        degrees=(2, 1, 2),
-        nodes=((4, 2),),
-        q=3,
-        recompute=("selective", "full"),
-    ),
-    # Fewer key-value heads than ranks, a tied head on another stage than its table,
-    # split sequences with learned positions, all forward passes first.
-    "gpt": Case(
-        layers=(1, 1),
-        warmups=(4, 4),
-        degrees=(1, 2, 2),
-        nodes=((4, 2),),
-        zero=0,
-        optimizer="sgd",
-        model={
-            "gated": False,
-            "norm": "layer",
-            "positions": 24,
-            "tied": True,
-            "heads": 4,
-            "kv_heads": 1,
-            "head_dim": 8,
-        },
-    ),
-}
-
-
-# A job written out.
-def job_of(case: Case) -> Job:
-    """Return the job; placement is as for any plan."""
-    drawn = draw_job(0, alike=True).problem
-    model = Model(
-        name="tiny",
-        layers=sum(case.layers),
-        **{
-            "hidden": 32,
-            "heads": 4,
-            "kv_heads": 2,
-            "head_dim": 8,
-            "ffn": 48,
-            "vocab": 97,
-            **case.model,
-        },
-    )
-    clusters = tuple(
-        replace(
-            drawn.clusters[0],
-            name=f"hall{number}",
-            nodes=count,
-            devices_per_node=each,
-            max_tp=each,
-            hosts=None,
-        )
-        for number, (each, count) in enumerate(case.nodes)
-    )
-    dp, cp, tp = case.degrees
-    training = replace(
-        drawn.training,
-        global_batch=2 * dp * case.q,
-        seq_len=16,
-        precision="fp32",
-        zero=case.zero,
-        optimizer=case.optimizer,
-        schedule="auto",
-    )
-    problem = Problem(
-        name="tiny",
-        model=model,
-        clusters=clusters,
-        links=drawn.links,
-        training=training,
-    )
-    hosted = case.hosted or (len(case.layers),)
-    homes = [c.name for c, n in zip(clusters, hosted, strict=True) for _ in range(n)]
-    stages, end = [], 1
-    for number, count in enumerate(case.layers):
-        last = number + 1 == len(case.layers)
-        first, end = (end if number else 0), end + count
-        stages.append(
-            Stage(
-                cluster=homes[number],
-                first_unit=first,
-                end_unit=end + last,
-                strategy=Strategy(
-                    dp=dp,
-                    cp=cp,
-                    tp=tp,
-                    recompute=case.recompute[number] if case.recompute else "none",
-                ),
-                warmup=case.warmups[number],
-                resharding=None if last else "p2p",
-            )
-        )
-    plan = Plan(
-        schedule="auto",
-        pipelines=(Pipeline(microbatches=case.q, stages=tuple(stages)),),
-        problem_digest="0" * 64,
-        table_digest="0" * 64,
-    )
-    return Job.of(problem, plan)
-
-
-def launch(folder: Path, *arguments: str) -> list[str]:
-    """Start every node's script on this machine; return what each printed."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": "1",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
-    running = [
-        subprocess.Popen(
-            [str(script), *arguments],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for script in sorted(folder.glob("nodes/*.sh"))
-    ]
-    try:
-        printed = [each.communicate(timeout=300)[0] for each in running]
-    finally:
-        for each in running:
-            each.kill()
-    for each, text in zip(running, printed, strict=True):
-        assert each.returncode == 0, text
-    return printed
+#: Matrices that tensor parallelism splits by outputs, and by inputs.
+BY_OUTPUTS = ("q", "k", "v", "gate", "up", "tokens", "output")
+BY_INPUTS = ("out", "down")
 
 
 def exported(case: Case, folder: Path) -> Job:
@@ -207,18 +40,54 @@ def exported(case: Case, folder: Path) -> Job:
     return job
 
 
+def watched(job: Job, folder: Path, batch: Any, **asked: Any) -> list[dict[str, Any]]:
+    """Run a bundle with the worker in place of train.py; return what ranks saw."""
+    shutil.copy(WORKER, folder / "train.py")
+    torch.save(batch, folder / "batch.pt")
+    (folder / "asked.json").write_text(json.dumps({"lr": 1e-2, "steps": 3, **asked}))
+    launch(folder)
+    return [torch.load(folder / f"rank-{r}.pt") for r in range(job.world_size)]
+
+
+def batch_of(job: Job) -> Any:
+    training = job.problem.training
+    generator = torch.Generator().manual_seed(1)
+    shape = (training.global_batch, training.seq_len + 1)
+    return torch.randint(job.problem.model.vocab, shape, generator=generator)
+
+
 def whole(name: str, parts: list[Any], model: Model) -> Any:
     """Put the shares of tensor-parallel ranks together; the rest is equal on all."""
-    if len(parts) == 1:
-        return parts[0]
-    replicated = model.kv_heads < len(parts) and (".k." in name or ".v." in name)
-    if ".columns." in name and not replicated:
-        return torch.cat(parts, 0)
-    if ".rows." in name and name.endswith("weight"):
+    own = name.rpartition(".")[2].removesuffix("_bias")
+    if own in BY_OUTPUTS:
+        if own in "kv" and model.kv_heads < len(parts):
+            shared = len(parts) // model.kv_heads
+            for first in range(0, len(parts), shared):
+                for other in parts[first + 1 : first + shared]:
+                    torch.testing.assert_close(other, parts[first])
+            parts = parts[::shared]
+        joined = torch.cat(parts, 0)
+        return joined[: model.vocab] if own in ("tokens", "output") else joined
+    if own in BY_INPUTS and not name.endswith("_bias"):
         return torch.cat(parts, 1)
     for part in parts[1:]:
         torch.testing.assert_close(part, parts[0])
     return parts[0]
+
+
+def joined(job: Job, found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    """Return the whole model's tensors; every replica has the same."""
+    full: dict[str, Any] = {}
+    for number, stage in enumerate(job.stages):
+        tp = stage.strategy.tp
+        ranks = [each for each in found if each["where"][0] == number]
+        for start_rank in range(0, len(ranks), tp):
+            own = ranks[start_rank : start_rank + tp]
+            for name in own[0][kind]:
+                parts = [each[kind][name] for each in own]
+                tensor = whole(name, parts, job.problem.model)
+                torch.testing.assert_close(tensor, full.setdefault(name, tensor))
+    return full
 
 
 def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
@@ -227,14 +96,13 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
     def norm(x: Any, name: str) -> Any:
         if model.norm == "rms":
             scale = x.pow(2).mean(-1, keepdim=True).add(1e-5).rsqrt()
-            return x * scale * weights[f"{name}.weight"]
+            return x * scale * weights[f"{name}_weight"]
         centred = x - x.mean(-1, keepdim=True)
         spread = centred.pow(2).mean(-1, keepdim=True).add(1e-5).sqrt()
-        return centred / spread * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+        return centred / spread * weights[f"{name}_weight"] + weights[f"{name}_bias"]
 
     def linear(x: Any, name: str) -> Any:
-        bias = weights.get(f"{name}.bias", 0)
-        return x @ weights[f"{name}.weight"].T + bias
+        return x @ weights[name].T + weights.get(f"{name}_bias", 0)
 
     def turned(x: Any) -> Any:
         half = model.head_dim // 2
@@ -246,15 +114,15 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
         return torch.cat((pairs.real, pairs.imag), -1)
 
     length = tokens.shape[1]
-    x = weights["tok_embeddings.weight"][tokens]
+    x = weights["units.0.tokens"][tokens]
     if model.positions:
-        x = x + weights["positions.weight"][:length]
+        x = x + weights["units.0.positions"][:length]
     hidden = torch.full((length, length), float("-inf")).triu(1)
-    for layer in range(model.layers):
-        at = f"layers.{layer}"
-        inner = norm(x, f"{at}.norms.0")
+    for layer in range(1, model.layers + 1):
+        at = f"units.{layer}"
+        inner = norm(x, f"{at}.attention_norm")
         q, k, v = (
-            linear(inner, f"{at}.columns.{n}").unflatten(-1, (-1, model.head_dim))
+            linear(inner, f"{at}.{n}").unflatten(-1, (-1, model.head_dim))
             for n in "qkv"
         )
         if not model.positions:
@@ -262,85 +130,132 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
         k, v = (e.repeat_interleave(q.shape[2] // k.shape[2], dim=2) for e in (k, v))
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / model.head_dim**0.5 + hidden
         mixed = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v).flatten(2)
-        x = x + linear(mixed, f"{at}.rows.attention")
-        inner = norm(x, f"{at}.norms.1")
-        up = linear(inner, f"{at}.columns.up")
+        x = x + linear(mixed, f"{at}.out")
+        inner = norm(x, f"{at}.mlp_norm")
+        up = linear(inner, f"{at}.up")
         if model.gated:
-            gate = linear(inner, f"{at}.columns.gate")
+            gate = linear(inner, f"{at}.gate")
             up = gate * gate.sigmoid() * up
         else:
             up = F.gelu(up)
-        x = x + linear(up, f"{at}.rows.mlp")
-    x = norm(x, "norm")
-    head = "tok_embeddings" if model.tied else "output"
-    return x @ weights[f"{head}.weight"].T
+        x = x + linear(up, f"{at}.down")
+    last = f"units.{model.layers + 1}"
+    head = "units.0.tokens" if model.tied else f"{last}.output"
+    return norm(x, f"{last}.last_norm") @ weights[head].T
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_gradients_are_those_of_the_unsplit_model(name: str, tmp_path: Path) -> None:
-    case, folder = CASES[name], tmp_path / "out"
-    job = exported(case, folder)
+def check_training(job: Job, found: list[dict[str, Any]], batch: Any) -> None:
+    """Gradients, the loss and the first update are the unsplit model's."""
     model, training = job.problem.model, job.problem.training
-    shutil.move(folder / "train.py", folder / "program.py")
-    shutil.copy(WORKER, folder / "train.py")
-    generator = torch.Generator().manual_seed(1)
-    shape = (training.global_batch, training.seq_len + 1)
-    batch = torch.randint(model.vocab, shape, generator=generator)
-    torch.save(batch, folder / "batch.pt")
-    launch(folder)
-
-    found = [torch.load(folder / f"rank-{r}.pt") for r in range(job.world_size)]
-    for rank, result in zip(job.placement.ranks, found, strict=True):
-        assert result["where"] == (rank.stage, rank.dp, rank.cp, rank.tp)
-    dp, cp, tp = case.degrees
-    replicas: dict[str, list[dict[str, Any]]] = {}
-    for kind in ("weights", "gradients", "after"):
-        for start in range(0, dp * cp * tp, tp):
-            full: dict[str, Any] = {}
-            for stage in range(len(case.layers)):
-                first = stage * dp * cp * tp + start
-                ranks = found[first : first + tp]
-                for key in ranks[0][kind]:
-                    full[key] = whole(key, [each[kind][key] for each in ranks], model)
-            replicas.setdefault(kind, []).append(full)
-    # Replicas agree before and after, on gradients as well.
-    for kind, each in replicas.items():
-        for other in each[1:]:
-            torch.testing.assert_close(other, each[0], msg=kind)
-
     weights = {
-        key: value.clone().requires_grad_()
-        for key, value in replicas["weights"][0].items()
+        key: value.requires_grad_() for key, value in joined(job, found, "weights").items()
     }
     logits = plain(weights, batch[:, :-1], model)
     loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-    used = [key for key in weights if key != "output.weight" or not model.tied]
-    gradients = torch.autograd.grad(loss, [weights[key] for key in used])
-    expected = dict(zip(used, gradients, strict=True))
-    if model.tied:
-        expected["output.weight"] = expected["tok_embeddings.weight"]
-    torch.testing.assert_close(replicas["gradients"][0], expected, rtol=1e-4, atol=2e-7)
-    losses = [each["loss"] for each in found if each["loss"] is not None]
-    assert len(losses) == dp * cp * tp
-    assert sum(losses) / len(losses) == pytest.approx(loss.item(), rel=1e-5)
+    copy = f"units.{model.layers + 1}.output" if model.tied else None
+    used = [key for key in weights if key != copy]
+    gradients = dict(
+        zip(used, torch.autograd.grad(loss, [weights[k] for k in used]), strict=True)
+    )
+    reduced = joined(job, found, "gradients")
+    if copy in reduced:
+        torch.testing.assert_close(reduced[copy], reduced["units.0.tokens"])
+    # A key's bias has no gradient but rounding errors where no position turns it.
+    least = 1e-3 * max(each.abs().max() for each in gradients.values())
+    for key, expected in gradients.items():
+        off = (reduced[key] - expected).abs().max()
+        assert off < 1e-5 * max(expected.abs().max(), least), (key, float(off))
+    losses = {each["losses"][0] for each in found if each["losses"][0] is not None}
+    assert len(losses) == 1
+    assert losses.pop() == pytest.approx(loss.item(), rel=1e-5)
 
     kinds = {"adam": torch.optim.AdamW, "sgd": torch.optim.SGD}
-    optimizer = kinds[case.optimizer]([weights[key] for key in used], lr=1e-3)
+    optimizer = kinds[training.optimizer]([weights[key] for key in used], lr=1e-2)
     for key in used:
-        weights[key].grad = replicas["gradients"][0][key].clone()
+        weights[key].grad = reduced[key]
     optimizer.step()
-    after = {key: weights[key].detach() for key in used}
-    if model.tied:
-        after["output.weight"] = after["tok_embeddings.weight"]
-    torch.testing.assert_close(replicas["after"][0], after, rtol=1e-4, atol=1e-6)
+    after = joined(job, found, "after")
+    for key in used:
+        torch.testing.assert_close(after[key], weights[key], rtol=1e-4, atol=1e-6)
 
 
-def test_the_bundle_runs_as_it_is_with_unequal_nodes(tmp_path: Path) -> None:
-    """Three nodes of 2, 1 and 1 processes; the last stage's node prints the loss."""
-    case = replace(CASES["own-warm-ups"], layers=(1, 1, 1, 1), q=2)
-    job = exported(case, tmp_path / "out")
-    assert [node.slots for node in job.placement.nodes] == [2, 1, 1]
-    printed = launch(tmp_path / "out", "--steps", "2")
-    assert "step 0: loss" in printed[-1]
-    assert "step 1: loss" in printed[-1]
-    assert "step" not in printed[0]
+def check_schedule(job: Job, found: list[dict[str, Any]]) -> None:
+    """Passes run in the plan's order, so that no more are in flight than planned."""
+    q = job.microbatches
+    for each in found:
+        warmup = min(job.stages[each["where"][0]].warmup, q)
+        order = each["order"]
+        forwards = [number for kind, number in order if kind == "F"]
+        assert forwards == [number for kind, number in order if kind == "B"]
+        assert forwards == list(range(q))
+        flights = np.cumsum([1 if kind == "F" else -1 for kind, _ in order])
+        assert max(flights) == flights[warmup - 1] == warmup
+        steady = order[warmup : 2 * q - warmup]
+        assert [kind for kind, _ in steady] == ["B", "F"] * (q - warmup)
+
+
+def planned_bytes(job: Job, number: int) -> float:
+    """Return the activations of a stage in flight, as the table counts them."""
+    stage = job.stages[number]
+    strategy, training = stage.strategy, job.problem.training
+    shape = Shape.of(
+        [(job.microbatch_size(stage), strategy.cp, strategy.tp)],
+        sequence_parallel=training.sequence_parallel,
+    )
+    model = job.problem.model
+    one = sum(
+        activation_bytes(model, training, kind, shape, strategy.recompute).item()
+        for kind in model.units[stage.first_unit : stage.end_unit]
+    )
+    return min(stage.warmup, job.microbatches) * one
+
+
+def check_memory(job: Job, found: list[dict[str, Any]]) -> None:
+    """Activations kept at once are within 10% of the plan's; none are left over."""
+    for each in found:
+        ratio = each["bytes"] / planned_bytes(job, each["where"][0])
+        assert 0.9 < ratio < 1.1, (each["where"], ratio)
+        assert each["left"] == 0
+        strategy = job.stages[each["where"][0]].strategy
+        shards = strategy.dp * strategy.cp if job.problem.training.zero else 1
+        held = sum(tensor.numel() for tensor in each["weights"].values())
+        padding = shards * len({name.split(".")[1] for name in each["weights"]})
+        assert held <= shards * each["states"] < held + padding
+
+
+def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
+    """Every boundary has the whole tensor on either side, once per micro-batch."""
+    training, q = job.problem.training, job.microbatches
+    element = 4 if training.precision == "fp32" else 2
+    tokens = training.global_batch * training.seq_len // q
+    size = tokens * job.problem.model.hidden * element
+    for number, stage in enumerate(job.stages[:-1]):
+        if stage.resharding != "p2p":
+            continue
+        for kind, side, column in (
+            ("send-forward", number, 2),
+            ("receive-forward", number + 1, 3),
+            ("send-backward", number + 1, 2),
+            ("receive-backward", number, 3),
+        ):
+            moved = [0] * q
+            for each in found:
+                if each["where"][0] == side:
+                    for message in each["messages"]:
+                        moved[message[1]] += (message[0] == kind) * message[column]
+            assert moved == [size] * q, (kind, side)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_runs_as_planned(name: str, tmp_path: Path) -> None:
+    job = exported(CASES[name], tmp_path / "out")
+    batch = batch_of(job)
+    found = watched(job, tmp_path / "out", batch)
+    for rank, result in zip(job.placement.ranks, found, strict=True):
+        assert result["where"] == (rank.stage, rank.dp, rank.cp, rank.tp)
+    check_training(job, found, batch)
+    check_schedule(job, found)
+    check_memory(job, found)
+    check_messages(job, found)
+    losses = found[-1]["losses"]
+    assert losses[-1] < losses[0] - 0.01

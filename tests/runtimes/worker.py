@@ -1,41 +1,112 @@
-"""Stands in for a bundle's train.py: one iteration, then gradients are kept.
+"""Stands in for a bundle's train.py: iterations are watched, and what is seen is kept.
 
-The bundle's own program is beside it as ``program.py``.
+Everything else is the bundle's own program, started by the bundle's own scripts.
 """
 
 import json
+import os
+import traceback
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-import program  # type: ignore[import-not-found]
 import torch
 import torch.distributed as dist
+
+from program.groups import gather_parts  # type: ignore[import-not-found]
+from program.job import Job  # type: ignore[import-not-found]
+from program.training import Trainer  # type: ignore[import-not-found]
 
 HERE = Path(__file__).parent
 
 
+class Kept:
+    """Bytes that autograd keeps for backward: every storage once, and no parameter."""
+
+    def __init__(self, stage: Any) -> None:
+        self.known = {p.untyped_storage().data_ptr() for p in stage.parameters()}
+        self.uses: dict[int, int] = {}
+        self.now = self.peak = 0
+
+    def pack(self, x: Any) -> Any:
+        storage = x.untyped_storage()
+        if storage.data_ptr() in self.known or not storage.nbytes():
+            return x
+        return Use(self, x)
+
+
+class Use:
+    """One saved tensor, until autograd lets go of it."""
+
+    def __init__(self, kept: Kept, x: Any) -> None:
+        self.kept, self.x = kept, x
+        storage = x.untyped_storage()
+        self.key, self.bytes = storage.data_ptr(), storage.nbytes()
+        if not kept.uses.setdefault(self.key, 0):
+            kept.now += self.bytes
+            kept.peak = max(kept.peak, kept.now)
+        kept.uses[self.key] += 1
+
+    def __del__(self) -> None:
+        self.kept.uses[self.key] -= 1
+        if not self.kept.uses[self.key]:
+            self.kept.now -= self.bytes
+
+
+def unpack(x: Any) -> Any:
+    return x.x if isinstance(x, Use) else x
+
+
+def parts(trainer: Any, *, gradients: bool) -> dict[str, Any]:
+    """Return weights or reduced gradients by name, as this rank has them."""
+    found = {}
+    for bucket in trainer.optimizer.buckets:
+        row = bucket.weights
+        if gradients:
+            row = bucket.gradients.clone()
+            if bucket.sharded:
+                place = trainer.place
+                own = row[bucket.share].clone()
+                row = gather_parts(own, place.replicas, place.plan.replicas).view(-1)
+        for number, name in enumerate(bucket.names):
+            found[name] = bucket.view(row, number).clone()
+    return found
+
+
 def main() -> None:
-    """Run one iteration on fixed tokens."""
     torch.set_num_threads(1)
-    job = json.loads((HERE / "job.json").read_text())
-    dist.init_process_group("gloo")
-    trainer = program.Trainer(job, HERE / "schedule.csv", torch.device("cpu"))
-    weights = {n: p.detach().clone() for n, p in trainer.stage.named_parameters()}
-    loss = trainer.backward(torch.load(HERE / "batch.pt"))
-    gradients = {n: p.grad for n, p in trainer.stage.named_parameters()}
-    program.Optimizer(trainer.stage, trainer.mesh, 1e-3).step()
-    mesh = trainer.mesh
-    torch.save(
-        {
-            "where": (mesh.pp, mesh.dp, mesh.cp, mesh.tp),
-            "loss": loss,
-            "weights": weights,
-            "gradients": gradients,
-            "after": {n: p.detach() for n, p in trainer.stage.named_parameters()},
-        },
-        HERE / f"rank-{dist.get_rank()}.pt",
-    )
+    job = Job.read(HERE / "job.json")
+    asked = json.loads((HERE / "asked.json").read_text())
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    trainer = Trainer(job, torch.device("cpu"), lr=asked["lr"])
+    place, batch = trainer.place, torch.load(HERE / "batch.pt")
+    kept = Kept(trainer.stage)
+    seen = {
+        "where": (place.stage, place.dp, place.cp, place.tp),
+        "weights": parts(trainer, gradients=False),
+    }
+    with torch.autograd.graph.saved_tensors_hooks(kept.pack, unpack):
+        seen["losses"] = [trainer.backward(batch)]
+    seen["order"] = [(each.kind, each.microbatch) for each in trainer.executor.passes]
+    seen["bytes"], seen["left"] = kept.peak, kept.now
+    seen["messages"] = [
+        (each.kind, each.microbatch, each.sent_bytes, each.received_bytes)
+        for each in trainer.boundaries.transfers
+    ]
+    seen["gradients"] = parts(trainer, gradients=True)
+    seen["states"] = sum(each.numel() for each in trainer.optimizer.masters)
+    trainer.optimizer.step()
+    seen["after"] = parts(trainer, gradients=False)
+    for _ in range(asked["steps"]):
+        seen["losses"].append(trainer.backward(batch))
+        trainer.optimizer.step()
+    torch.save(seen, HERE / f"rank-{os.environ['RANK']}.pt")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)

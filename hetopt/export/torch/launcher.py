@@ -19,7 +19,7 @@ from hetopt.export.shared.kernels import (
     UNFUSED_LOSS,
     choice_losses,
 )
-from hetopt.export.shared.losses import layer_losses, listed, model_losses
+from hetopt.export.shared.losses import layer_losses, model_losses
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.problem.training import RESHARDING, SCHEDULE_CHOICES

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .groups import Place, gather_into, scatter_into
+from .groups import Place, gather_parts, sum_parts
 
 _ops = torch.ops.aten
 
@@ -52,15 +52,12 @@ class Context:
 
     def gather(self, x: Tensor) -> Tensor:
         """Return (b, heads, s, d) of every rank's (b, heads, n, d), in rank order."""
-        parts = x.new_empty((self.size, *x.shape))
-        gather_into(parts, x.contiguous(), group=self.group)
-        return parts.movedim(0, 2).flatten(2, 3)
+        return gather_parts(x, self.group, self.size).movedim(0, 2).flatten(2, 3)
 
     def scatter(self, x: Tensor) -> Tensor:
         """Sum (b, heads, s, d) over the ranks; return this rank's tokens."""
-        parts = x.unflatten(2, (self.size, -1)).movedim(2, 0).contiguous()
-        own = torch.empty_like(parts[0])
-        scatter_into(own, parts, group=self.group)
+        own, work = sum_parts(x.unflatten(2, (self.size, -1)).movedim(2, 0), self.group)
+        work.wait()
         return own
 
 

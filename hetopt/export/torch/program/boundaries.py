@@ -13,7 +13,6 @@ it: each sends its part of the tokens, and the receivers gather them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -51,7 +50,7 @@ class Transfer:
 
 
 class Channel:
-    """This rank's end of one direction of one boundary.
+    """One rank's end of one direction of one boundary.
 
     Parameters
     ----------

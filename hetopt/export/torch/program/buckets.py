@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .groups import Place, gather_into, scatter_into
+from .groups import Place, gather_parts, sum_parts
 
 
 class Bucket:
@@ -75,10 +75,8 @@ class Bucket:
         if group is None:
             return
         if self.sharded:
-            self.received = torch.empty_like(self.gradients[self.share])
-            self.work = scatter_into(
-                self.received, self.gradients, group=group, async_op=True
-            )
+            parts = self.gradients.view(self.place.plan.replicas, -1)
+            self.received, self.work = sum_parts(parts, group)
         else:
             self.work = dist.all_reduce(self.gradients, group=group, async_op=True)
 
@@ -93,8 +91,9 @@ class Bucket:
     def gather(self) -> None:
         """Get the other replicas' shares of the weights."""
         if self.sharded:
-            own = self.weights[self.share].clone()
-            gather_into(self.weights, own, group=self.place.replicas)
+            size = self.place.plan.replicas
+            parts = gather_parts(self.weights[self.share], self.place.replicas, size)
+            self.weights.copy_(parts.view(-1))
 
     def _hook(self, number: int) -> Any:
         def add(parameter: Tensor) -> None:

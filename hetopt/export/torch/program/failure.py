@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 #: Where the first rank to fail leaves its message.
 KEY = "hetopt/failed"
@@ -37,7 +37,7 @@ class Watch:
         self.store, self.name = store, name
         self.over = threading.Event()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._look, daemon=True).start()
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,13 +11,31 @@ from torch import Tensor
 
 from .job import Job
 
-#: The names of PyTorch 2.13, else those before.
-gather_into: Callable[..., Any] = (
+# The names of PyTorch 2.13, else those before.
+_gather: Callable[..., Any] = (
     getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 )
-scatter_into: Callable[..., Any] = (
+_scatter: Callable[..., Any] = (
     getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 )
+
+
+def gather_parts(x: Tensor, group: Any, size: int) -> Tensor:
+    """Return the tensors of all ranks of a group, (size, *x.shape)."""
+    parts = x.new_empty((size, *x.shape))
+    _gather(parts.view(-1), x.contiguous().view(-1), group=group)
+    return parts
+
+
+def sum_parts(parts: Tensor, group: Any) -> tuple[Tensor, Any]:
+    """Start to sum (size, ...) over a group; return this rank's part, and the work.
+
+    ``work.wait()`` returns once it is there.
+    """
+    parts = parts.contiguous()
+    own = torch.empty_like(parts[0])
+    work = _scatter(own.view(-1), parts.view(-1), group=group, async_op=True)
+    return own, work
 
 
 class Place:
@@ -106,39 +124,36 @@ class Place:
         return range(dp * each, (dp + 1) * each)
 
     def _make_groups(self) -> None:
-        """Make all groups; every rank makes its own in the same order."""
-        plan, mine = self.plan, torch.tensor(self.ranks(self.stage))
-        self.tensor = _own(mine.reshape(-1, plan.tp).tolist(), self.rank)
-        self.context = _own(mine.movedim(1, 2).reshape(-1, plan.cp).tolist(), self.rank)
-        replicas = mine.movedim(2, 0).reshape(plan.tp, -1)
-        self.replicas = _own(replicas.tolist(), self.rank)
-        shared = max(plan.tp // int(self.job.model["kv_heads"]), 1)
-        self.sharers = _own(mine.reshape(-1, shared).tolist(), self.rank)
-        stages = [
-            list(range(self.first_rank(n), self.first_rank(n + 1)))
-            for n in range(len(self.job.stages))
-        ]
-        self.forward: tuple[Any, Any] = (None, None)
-        self.backward: tuple[Any, Any] = (None, None)
-        # All boundaries in order, since a rank may be at two of them.
-        before, behind = [], []
-        for number in (self.stage - 1, self.stage):
-            both = sum(stages[max(number, 0) : number + 2], [])
-            exists = 0 <= number < len(stages) - 1
-            made = [_group(both) if exists else None for _ in range(2)]
-            (before if number < self.stage else behind).extend(made)
-        self.forward = (before[0], behind[0])
-        self.backward = (before[1], behind[1])
-        tied = self.job.model["tied"] and len(stages) > 1
-        at_end = tied and (self.is_first or self.is_last)
-        self.ends = _group(stages[0] + stages[-1]) if at_end else None
+        """Make all groups, as every rank must, in the same order; keep its own."""
+        job, stages = self.job, range(len(self.job.stages))
+        self.tensor = self.context = self.replicas = self.sharers = None
+        for number in stages:
+            plan, ranks = job.stages[number], torch.tensor(self.ranks(number))
+            shared = max(plan.tp // int(job.model["kv_heads"]), 1)
+            self.tensor = self._one(ranks.reshape(-1, plan.tp)) or self.tensor
+            across = ranks.movedim(1, 2).reshape(-1, plan.cp)
+            self.context = self._one(across) or self.context
+            copies = ranks.movedim(2, 0).reshape(plan.tp, -1)
+            self.replicas = self._one(copies) or self.replicas
+            self.sharers = self._one(ranks.reshape(-1, shared)) or self.sharers
+        both = [self._boundary(number) for number in stages[:-1]]
+        none = (None, None)
+        before, behind = [none, *both][self.stage], [*both, none][self.stage]
+        self.forward, self.backward = zip(before, behind, strict=True)
+        self.ends = None
+        if job.model["tied"] and len(stages) > 1:
+            first = range(job.stages[0].devices)
+            last = range(self.first_rank(stages[-1]), job.world_size)
+            self.ends = self._one(torch.tensor([[*first, *last]]))
 
+    def _boundary(self, number: int) -> tuple[Any, Any]:
+        """Make the groups of both directions behind a stage."""
+        ranks = torch.arange(self.first_rank(number), self.first_rank(number + 2))
+        return self._one(ranks[None]), self._one(ranks[None])
 
-def _own(rows: Iterable[list[int]], rank: int) -> Any:
-    """Make the group of the row that a rank is in; None if it is alone there."""
-    row = next(each for each in rows if rank in each)
-    return _group(row) if len(row) > 1 else None
-
-
-def _group(ranks: list[int]) -> Any:
-    return dist.new_group(ranks, use_local_synchronization=True)
+    def _one(self, rows: Tensor) -> Any:
+        """Make a group of every row; return that of this rank, None if it has none."""
+        if rows.shape[1] == 1:
+            return None
+        made = [(row, dist.new_group(row)) for row in rows.tolist()]
+        return next((group for row, group in made if self.rank in row), None)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .groups import Place, gather_into, scatter_into
+from .groups import Place, gather_parts, sum_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +43,7 @@ class Region:
         """Return all tokens, (b, n, ...), of (b, own tokens, ...)."""
         if self.size == 1 or not self.splits:
             return x
-        parts = x.new_empty((self.size, *x.shape))
-        gather_into(parts, x.contiguous(), group=self.group)
+        parts = gather_parts(x, self.group, self.size)
         return parts.transpose(0, 1).flatten(1, 2)
 
     def reduce(self, x: Tensor) -> Tensor:
@@ -56,7 +54,7 @@ class Region:
             x = x.contiguous()
             dist.all_reduce(x, group=self.group)
             return x
-        parts = x.unflatten(1, (self.size, -1)).transpose(0, 1).contiguous()
-        own = torch.empty_like(parts[0])
-        scatter_into(own, parts, group=self.group)
+        parts = x.unflatten(1, (self.size, -1)).transpose(0, 1)
+        own, work = sum_parts(parts, self.group)
+        work.wait()
         return own

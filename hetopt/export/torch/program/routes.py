@@ -23,6 +23,7 @@ there are more messages than the table prices; their bytes are the same.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from math import gcd
 
@@ -69,7 +70,7 @@ def steps_of(place: Place, sender: int, receiver: int, way: str) -> list[Step]:
     holdings = holdings_of(place, sender, receiver, way)
     return [
         step_of(place.rank, before, after, total, place.device)
-        for before, after in zip(holdings[:-1], holdings[1:], strict=True)
+        for before, after in itertools.pairwise(holdings)
     ]
 
 

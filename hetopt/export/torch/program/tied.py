@@ -13,11 +13,11 @@ from torch import Tensor
 
 from .buckets import Bucket
 from .groups import Place
-from .routes import ALL, Holding, Step, step_of
+from .routes import Holding, step_of
 
 
 class TiedTable:
-    """This rank's rows of the table, and what it exchanges with the other end."""
+    """One rank's rows of the table, and what it exchanges with the other end."""
 
     def __init__(self, place: Place, bucket: Bucket) -> None:
         self.place, self.bucket = place, bucket

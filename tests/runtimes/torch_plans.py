@@ -1,0 +1,242 @@
+"""Plans that the torch program is held against, and how they are launched."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from hetopt.export.job import Job
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.problem.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.model import Model
+from hetopt.problem.problem import Problem
+from hetopt.problem.training import Recompute, Resharding, ScheduleName, Training
+from hetopt.schedule.warmup import warmup_counts
+from tests.export.jobs import LINK, draw_job
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A plan: its stages, each (d, c, t) on a cluster of one node.
+
+    ``warmups`` are given for the schedule ``auto`` alone; ``each`` are the sequences of
+    a micro-batch on a replica where dp is largest.
+    """
+
+    schedule: ScheduleName
+    degrees: tuple[tuple[int, int, int], ...]
+    layers: tuple[int, ...] = ()
+    halls: tuple[int, ...] = ()
+    q: int = 4
+    each: int = 1
+    warmups: tuple[int, ...] = ()
+    transfers: tuple[int, ...] = ()
+    ways: tuple[Resharding, ...] = ()
+    recompute: tuple[Recompute, ...] = ()
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> int:
+        return len(self.degrees)
+
+
+GPT = {"gated": False, "norm": "layer", "positions": 64, "tied": True}
+ONE, PAIR = (1, 1, 1), (1, 1, 2)
+
+CASES = {
+    "1f1b": Case(schedule="1f1b", degrees=(ONE, ONE), layers=(2, 1)),
+    "eager, recomputed": Case(
+        schedule="eager-1f1b",
+        degrees=(ONE, ONE, ONE),
+        layers=(3, 1, 2),
+        q=6,
+        recompute=("full", "selective", "none"),
+        training={"zero": 0},
+    ),
+    "virtual, tensors to replicas": Case(
+        schedule="virtual-1f1b", degrees=(PAIR, (2, 1, 1)), halls=(0, 1), each=2
+    ),
+    "h-1f1b, replicas to tensors": Case(
+        schedule="h-1f1b",
+        degrees=((2, 1, 1), ONE, PAIR),
+        halls=(0, 0, 1),
+        layers=(1, 2, 1),
+        q=8,
+        transfers=(1, 80),
+        recompute=("none", "none", "full"),
+    ),
+    "gpipe, split sequences": Case(
+        schedule="gpipe",
+        degrees=((1, 2, 1), PAIR),
+        model={"kv_heads": 4},
+        training={"gradients": "bf16"},
+    ),
+    "own warm-ups": Case(
+        schedule="auto",
+        degrees=(ONE, ONE, ONE, ONE),
+        layers=(2, 1, 1, 1),
+        q=6,
+        warmups=(6, 4, 3, 1),
+        recompute=("none", "full", "selective", "none"),
+    ),
+    "leader": Case(
+        schedule="1f1b",
+        degrees=((2, 1, 2), PAIR),
+        ways=("leader",),
+        each=2,
+        training={"overlap_gradients": False},
+    ),
+    "inner-dp": Case(
+        schedule="auto",
+        degrees=((2, 1, 2), (4, 1, 1)),
+        warmups=(3, 2),
+        ways=("inner-dp",),
+        model={"tied": True},
+    ),
+    "send-recv-all-gather": Case(
+        schedule="1f1b", degrees=(PAIR, (3, 1, 1)), ways=("send-recv-all-gather",)
+    ),
+    "gpt, tied": Case(
+        schedule="virtual-1f1b",
+        degrees=((2, 1, 1), PAIR),
+        halls=(0, 1),
+        each=2,
+        model={**GPT, "kv_heads": 1, "granularity": "block"},
+        recompute=("full", "none"),
+        training={"optimizer": "sgd"},
+    ),
+    "both split": Case(
+        schedule="1f1b",
+        degrees=((1, 2, 2), (2, 1, 1)),
+        q=3,
+        model={"kv_heads": 1, "vocab": 511},
+        recompute=("selective", "none"),
+    ),
+    "whole sequences": Case(
+        schedule="eager-1f1b",
+        degrees=(PAIR, PAIR),
+        model={**GPT, "tied": False},
+        training={"sequence_parallel": False, "overlap_gradients": False},
+    ),
+}
+
+
+# A job written out.
+def job_of(case: Case) -> Job:
+    """Return the job; placement is as for any plan."""
+    drawn = draw_job(0, alike=True).problem
+    layers = case.layers or (1,) * case.stages
+    sizes = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 176}
+    model = Model(
+        **{"name": "tiny", "layers": sum(layers), "vocab": 512, **sizes, **case.model}
+    )
+    halls = case.halls or (0,) * case.stages
+    clusters = tuple(
+        replace(
+            drawn.clusters[0],
+            name=f"hall{number}",
+            nodes=1,
+            devices_per_node=8,
+            max_tp=8,
+            hosts=None,
+        )
+        for number in range(max(halls) + 1)
+    )
+    most = max(dp for dp, _, _ in case.degrees)
+    training = Training(
+        **{
+            "global_batch": case.each * most * case.q,
+            "seq_len": 64,
+            "precision": "fp32",
+            "schedule": case.schedule,
+            **case.training,
+        }
+    )
+    speed = LINK.bandwidth_bytes_per_s
+    link = ClusterLink(latency_s=LINK.latency_s, connection_bytes_per_s=speed)
+    problem = Problem(
+        name="tiny",
+        model=model,
+        clusters=clusters,
+        links=ClusterLinks(default=link),
+        training=training,
+    )
+    warmups = case.warmups or warmup_counts(
+        case.schedule,
+        microbatches=case.q,
+        crosses=[before != after for before, after in pairwise(halls)],
+        round_trip_ns=[100] * case.stages,
+        transfer_ns=case.transfers or [1] * (case.stages - 1),
+    )
+    per_layer = 3 if model.granularity == "block" else 1
+    recompute = case.recompute or ("none",) * case.stages
+    stages, end = [], 1
+    for number, (dp, cp, tp) in enumerate(case.degrees):
+        last = number + 1 == case.stages
+        first, end = (end if number else 0), end + per_layer * layers[number]
+        way = case.ways[number] if case.ways and not last else "p2p"
+        stages.append(
+            Stage(
+                cluster=f"hall{halls[number]}",
+                first_unit=first,
+                end_unit=end + last,
+                strategy=Strategy(dp=dp, cp=cp, tp=tp, recompute=recompute[number]),
+                warmup=warmups[number],
+                resharding=None if last else way,
+            )
+        )
+    plan = Plan(
+        schedule=case.schedule,
+        pipelines=(Pipeline(microbatches=case.q, stages=tuple(stages)),),
+        problem_digest="0" * 64,
+        table_digest="0" * 64,
+    )
+    return Job.of(problem, plan)
+
+
+def start(folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
+    """Start every node's script on this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
+    }
+    return [
+        subprocess.Popen(
+            [str(script), *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for script in sorted(folder.glob("nodes/*.sh"))
+    ]
+
+
+def launch(folder: Path, *arguments: str) -> list[str]:
+    """Run every node's script on this machine; return what each printed."""
+    running = start(folder, *arguments)
+    try:
+        printed = [each.communicate(timeout=60)[0] for each in running]
+    finally:
+        # torchrun ends its ranks before itself.
+        for each in running:
+            each.terminate()
+            each.wait()
+    for each, text in zip(running, printed, strict=True):
+        assert each.returncode == 0, text
+    return printed
