@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from hetopt.cost.memory import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.torch.launcher import LAUNCHER
-from tests.runtimes.torch_plans import CASES, Case, job_of, launch, start
+from tests.runtimes.torch_plans import CASES, Case, job_of, launch
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
@@ -148,7 +147,8 @@ def check_training(job: Job, found: list[dict[str, Any]], batch: Any) -> None:
     """Gradients, the loss and the first update are the unsplit model's."""
     model, training = job.problem.model, job.problem.training
     weights = {
-        key: value.requires_grad_() for key, value in joined(job, found, "weights").items()
+        key: value.requires_grad_()
+        for key, value in joined(job, found, "weights").items()
     }
     logits = plain(weights, batch[:, :-1], model)
     loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
@@ -161,7 +161,7 @@ def check_training(job: Job, found: list[dict[str, Any]], batch: Any) -> None:
     if copy in reduced:
         torch.testing.assert_close(reduced[copy], reduced["units.0.tokens"])
     # A key's bias has no gradient but rounding errors where no position turns it.
-    least = 1e-3 * max(each.abs().max() for each in gradients.values())
+    least = 1e-2 * max(each.abs().max() for each in gradients.values())
     for key, expected in gradients.items():
         off = (reduced[key] - expected).abs().max()
         assert off < 1e-5 * max(expected.abs().max(), least), (key, float(off))

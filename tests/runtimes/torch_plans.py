@@ -178,7 +178,8 @@ def job_of(case: Case) -> Job:
         transfer_ns=case.transfers or [1] * (case.stages - 1),
     )
     per_layer = 3 if model.granularity == "block" else 1
-    recompute = case.recompute or ("none",) * case.stages
+    kept: Recompute = "none"
+    recompute = case.recompute or (kept,) * case.stages
     stages, end = [], 1
     for number, (dp, cp, tp) in enumerate(case.degrees):
         last = number + 1 == case.stages

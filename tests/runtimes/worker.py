@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-
-from program.groups import gather_parts  # type: ignore[import-not-found]
-from program.job import Job  # type: ignore[import-not-found]
-from program.training import Trainer  # type: ignore[import-not-found]
+from program.groups import gather_parts
+from program.job import Job
+from program.training import Trainer
 
 HERE = Path(__file__).parent
 
@@ -81,7 +80,7 @@ def main() -> None:
     trainer = Trainer(job, torch.device("cpu"), lr=asked["lr"])
     place, batch = trainer.place, torch.load(HERE / "batch.pt")
     kept = Kept(trainer.stage)
-    seen = {
+    seen: dict[str, Any] = {
         "where": (place.stage, place.dp, place.cp, place.tp),
         "weights": parts(trainer, gradients=False),
     }

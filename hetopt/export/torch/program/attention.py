@@ -44,7 +44,7 @@ class Context:
         """Return the ranks that a rank shares sequences with; None if it is alone."""
         if place.context is None:
             return None
-        every = [place.tokens_of(place.stage, cp) for cp in range(place.plan.cp)]
+        every = [place.job.tokens_of(place.stage, cp) for cp in range(place.plan.cp)]
         hidden = every[place.cp][:, None] < torch.cat(every)[None, :]
         mask = torch.zeros(hidden.shape, dtype=place.job.dtype)
         mask.masked_fill_(hidden, -torch.inf)

@@ -66,8 +66,7 @@ class Channel:
         behind = int(max(ends) > place.stage)
         groups = place.forward if kind.endswith("forward") else place.backward
         self.group = groups[behind]
-        way = place.job.stages[min(ends)].resharding or "p2p"
-        self.steps = steps_of(place, *ends, way)
+        self.steps = steps_of(place.job, place.rank, ends, place.device)
         self.transfers: list[Transfer] = []
         cuda = place.device.type == "cuda"
         self.stream = torch.cuda.Stream(place.device) if cuda else None
@@ -184,7 +183,7 @@ class Boundaries:
         x = self.coming[kind].pop(microbatch).result()
         if x.is_cuda:
             x.record_stream(torch.cuda.current_stream())
-        x = x.unflatten(0, (len(self.place.rows(self.place.stage, 0)), -1))
+        x = x.unflatten(0, (len(self.place.sequences), -1))
         return x if self.region.splits else self.parts.spread(x)
 
     def give(self, kind: str, microbatch: int, x: Tensor) -> None:

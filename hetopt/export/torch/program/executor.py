@@ -99,15 +99,15 @@ class Executor:
 
     def _forward(self, number: int, batch: Tensor) -> None:
         place = self.place
-        positions = place.tokens_of(place.stage, place.cp)
-        rows = place.rows(place.stage, place.dp)
-        own = batch[rows.start : rows.stop]
+        own = batch[place.sequences.start : place.sequences.stop]
         if place.is_first:
-            x = own[:, positions].to(place.device)
+            x = own[:, place.positions].to(place.device)
         else:
             x = self.boundaries.take("receive-forward", number).requires_grad_()
             self.inputs[number] = x
-        targets = own[:, positions + 1].to(place.device) if place.is_last else None
+        targets = (
+            own[:, place.positions + 1].to(place.device) if place.is_last else None
+        )
         start = time.perf_counter()
         y = self.stage(x, targets)
         if place.is_last:

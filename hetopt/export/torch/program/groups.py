@@ -49,6 +49,10 @@ class Place:
         Of all ranks, and the number of the stage, from 0.
     dp, cp, tp
         Coordinates within the stage, from 0.
+    positions
+        Of this rank's tokens within a sequence, int64 (n,).
+    sequences
+        Of a micro-batch that this rank has.
     tensor, context, replicas
         Ranks that share the matrices, a sequence, and the weights: the groups of tp, of
         cp, and of dp and cp together. None for a group of one.
@@ -64,28 +68,14 @@ class Place:
 
     def __init__(self, job: Job, rank: int, device: torch.device) -> None:
         self.job, self.rank, self.device = job, rank, device
-        self.stage = next(
-            number
-            for number in range(len(job.stages))
-            if rank < self.first_rank(number + 1)
-        )
+        stages = range(len(job.stages))
+        self.stage = next(n for n in stages if rank < job.first_rank(n + 1))
         self.plan = job.stages[self.stage]
-        within, self.tp = divmod(rank - self.first_rank(self.stage), self.plan.tp)
+        within, self.tp = divmod(rank - job.first_rank(self.stage), self.plan.tp)
         self.dp, self.cp = divmod(within, self.plan.cp)
+        self.positions = job.tokens_of(self.stage, self.cp)
+        self.sequences = job.rows(self.stage, self.dp)
         self._make_groups()
-
-    def first_rank(self, stage: int) -> int:
-        """Return the first rank of a stage, the world's size behind the last."""
-        return sum(each.devices for each in self.job.stages[:stage])
-
-    def ranks(self, stage: int) -> list[list[list[int]]]:
-        """Return the ranks of a stage by dp, cp and tp."""
-        plan, first = self.job.stages[stage], self.first_rank(stage)
-        numbers = torch.arange(first, first + plan.devices)
-        shaped: list[list[list[int]]] = numbers.reshape(
-            plan.dp, plan.cp, plan.tp
-        ).tolist()
-        return shaped
 
     @property
     def is_first(self) -> bool:
@@ -107,28 +97,12 @@ class Place:
         """Whether tp splits the tokens between matrices."""
         return self.job.sequence_parallel and self.plan.tp > 1
 
-    def tokens_of(self, stage: int, cp: int) -> Tensor:
-        """Positions of the tokens of one cp rank of a stage.
-
-        A piece from each end of the sequence, so that causal attention is even.
-        """
-        ranks, length = self.job.stages[stage].cp, self.job.seq_len
-        if ranks == 1:
-            return torch.arange(length)
-        pieces = torch.arange(length).chunk(2 * ranks)
-        return torch.cat([pieces[cp], pieces[2 * ranks - 1 - cp]])
-
-    def rows(self, stage: int, dp: int) -> range:
-        """Sequences of a micro-batch that a replica of a stage has."""
-        each = self.job.sequences // self.job.stages[stage].dp
-        return range(dp * each, (dp + 1) * each)
-
     def _make_groups(self) -> None:
         """Make all groups, as every rank must, in the same order; keep its own."""
         job, stages = self.job, range(len(self.job.stages))
         self.tensor = self.context = self.replicas = self.sharers = None
         for number in stages:
-            plan, ranks = job.stages[number], torch.tensor(self.ranks(number))
+            plan, ranks = job.stages[number], torch.tensor(job.ranks(number))
             shared = max(plan.tp // int(job.model["kv_heads"]), 1)
             self.tensor = self._one(ranks.reshape(-1, plan.tp)) or self.tensor
             across = ranks.movedim(1, 2).reshape(-1, plan.cp)
@@ -143,12 +117,14 @@ class Place:
         self.ends = None
         if job.model["tied"] and len(stages) > 1:
             first = range(job.stages[0].devices)
-            last = range(self.first_rank(stages[-1]), job.world_size)
+            last = range(self.job.first_rank(stages[-1]), job.world_size)
             self.ends = self._one(torch.tensor([[*first, *last]]))
 
     def _boundary(self, number: int) -> tuple[Any, Any]:
         """Make the groups of both directions behind a stage."""
-        ranks = torch.arange(self.first_rank(number), self.first_rank(number + 2))
+        ranks = torch.arange(
+            self.job.first_rank(number), self.job.first_rank(number + 2)
+        )
         return self._one(ranks[None]), self._one(ranks[None])
 
     def _one(self, rows: Tensor) -> Any:

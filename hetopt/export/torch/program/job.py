@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,35 @@ class Job:
     def world_size(self) -> int:
         """Ranks of all stages."""
         return sum(stage.devices for stage in self.stages)
+
+    def first_rank(self, stage: int) -> int:
+        """Return the first rank of a stage, the world's size behind the last."""
+        return sum(each.devices for each in self.stages[:stage])
+
+    def ranks(self, stage: int) -> list[list[list[int]]]:
+        """Return the ranks of a stage by dp, cp and tp."""
+        plan, first = self.stages[stage], self.first_rank(stage)
+        numbers = torch.arange(first, first + plan.devices)
+        shaped: list[list[list[int]]] = numbers.reshape(
+            plan.dp, plan.cp, plan.tp
+        ).tolist()
+        return shaped
+
+    def tokens_of(self, stage: int, cp: int) -> Tensor:
+        """Return the positions of the tokens of one cp rank of a stage.
+
+        A piece from each end of the sequence, so that causal attention is even.
+        """
+        ranks = self.stages[stage].cp
+        if ranks == 1:
+            return torch.arange(self.seq_len)
+        pieces = torch.arange(self.seq_len).chunk(2 * ranks)
+        return torch.cat([pieces[cp], pieces[2 * ranks - 1 - cp]])
+
+    def rows(self, stage: int, dp: int) -> range:
+        """Return the sequences of a micro-batch that a replica of a stage has."""
+        each = self.sequences // self.stages[stage].dp
+        return range(dp * each, (dp + 1) * each)
 
     def version_note(self) -> str:
         """Say that this is another PyTorch than the one tested; empty if it is not."""

@@ -26,17 +26,18 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from math import gcd
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from .groups import Place
+from .job import Job
 
 #: The tokens of each rank, in the order of its tensor.
 Holding = dict[int, Tensor]
 
 #: Rows of a tensor: all as they are, or some by their numbers.
-Select = Tensor | slice
+Select: TypeAlias = Tensor | slice
 ALL = slice(None)
 
 
@@ -64,26 +65,29 @@ class Step:
     rows: int
 
 
-def steps_of(place: Place, sender: int, receiver: int, way: str) -> list[Step]:
-    """Return this rank's steps from one stage to another."""
-    total = place.job.sequences * place.job.seq_len
-    holdings = holdings_of(place, sender, receiver, way)
+def steps_of(
+    job: Job, rank: int, ends: tuple[int, int], device: torch.device
+) -> list[Step]:
+    """Return a rank's steps from one stage to another, ``ends``."""
+    total = job.sequences * job.seq_len
+    holdings = holdings_of(job, *ends)
     return [
-        step_of(place.rank, before, after, total, place.device)
+        step_of(rank, before, after, total, device)
         for before, after in itertools.pairwise(holdings)
     ]
 
 
-def holdings_of(place: Place, sender: int, receiver: int, way: str) -> list[Holding]:
+def holdings_of(job: Job, sender: int, receiver: int) -> list[Holding]:
     """Return who has which tokens before, between and after the steps."""
-    first, last = _layout(place, sender), _layout(place, receiver)
-    same = [_degrees(place, stage) for stage in (sender, receiver)]
+    way = job.stages[min(sender, receiver)].resharding or "p2p"
+    first, last = _layout(job, sender), _layout(job, receiver)
+    same = [_degrees(job, stage) for stage in (sender, receiver)]
     if way == "p2p" or same[0] == same[1]:
         return [first, last]
     between: list[Holding] = [{}, {}]
     outer = gcd(same[0][0], same[1][0])
     for part in range(outer):
-        ranks = [_part(place, stage, part, outer) for stage in (sender, receiver)]
+        ranks = [_part(job, stage, part, outer) for stage in (sender, receiver)]
         if way == "send-recv-all-gather":
             flat = torch.cat([first[rank] for rank in ranks[0]])
             runs = flat.chunk(len(ranks[1]))
@@ -98,30 +102,30 @@ def holdings_of(place: Place, sender: int, receiver: int, way: str) -> list[Hold
     return [first, *between, last]
 
 
-def _degrees(place: Place, stage: int) -> tuple[int, int]:
+def _degrees(job: Job, stage: int) -> tuple[int, int]:
     """Return dp, and how many ranks share a sequence: cp * tp, as hetopt's table."""
-    plan = place.job.stages[stage]
+    plan = job.stages[stage]
     return plan.dp, plan.cp * plan.tp
 
 
-def _part(place: Place, stage: int, part: int, outer: int) -> list[int]:
+def _part(job: Job, stage: int, part: int, outer: int) -> list[int]:
     """Return the ranks of a stage that have one part of the batch, in order."""
-    replicas = place.ranks(stage)
+    replicas = job.ranks(stage)
     inner = len(replicas) // outer
     own = replicas[part * inner : (part + 1) * inner]
     return [rank for replica in own for row in replica for rank in row]
 
 
-def _layout(place: Place, stage: int) -> Holding:
+def _layout(job: Job, stage: int) -> Holding:
     """Return the tokens of each rank of a stage; tp splits those of a cp rank.
 
     It does without sequence parallelism too: then ranks gather what they received.
     """
-    length, found = place.job.seq_len, {}
-    for dp, replica in enumerate(place.ranks(stage)):
-        starts = torch.tensor(place.rows(stage, dp)) * length
+    length, found = job.seq_len, {}
+    for dp, replica in enumerate(job.ranks(stage)):
+        starts = torch.tensor(job.rows(stage, dp)) * length
         for cp, row in enumerate(replica):
-            parts = place.tokens_of(stage, cp).chunk(len(row))
+            parts = job.tokens_of(stage, cp).chunk(len(row))
             for rank, own in zip(row, parts, strict=True):
                 found[rank] = (starts[:, None] + own).flatten()
     return found

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from .groups import Place
-from .units import tie
 
 #: Makes a unit by its index, as this rank has it.
 BuildUnit = Callable[[int, Place], nn.Module]
@@ -22,7 +21,9 @@ class Stage(nn.Module):
         units = {
             index: build_unit(index, place) for index in range(plan.first, plan.end)
         }
-        tie(units, place.job.units - 1)
+        first, last = units.get(0), units.get(place.job.units - 1)
+        if first is not None and last is not None:
+            _tie(first, last)
         self.units = nn.ModuleDict({str(index): unit for index, unit in units.items()})
 
     def forward(self, x: Tensor, targets: Tensor | None) -> Tensor:
@@ -31,3 +32,12 @@ class Stage(nn.Module):
         for unit in before:
             x = unit(x)
         return last(x) if targets is None else last(x, targets)
+
+
+def _tie(first: nn.Module, last: nn.Module) -> None:
+    """Let the embedding's table serve as the head's too, if the model is tied."""
+    tables = [each for each in first.parameters() if hasattr(each, "tied_rows")]
+    for module in last.modules():
+        for name, each in list(module.named_parameters(recurse=False)):
+            if hasattr(each, "tied_rows"):
+                module.register_parameter(name, tables[0])

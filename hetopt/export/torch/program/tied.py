@@ -69,7 +69,7 @@ class TiedTable:
         plan, vocab = self.place.job.stages[stage], int(self.place.job.model["vocab"])
         each = -(-vocab // plan.tp)
         found = {}
-        for dp, replica in enumerate(self.place.ranks(stage)):
+        for dp, replica in enumerate(self.place.job.ranks(stage)):
             for cp, row in enumerate(replica):
                 for tp, rank in enumerate(row):
                     own = torch.arange(vocab)[tp * each : (tp + 1) * each]

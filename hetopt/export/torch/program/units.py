@@ -7,13 +7,14 @@ A unit is an ``nn.Module`` with one result.
 - Unit L + 1 is called with (b, m, h) and the tokens that follow, (b, n), and returns
   the sum of the losses of all of its tokens.
 
-n are the tokens of a cp rank, ``place.tokens_of(place.stage, place.cp)`` of the
-sequence; m = n, or n / tp where sequence parallelism splits them further. A unit does
+n are the tokens of a cp rank, at ``place.positions`` of the sequence; m = n, or n / tp
+where sequence parallelism splits them further (``place.splits_tokens``). A unit does
 what ``place.plan`` asks for: splits its matrices over ``place.tensor``, and wraps in
 ``recomputed`` what is to be recomputed. A parameter that every tp rank has a part of
 the gradient of, such as a norm's with sequence parallelism, names the ranks to sum over
 in ``parameter.sum_over``. Weights must be the same on all replicas: draw them from
-a seed. The tied table is the one with ``parameter.tied_rows``, its tokens.
+a seed. Of a tied model the tables of the embedding and of the head name their tokens in
+``parameter.tied_rows``; on one stage they become one.
 
 A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, given as
 ``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py`` is one.
@@ -22,7 +23,6 @@ A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, g
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -119,7 +119,7 @@ class Embedding(_Unit):
             whole = torch.empty(length, self.model["hidden"])
             whole.normal_(std=0.02, generator=self._generator("positions"))
             self.vector("positions", whole, outside=True)
-            own = place.tokens_of(place.stage, place.cp)
+            own = place.positions
             if place.splits_tokens:
                 own = own.chunk(place.plan.tp)[place.tp]
             self.register_buffer("own", own, persistent=False)
@@ -154,7 +154,7 @@ class Layer(_Unit):
         if not model["positions"]:
             half = width // 2
             rates = ROTARY_BASE ** (-torch.arange(half) / half)
-            own = place.tokens_of(place.stage, place.cp)
+            own = place.positions
             angles = (own[:, None] * rates)[:, None, :].to(place.device)
             self.cos, self.sin = angles.cos(), angles.sin()
         self.hidden = hidden
@@ -202,7 +202,8 @@ class Layer(_Unit):
         of = [getattr(self, name) for name in names]
         if self.biased:
             of += [getattr(self, f"{name}_bias") for name in names]
-        return Columns.apply(x, self.region, self.biased, *of)
+        products: tuple[Tensor, ...] = Columns.apply(x, self.region, self.biased, *of)
+        return products
 
     def _rows(self, x: Tensor, name: str) -> Tensor:
         y = Rows.apply(x, self.region, getattr(self, name))
@@ -238,9 +239,3 @@ class Head(_Unit):
         (logits,) = Columns.apply(normed, self.region, False, self.output)
         loss: Tensor = Loss.apply(logits, targets, self.region, self.span)
         return loss
-
-
-def tie(units: dict[int, Any], last: int) -> None:
-    """Let one table serve as embedding and head where one stage has both."""
-    if 0 in units and last in units and units[0].model["tied"]:
-        units[last].output = units[0].tokens
