@@ -1,0 +1,142 @@
+"""The exported program as users start it: its checkpoints, hooks and failures."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.runtimes.test_torch_execution import (
+    batch_of,
+    check_memory,
+    check_messages,
+    check_schedule,
+    exported,
+    watched,
+)
+from tests.runtimes.torch_plans import PAIR, Case, launch, start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.torch
+
+ALONE = Case(
+    schedule="1f1b",
+    degrees=((2, 1, 1),),
+    layers=(2,),
+    model={"tied": True},
+    training={"precision": "bf16"},
+)
+TWO_NODES = Case(
+    schedule="1f1b", degrees=((1, 1, 1), (1, 1, 1)), halls=(0, 1), q=2, each=2
+)
+
+#: A model of the user's own, and data of which a step is missing.
+OWN = '''
+import os
+import torch
+from torch import nn
+
+
+class Table(nn.Module):
+    def __init__(self, place):
+        super().__init__()
+        torch.manual_seed(0)
+        model = place.job.model
+        self.weight = nn.Parameter(torch.randn(model["vocab"], model["hidden"]))
+
+    def forward(self, x, targets=None):
+        if targets is None:
+            return self.weight[x]
+        logits = (x @ self.weight.T).flatten(0, 1)
+        return nn.functional.cross_entropy(logits, targets.flatten(), reduction="sum")
+
+
+def build_unit(index, place):
+    width = place.job.model["hidden"]
+    last = place.job.units - 1
+    return Table(place) if index in (0, last) else nn.Linear(width, width)
+
+
+def batch(step, job):
+    if step == 2 and os.environ["RANK"] == "1":
+        raise FileNotFoundError("no shard 2")
+    return torch.full((job.global_batch, job.seq_len + 1), step)
+'''
+
+
+def losses(printed: list[str]) -> dict[int, float]:
+    found = re.findall(r"step (\d+): loss ([\d.]+)", "".join(printed))
+    return {int(step): float(loss) for step, loss in found}
+
+
+def test_sixteen_bits_keep_what_the_table_counts(tmp_path: Path) -> None:
+    case = Case(
+        schedule="1f1b",
+        degrees=((2, 1, 1), PAIR),
+        layers=(2, 1),
+        training={"precision": "bf16"},
+    )
+    job = exported(case, tmp_path / "out")
+    found = watched(job, tmp_path / "out", batch_of(job))
+    check_schedule(job, found)
+    check_memory(job, found)
+    check_messages(job, found)
+    for each in found:
+        assert {x.dtype for x in each["weights"].values()} == {torch.bfloat16}
+        assert {x.dtype for x in each["gradients"].values()} == {torch.float32}
+    assert found[-1]["losses"][-1] < found[-1]["losses"][0] - 0.01
+
+
+def test_a_run_goes_on_from_its_newest_complete_checkpoint(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    exported(ALONE, folder)
+    arguments = ["--lr", "0.01", "--every", "2", "--checkpoints"]
+    whole = launch(folder, "--steps", "5", *arguments, str(tmp_path / "first"))
+    assert sorted(losses(whole)) == [0, 1, 2, 3, 4]
+    assert len(set(losses(whole).values())) == 5
+    # What one rank alone has saved is no checkpoint.
+    shutil.copytree(tmp_path / "first/step-2", tmp_path / "again/step-2")
+    shutil.copytree(tmp_path / "first/step-4", tmp_path / "again/step-4")
+    (tmp_path / "again/step-4/rank-1.pt").unlink()
+    resumed = launch(folder, "--steps", "5", *arguments, str(tmp_path / "again"))
+    assert losses(resumed) == {n: loss for n, loss in losses(whole).items() if n >= 2}
+
+
+def test_own_units_and_data_and_a_rank_that_fails(tmp_path: Path) -> None:
+    """Ranks are on two nodes: neither torchrun sees the other's rank die."""
+    folder = tmp_path / "out"
+    exported(TWO_NODES, folder)
+    (folder / "own.py").write_text(OWN)
+    begun = time.monotonic()
+    running = start(
+        folder, "--units", "own.py:build_unit", "--data", "own.py:batch", "--lr", "0.01"
+    )
+    printed = [each.communicate(timeout=60)[0] for each in running]
+    assert all(each.returncode for each in running)
+    assert time.monotonic() - begun < 45
+    assert sorted(losses(printed)) == [0, 1]
+    first, second = printed
+    complaints = [line for line in second.splitlines() if "rror" in line]
+    assert complaints[0] == "rank 1: FileNotFoundError: no shard 2"
+    assert "rank 0 ends: rank 1 failed" in first
+
+
+def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    exported(ALONE, folder)
+    (running,) = start(folder, "--units", "mine.py:build_unit")
+    printed = running.communicate(timeout=60)[0]
+    assert running.returncode
+    assert re.search(
+        r"^rank \d: ValueError: mine.py:build_unit: expected FILE.py:FUNCTION, with a "
+        "file that exists$",
+        printed,
+        re.MULTILINE,
+    )

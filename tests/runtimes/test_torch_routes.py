@@ -1,0 +1,131 @@
+"""Every way of resharding brings every token to its rank, by as many pairs as priced."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from hetopt.cost.boundaries.resharding import (
+    Side,
+    outer_degree,
+    overlaps,
+    plan_transfer,
+)
+from hetopt.export.torch.program.job import Job, StagePlan
+from hetopt.export.torch.program.routes import ALL, Step, holdings_of, steps_of
+from hetopt.problem.training import RESHARDING, Resharding
+from tests.export.jobs import draw_job
+
+pytestmark = pytest.mark.torch
+
+DEGREES = [(1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 2), (3, 1, 1), (4, 1, 1), (6, 1, 2)]
+SPLIT = [(1, 2, 1), (2, 2, 2), (1, 3, 2)]
+
+
+def job_of(first: tuple[int, ...], last: tuple[int, ...], way: Resharding) -> Job:
+    plans = tuple(
+        StagePlan(
+            first=0,
+            end=1,
+            dp=dp,
+            cp=cp,
+            tp=tp,
+            recompute="none",
+            zero=1,
+            warmup=1,
+            resharding=way,
+        )
+        for dp, cp, tp in (first, last)
+    )
+    return Job(
+        model={"layers": 2},
+        global_batch=24,
+        seq_len=24,
+        microbatches=2,
+        precision="fp32",
+        optimizer="adam",
+        gradients="fp32",
+        sequence_parallel=True,
+        overlap_gradients=True,
+        stages=plans,
+        tested_with="2.13",
+    )
+
+
+def carried(
+    steps: dict[int, list[Step]], x: dict[int, torch.Tensor], number: int
+) -> dict[int, torch.Tensor]:
+    """Carry out one step of all ranks; a message must be expected by its receiver."""
+    found = {rank: torch.full((own[number].rows,), -1) for rank, own in steps.items()}
+    sent = {
+        (rank, to): x[rank][rows]
+        for rank, own in steps.items()
+        for to, rows in own[number].sends
+    }
+    for rank, own in steps.items():
+        for rows, at in own[number].kept:
+            found[rank][at] = x[rank][rows]
+        for source, at, count in own[number].receives:
+            part = sent.pop((source, rank))
+            assert len(part) == count
+            assert at != ALL or len(own[number].receives) == 1
+            found[rank][at] = part
+    assert not sent
+    return found
+
+
+@pytest.mark.parametrize("way", RESHARDING)
+def test_tokens_get_where_they_belong(way: Resharding) -> None:
+    for first, last in product(DEGREES + SPLIT, repeat=2):
+        job = job_of(first, last, way)
+        for ends in ((0, 1), (1, 0)):
+            holdings = holdings_of(job, *ends)
+            ranks = range(job.world_size)
+            device = torch.device("cpu")
+            steps = {rank: steps_of(job, rank, ends, device) for rank in ranks}
+            nothing = torch.empty(0, dtype=torch.int64)
+            x = {rank: holdings[0].get(rank, nothing) for rank in ranks}
+            for number in range(len(holdings) - 1):
+                x = carried(steps, x, number)
+            for rank, tokens in holdings[-1].items():
+                assert x[rank].tolist() == tokens.tolist()
+
+
+@pytest.mark.parametrize("way", RESHARDING)
+def test_pairs_of_ranks_are_those_that_are_priced(way: Resharding) -> None:
+    cluster = draw_job(0).problem.clusters[0]
+    for first, last in product(DEGREES, repeat=2):
+        job = job_of(first, last, way)
+        ranks = range(job.world_size)
+        border = job.first_rank(1)
+        device = torch.device("cpu")
+        pairs = {
+            (rank, to)
+            for rank in ranks
+            for step in steps_of(job, rank, (0, 1), device)
+            for to, _ in step.sends
+            if rank < border <= to
+        }
+        sides = [
+            Side(cluster=cluster, dp=np.array([dp]), shards=np.array([tp]))
+            for dp, _, tp in (first, last)
+        ]
+        alike = first == last
+        transfer = plan_transfer(
+            "p2p" if alike else way, *sides, 1.0, outer_degree(*sides)
+        )
+        assert len(pairs) == transfer.pairs.item(), (first, last)
+
+
+def test_split_sequences_meet_as_slices_do_where_both_sides_split_alike() -> None:
+    job = job_of((2, 2, 2), (4, 2, 1), "p2p")
+    pairs = {
+        (rank, to)
+        for rank in range(job.world_size)
+        for step in steps_of(job, rank, (0, 1), torch.device("cpu"))
+        for to, _ in step.sends
+    }
+    shards = overlaps(np.array([4]), np.array([2])).item()
+    assert len(pairs) == 4 * shards
