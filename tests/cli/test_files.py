@@ -51,7 +51,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for place in (
         "scripts/run.sh",
         "yaml/plan.yaml",
-        "torch/schedule.csv",
         "torch/job.json",
         "metis/DeviceType.A100_tp1_bs1.json",
         "vidur/mlp.csv",

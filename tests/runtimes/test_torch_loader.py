@@ -11,7 +11,7 @@ schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
 from hetopt.export.bundle import bundle
 from hetopt.export.registry import launcher
-from hetopt.export.shared.schedule_csv import read_schedule, schedule_text
+from hetopt.export.shared.schedule_csv import schedule_text
 from tests.export.jobs import draw_job
 
 pytestmark = pytest.mark.runtimes
@@ -40,12 +40,9 @@ def load(path: Path, stages: int, microbatches: int) -> Any:
     return runtime
 
 
-@pytest.mark.parametrize("name", ["torch", "torchtitan"])
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
-def test_no_plan_that_we_accept_is_rejected(
-    name: str, alike: bool, tmp_path: Path
-) -> None:
-    target = launcher(name)
+def test_no_plan_that_we_accept_is_rejected(alike: bool, tmp_path: Path) -> None:
+    target = launcher("torchtitan")
     path = tmp_path / "schedule.csv"
     loaded = 0
     for seed in range(PLANS):
@@ -66,7 +63,7 @@ def test_no_plan_that_we_accept_is_rejected(
     assert loaded > 10
 
 
-def test_rising_warm_ups_are_refused_by_both(tmp_path: Path) -> None:
+def test_rising_warm_ups_are_refused(tmp_path: Path) -> None:
     rng = Random(3)
     path = tmp_path / "schedule.csv"
     refused = 0
@@ -75,12 +72,9 @@ def test_rising_warm_ups_are_refused_by_both(tmp_path: Path) -> None:
         warmups = [rng.randint(1, q) for _ in range(stages)]
         path.write_text(schedule_text(warmups, q))
         if all(before >= here for before, here in pairwise(warmups)):
-            assert read_schedule(path) == (q, tuple(warmups))
             load(path, stages, q)
             continue
         refused += 1
-        with pytest.raises(Exception, match="deadlocks"):
-            read_schedule(path)
         with pytest.raises(AssertionError, match="Malformed compute schedule"):
             load(path, stages, q)
     assert refused > 50

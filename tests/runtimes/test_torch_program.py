@@ -38,7 +38,7 @@ TWO_NODES = Case(
 )
 
 #: A model of the user's own, and data of which a step is missing.
-OWN = '''
+OWN = """
 import os
 import torch
 from torch import nn
@@ -68,7 +68,7 @@ def batch(step, job):
     if step == 2 and os.environ["RANK"] == "1":
         raise FileNotFoundError("no shard 2")
     return torch.full((job.global_batch, job.seq_len + 1), step)
-'''
+"""
 
 
 def losses(printed: list[str]) -> dict[int, float]:

@@ -1,6 +1,7 @@
-"""Every way of resharding brings every token to its rank, by as many pairs as priced."""
+"""Every way of resharding brings each token to its rank, by the pairs as priced."""
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,8 +56,8 @@ def job_of(first: tuple[int, ...], last: tuple[int, ...], way: Resharding) -> Jo
 
 
 def carried(
-    steps: dict[int, list[Step]], x: dict[int, torch.Tensor], number: int
-) -> dict[int, torch.Tensor]:
+    steps: dict[int, list[Step]], x: dict[int, Any], number: int
+) -> dict[int, Any]:
     """Carry out one step of all ranks; a message must be expected by its receiver."""
     found = {rank: torch.full((own[number].rows,), -1) for rank, own in steps.items()}
     sent = {
@@ -108,14 +109,12 @@ def test_pairs_of_ranks_are_those_that_are_priced(way: Resharding) -> None:
             for to, _ in step.sends
             if rank < border <= to
         }
-        sides = [
+        one, other = (
             Side(cluster=cluster, dp=np.array([dp]), shards=np.array([tp]))
             for dp, _, tp in (first, last)
-        ]
-        alike = first == last
-        transfer = plan_transfer(
-            "p2p" if alike else way, *sides, 1.0, outer_degree(*sides)
         )
+        name = "p2p" if first == last else way
+        transfer = plan_transfer(name, one, other, 1.0, outer_degree(one, other))
         assert len(pairs) == transfer.pairs.item(), (first, last)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.export.registry import reader
-from hetopt.export.shared.schedule_csv import stage_row
 from hetopt.export.shared.shell_arguments import read_script
 
+#: Sizes that a job of the torch program has to say.
+MODEL = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "tied")
 CALL = "pretrain --num-layers 8 --micro-batch-size 1"
 
 
@@ -71,11 +73,22 @@ def test_strategies(text: str, said: str, tmp_path: Path) -> None:
     assert said in complaint(tmp_path, "hetu", plan_yaml=text)
 
 
-def test_a_schedule_of_many_rows(tmp_path: Path) -> None:
-    row = ",".join(stage_row(0, 1, 20_000))
-    rows = "\n".join(f"{n}F0" for n in range(1, 20_000))
-    assert "cell 2 of row 1 is out of order" in complaint(
-        tmp_path, "torch", schedule_csv=f"{row}\n{rows}\n", job_json="{}"
+def test_a_job_of_too_many_stages(tmp_path: Path) -> None:
+    stages = ",".join(["{}"] * 20_000)
+    assert "stages: expected a list of 1 to 10000 stages" in complaint(
+        tmp_path, "torch", job_json=f'{{"stages": [{stages}]}}'
+    )
+
+
+def test_a_job_of_too_many_ranks(tmp_path: Path) -> None:
+    stage = {"dp": 1000, "cp": 1000, "tp": 1000, "warmup": 1, "zero": 1}
+    job = {
+        "model": dict.fromkeys(MODEL, 8),
+        "training": {"microbatches": 1, "seq_len": 8, "global_batch": 8},
+        "stages": [stage],
+    }
+    assert "has more than 1000000 ranks" in complaint(
+        tmp_path, "torch", job_json=json.dumps(job)
     )
 
 

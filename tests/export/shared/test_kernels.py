@@ -27,6 +27,8 @@ SAID = {
     ("flagscale", "attention: unfused"): "attention_backend: unfused",
     ("flagscale", "gradients: bf16"): "grad_reduce_in_bf16: true",
     ("nemo", "precision: fp8"): "bf16_with_fp8_delayed_scaling_mixed",
+    ("torch", "sequence_parallel: false"): '"sequence_parallel": false',
+    ("torch", "gradients: bf16"): '"gradients": "bf16"',
     ("torchtitan", "precision: fp8"): 'converters = ["quantize.linear.float8"]',
 }
 #: What of these a launcher leaves out of its files.

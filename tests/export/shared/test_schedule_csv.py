@@ -1,13 +1,9 @@
-"""Schedules for PyTorch are in the simulator's order, and no others are read."""
+"""Schedules for PyTorch are in the simulator's order."""
 
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt.errors import InputError
-from hetopt.export.shared.schedule_csv import read_schedule, schedule_text
+from hetopt.export.shared.schedule_csv import schedule_text
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 
@@ -36,28 +32,3 @@ def test_rows_are_in_the_order_in_which_the_simulator_runs(
 
 def test_known_schedule() -> None:
     assert schedule_text((3, 1), 2) == "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "has no passes"),
-        ("0F0,0B0\n1F0,1B0,1F1,1B1\n", "cell 3 of row 1 is out of order"),
-        ("0F0,0B1,0F1,0B0\n", "cell 2 of row 0"),
-        ("0F0,0I0,0W0\n", "'0I0' in row 0"),
-        ("0F0,1F0,1B0,0B0\n", "'1F0' in row 0"),
-        ("0F0,0F1,0B0,0B1\n1F0,1F1\n", "row 1 is out of order, expected 1B0"),
-        ("0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1\n", "deadlocks: stage 1"),
-    ],
-)
-def test_other_schedules_are_refused(text: str, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "schedule.csv"
-    path.write_text(text)
-    with pytest.raises(InputError, match=message):
-        read_schedule(path)
-
-
-def test_idle_cells_change_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "schedule.csv"
-    path.write_text("0F0,0F1,,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n")
-    assert read_schedule(path) == (2, (2, 1))

@@ -1,4 +1,4 @@
-"""Schedules, cuts and degrees for PyTorch are the plan's, and can be read back."""
+"""Jobs for hetopt's own program are the plan's, and can be read back."""
 
 import json
 import subprocess
@@ -14,15 +14,19 @@ from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of, readers, recognises
-from hetopt.export.shared.schedule_csv import read_schedule
+from hetopt.export.shared.schedule_csv import schedule_text
 from hetopt.export.torch.launcher import LAUNCHER as TORCH
+from hetopt.export.torch.launcher import TESTED_WITH
 from hetopt.export.torch.reading import read_torch
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
-from tests.export.jobs import draw_job, untied
+from hetopt.problem.training import RESHARDING, Domain, Pins
+from tests.export.jobs import draw_job, restaged, untied
+
+ROOT = Path(__file__).parents[3]
 
 
 def exact(seed: int, **settings: Any) -> Job:
-    return draw_job(seed, alike=True, **settings)
+    return draw_job(seed, **settings)
 
 
 def write(job: Job, folder: Path) -> Path:
@@ -31,8 +35,10 @@ def write(job: Job, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_exact_plans_are_read_back_as_they_were(seed: int, tmp_path: Path) -> None:
-    job = exact(seed)
+def test_plans_of_any_degrees_are_read_back_as_they_were(
+    seed: int, tmp_path: Path
+) -> None:
+    job = exact(seed, granularity="block" if seed % 4 == 0 else "layer")
     assert not list(TORCH.losses(job))
     folder = write(job, tmp_path / "out")
     assert recognises(readers()["torch"], folder)
@@ -53,72 +59,127 @@ def test_exact_plans_are_read_back_as_they_were(seed: int, tmp_path: Path) -> No
         assert getattr(of, name) == value
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_ranks_of_the_program_are_those_of_the_placement(seed: int) -> None:
+    job = exact(seed)
+    stages = json.loads(bundle(job, TORCH, allow_lossy=False)["job.json"])["stages"]
+    numbered = [
+        (number, dp, cp, tp)
+        for number, stage in enumerate(stages)
+        for dp in range(stage["dp"])
+        for cp in range(stage["cp"])
+        for tp in range(stage["tp"])
+    ]
+    ranks = job.placement.ranks
+    assert numbered == [(rank.stage, rank.dp, rank.cp, rank.tp) for rank in ranks]
+    ends = [stage["end"] for stage in stages]
+    assert [stage["first"] for stage in stages] == [0, *ends[:-1]]
+    assert ends[-1] == job.problem.model.layers + 2
+
+
+def test_a_bundle_is_the_program_with_the_tested_version(tmp_path: Path) -> None:
+    files = bundle(exact(4), TORCH, allow_lossy=False)
+    own = {name for name in files if name.startswith("program/")}
+    folder = ROOT / "hetopt/export/torch/program"
+    assert own == {
+        f"program/{path.name}"
+        for path in folder.glob("*.py")
+        if path.name != "llama_units.py"
+    }
+    assert not any("hetopt." in line for name in own for line in imports(files[name]))
+    assert json.loads(files["job.json"])["tested_with"] == {"torch": TESTED_WITH}
+    assert f"tested with {TESTED_WITH}" in files["README.md"]
+    # The marked tests run that version.
+    assert f"torch=={TESTED_WITH}" in (ROOT / "Makefile").read_text()
+
+
+def imports(text: str) -> list[str]:
+    return [line for line in text.splitlines() if "import " in line]
+
+
+@pytest.mark.parametrize("way", RESHARDING)
+def test_the_way_of_resharding_is_kept(way: Any, tmp_path: Path) -> None:
+    job = restaged(exact(2), 0, resharding=way)
+    folder = write(job, tmp_path / "out")
+    stages = json.loads((folder / "job.json").read_text())["stages"]
+    assert stages[0]["resharding"] == way
+    assert stages[-1]["resharding"] is None
+    read_torch(folder)
+
+
+def test_zero_of_each_stage_is_kept(tmp_path: Path) -> None:
+    job = exact(2)
+    other = replace(job.stages[0].strategy, zero=1 - job.problem.training.zero)
+    folder = write(restaged(job, 0, strategy=other), tmp_path / "out")
+    read = read_torch(folder)
+    assert "zero" not in read.says
+    zeros = [stage.strategy.zero for stage in read.stages]
+    assert zeros == [other.zero] + [job.problem.training.zero] * (len(zeros) - 1)
+
+
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.parametrize("launcher", [TORCH, TORCHTITAN], ids=lambda each: each.name)
-def test_any_plan_is_refused_or_keeps_the_runtimes_rules(
-    launcher: Any, seed: int, tmp_path: Path
-) -> None:
+def test_torchtitan_refuses_a_plan_or_keeps_its_rules(seed: int) -> None:
     job = draw_job(seed, alike=seed % 3 > 0)
-    losses = list(launcher.losses(job))
+    losses = list(TORCHTITAN.losses(job))
     if any(loss.instead is None for loss in losses):
         with pytest.raises(CheckError):
-            bundle(job, launcher, allow_lossy=True)
+            bundle(job, TORCHTITAN, allow_lossy=True)
         return
-    files = bundle(job, launcher, allow_lossy=True)
+    files = bundle(job, TORCHTITAN, allow_lossy=True)
     assert ("LOSSY.md" in files) == bool(losses)
-    names: list[list[str]] | None = None
-    if launcher is TORCH:
-        content = json.loads(files["job.json"])
-        mesh, names = content["mesh"], content["modules"]
-        ranks = mesh["pp"] * mesh["dp"] * mesh["cp"] * mesh["tp"]
-    else:
-        content = tomllib.loads(files["train.toml"])
-        mesh = content["parallelism"]
-        dp = mesh["data_parallel_replicate_degree"] * mesh["data_parallel_shard_degree"]
-        ranks = (
-            mesh["pipeline_parallel_degree"]
-            * dp
-            * mesh["context_parallel_degree"]
-            * mesh["tensor_parallel_degree"]
-        )
-        local = content["training"]["local_batch_size"]
-        steps, rest = divmod(content["training"]["global_batch_size"], local * dp)
-        assert rest == 0
-        names = mesh.get("module_fqns_per_model_part")
-        assert (names is None) == (len(job.stages) == 1)
-        if names is None:
-            assert steps == job.microbatches
-        else:
-            assert steps == 1
-            assert local == job.microbatches * mesh["pipeline_parallel_microbatch_size"]
+    content = tomllib.loads(files["train.toml"])
+    mesh = content["parallelism"]
+    dp = mesh["data_parallel_replicate_degree"] * mesh["data_parallel_shard_degree"]
+    ranks = (
+        mesh["pipeline_parallel_degree"]
+        * dp
+        * mesh["context_parallel_degree"]
+        * mesh["tensor_parallel_degree"]
+    )
     assert ranks == job.world_size
-    if names is not None:
-        (tmp_path / "schedule.csv").write_text(files["schedule.csv"])
-        q, warmups = read_schedule(tmp_path / "schedule.csv")
-        assert q == job.microbatches
-        assert list(warmups) == [min(stage.warmup, q) for stage in job.stages]
-        flat = [name for part in names for name in part]
-        assert flat[0] == "tok_embeddings"
-        assert flat[-2:] == ["norm", "output"]
-        assert flat[1:-2] == [f"layers.{n}" for n in range(job.problem.model.layers)]
+    local = content["training"]["local_batch_size"]
+    steps, rest = divmod(content["training"]["global_batch_size"], local * dp)
+    assert rest == 0
+    names = mesh.get("module_fqns_per_model_part")
+    assert (names is None) == (len(job.stages) == 1)
+    if names is None:
+        assert steps == job.microbatches
+        return
+    assert steps == 1
+    assert local == job.microbatches * mesh["pipeline_parallel_microbatch_size"]
+    warmups = [stage.warmup for stage in job.stages]
+    assert files["schedule.csv"] == schedule_text(warmups, job.microbatches)
+    flat = [name for part in names for name in part]
+    assert flat[0] == "tok_embeddings"
+    assert flat[-2:] == ["norm", "output"]
+    assert flat[1:-2] == [f"layers.{n}" for n in range(job.problem.model.layers)]
 
 
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("modules",), [["tok_embeddings", "layers.1"]], "'layers.1' where 'layers.0'"),
-        (("modules",), "all", "no list"),
-        (("mesh", "pp"), 77, r"mesh\.pp: is 77"),
-        (("mesh", "tp"), 0, r"mesh\.tp: is 0"),
-        (("training", "microbatches"), 99, "is 99, but schedule.csv"),
-        (("recompute",), ["some"], "recompute: expected one of"),
-        (("model",), {}, r"model\.layers: is missing"),
+        (("stages",), "all", "stages: expected a list of 1 to"),
+        (("stages",), [], "stages: expected a list of 1 to"),
+        (("stages", 1, "first"), 1, r"stages\.1\.first: is 1, expected \d"),
+        (("stages", 0, "end"), 1, r"stages\.0\.end: is 1, which leaves no layer"),
+        (("stages", -1, "end"), 999, r"end: is 999, expected \d+: the embedding"),
+        (("stages", 0, "tp"), 0, r"stages\.0\.tp: is 0"),
+        (("stages", 0, "dp"), True, r"stages\.0\.dp: is true"),
+        (("stages", 0, "dp"), 10**7, r"stages\.0\.dp: is 10000000"),
+        (("stages", 1, "warmup"), 99, r"stages\.1\.warmup: deadlocks: stage 1 warms"),
+        (("stages", 0, "recompute"), "some", r"recompute: is 'some', expected one of"),
+        (("stages", 0, "resharding"), "fax", r"resharding: is 'fax', expected one of"),
+        (("stages", 0, "resharding"), None, r"resharding: is empty, expected one of"),
+        (("stages", 0, "zero"), 3, r"zero: is 3, expected one of 0, 1"),
+        (("stages", 0), {}, r"stages\.0\.dp: is missing"),
+        (("training",), {}, r"training\.microbatches: is missing"),
+        (("model",), {}, r"model\.hidden: is missing"),
     ],
 )
 def test_wrong_jobs_are_refused_with_the_reason(
-    keys: tuple[str, ...], value: object, message: str, tmp_path: Path
+    keys: tuple[Any, ...], value: object, message: str, tmp_path: Path
 ) -> None:
-    folder = write(exact(4), tmp_path / "out")
+    folder = write(exact(2, schedules=("1f1b",)), tmp_path / "out")
     content = json.loads((folder / "job.json").read_text())
     place = content
     for key in keys[:-1]:
@@ -126,6 +187,14 @@ def test_wrong_jobs_are_refused_with_the_reason(
     place[keys[-1]] = value
     (folder / "job.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match=message):
+        read_torch(folder)
+
+
+def test_ranks_that_are_not_those_of_the_job_are_refused(tmp_path: Path) -> None:
+    folder = write(exact(2), tmp_path / "out")
+    path = folder / "ranks.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(InputError, match=r"names \d+ ranks, expected \d+ as in job"):
         read_torch(folder)
 
 
@@ -147,13 +216,29 @@ def test_each_loss_is_named() -> None:
     assert lost(job) == []
     assert "ZeRO 3" in lost(under(zero=3))[0]
     assert "fp16" in lost(under(precision="fp16"))[0]
+    assert "fp8" in lost(under(precision="fp8"))[0]
+    assert "unfused" in lost(under(attention="unfused"))[0]
+    assert lost(under(sequence_parallel=False, gradients="bf16")) == []
     assert "positions" in lost(of(positions=7))[0]
     assert "pairs" in lost(of(head_dim=7))[0]
 
 
+def test_what_is_lost_is_not_in_the_files() -> None:
+    job = exact(2)
+    training = replace(job.problem.training, zero=3)
+    job = replace(job, problem=replace(job.problem, training=training))
+    cut = replace(job.stages[0], unit_strategies=(job.stages[0].strategy,) * 3)
+    job = restaged(job, 0, unit_strategies=cut.unit_strategies)
+    files = bundle(job, TORCH, allow_lossy=True)
+    assert "ZeRO 1" in files["LOSSY.md"]
+    assert "most frequent strategy" in files["LOSSY.md"]
+    stages = json.loads(files["job.json"])["stages"]
+    assert {stage["zero"] for stage in stages} == {1}
+
+
 @pytest.mark.parametrize("launcher", [TORCH, TORCHTITAN], ids=lambda each: each.name)
 def test_scripts_are_ones_that_bash_reads(launcher: Any, tmp_path: Path) -> None:
-    job = untied(exact(4, recompute=("none",)))
+    job = untied(draw_job(4, alike=True, recompute=("none",)))
     write_folder(str(tmp_path / "out"), bundle(job, launcher, allow_lossy=False))
     for path in (tmp_path / "out/nodes").glob("*.sh"):
         subprocess.run(["bash", "-n", str(path)], check=True)
@@ -174,3 +259,15 @@ def test_a_search_for_it_refuses_what_no_plan_can_help(
     )
     with pytest.raises(InputError, match=f"--for: the launcher cannot do: .*{message}"):
         fitted(limits_of("torch"), problem, None)
+
+
+def test_a_search_for_it_leaves_every_way_of_resharding_open() -> None:
+    problem = exact(4).problem
+    found = fitted(limits_of("torch"), problem, None)
+    assert all(found.pins.resharding.permits(way) for way in RESHARDING)
+    pinned = Pins(resharding=Domain(allowed=frozenset({"leader"})))
+    found = fitted(limits_of("torch"), replace(problem, pins=pinned), None)
+    assert [w for w in RESHARDING if found.pins.resharding.permits(w)] == ["leader"]
+    for other in ("megatron", "flagscale", "hetu"):
+        found = fitted(limits_of(other), untied(exact(4)).problem, None)
+        assert [w for w in RESHARDING if found.pins.resharding.permits(w)] == ["p2p"]
