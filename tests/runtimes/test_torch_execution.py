@@ -27,6 +27,9 @@ pytestmark = pytest.mark.torch
 
 WORKER = Path(__file__).with_name("worker.py")
 
+#: Learning rates at which a few steps tell.
+RATES = {"adam": 0.01, "sgd": 0.3}
+
 #: Matrices that tensor parallelism splits by outputs, and by inputs.
 BY_OUTPUTS = ("q", "k", "v", "gate", "up", "tokens", "output")
 BY_INPUTS = ("out", "down")
@@ -39,11 +42,12 @@ def exported(case: Case, folder: Path) -> Job:
     return job
 
 
-def watched(job: Job, folder: Path, batch: Any, **asked: Any) -> list[dict[str, Any]]:
+def watched(job: Job, folder: Path, batch: Any) -> list[dict[str, Any]]:
     """Run a bundle with the worker in place of train.py; return what ranks saw."""
     shutil.copy(WORKER, folder / "train.py")
     torch.save(batch, folder / "batch.pt")
-    (folder / "asked.json").write_text(json.dumps({"lr": 1e-2, "steps": 3, **asked}))
+    asked = {"lr": RATES[job.problem.training.optimizer], "steps": 3}
+    (folder / "asked.json").write_text(json.dumps(asked))
     launch(folder)
     return [torch.load(folder / f"rank-{r}.pt") for r in range(job.world_size)]
 
@@ -170,7 +174,8 @@ def check_training(job: Job, found: list[dict[str, Any]], batch: Any) -> None:
     assert losses.pop() == pytest.approx(loss.item(), rel=1e-5)
 
     kinds = {"adam": torch.optim.AdamW, "sgd": torch.optim.SGD}
-    optimizer = kinds[training.optimizer]([weights[key] for key in used], lr=1e-2)
+    lr = RATES[training.optimizer]
+    optimizer = kinds[training.optimizer]([weights[key] for key in used], lr=lr)
     for key in used:
         weights[key].grad = reduced[key]
     optimizer.step()

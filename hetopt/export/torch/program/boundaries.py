@@ -6,6 +6,10 @@ transfer starts as soon as the tensor is there and the one before it is through.
 What arrives early waits as it came; a stage takes in no more than its schedule lets the
 one before it run ahead, which is W - W' micro-batches.
 
+A rank that tokens pass through on their way holds them for that moment: all of its part
+of the batch under ``leader`` and ``send-recv-all-gather``, where hetopt's table takes
+them to pass in pieces.
+
 Without sequence parallelism a boundary is still split over all ranks, as hetopt prices
 it: each sends its part of the tokens, and the receivers gather them.
 """
@@ -29,14 +33,14 @@ from .routes import ALL, Step, steps_of
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """One tensor that crossed: from when until when this rank was busy with it.
+    """One tensor that crossed.
 
     Attributes
     ----------
     kind
         ``receive-forward``, ``send-forward``, ``receive-backward``, ``send-backward``.
     start_s, end_s
-        By ``time.perf_counter``.
+        By ``time.perf_counter``; waiting for the other end is in it.
     sent_bytes, received_bytes
         Over all steps of this rank.
     """
@@ -74,8 +78,9 @@ class Channel:
 
     def send(self, microbatch: int, x: Tensor) -> Future[Any]:
         """Send a tensor, (b, m, h), once it is computed."""
+        x = x.flatten(0, 1)
         ready = torch.cuda.current_stream().record_event() if self.stream else None
-        return self.thread.submit(self._timed, microbatch, x.flatten(0, 1), ready)
+        return self.thread.submit(self._timed, microbatch, x, ready)
 
     def receive(self, microbatch: int) -> Future[Tensor]:
         """Receive the tensor of a micro-batch, (b * m, h)."""
@@ -120,16 +125,14 @@ class Channel:
             (source, at, self._empty(count)) for source, at, count in step.receives
         ]
         leaving = [(to, x[rows]) for to, rows in step.sends]
-        work = [
-            dist.irecv(part, source, group=self.group, tag=tag)
+        messages = [
+            dist.P2POp(dist.irecv, part, source, self.group, tag)
             for source, _, part in arriving
-        ]
-        work += [
-            dist.isend(part, to, group=self.group, tag=tag) for to, part in leaving
-        ]
+        ] + [dist.P2POp(dist.isend, part, to, self.group, tag) for to, part in leaving]
         counts[0] += sum(part.nbytes for _, part in leaving)
         counts[1] += sum(part.nbytes for _, _, part in arriving)
-        for each in work:
+        # At once, or two ranks that swap parts would wait for each other on NCCL.
+        for each in dist.batch_isend_irecv(messages) if messages else ():
             each.wait()
         if len(arriving) == 1 and arriving[0][1] == ALL:
             return arriving[0][2]

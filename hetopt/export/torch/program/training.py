@@ -145,6 +145,8 @@ def main() -> None:
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
+        # As hetopt prices multiplications of 32 bits: TF32 where the device has it.
+        torch.set_float32_matmul_precision("high")
     store, rank, size = next(rendezvous("env://"))
     note = job.version_note()
     if note and rank == 0:
