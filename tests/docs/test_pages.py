@@ -31,6 +31,7 @@ NOT_RUN = {
     "docs/explanation/measurements.md": 1,
     "docs/how-to/bring-a-profile.md": 2,
     "docs/how-to/compare.md": 1,
+    "docs/how-to/export.md": 1,
     "docs/how-to/measure.md": 4,
     "docs/how-to/use-another-solver.md": 1,
 }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from hetopt.export.torch.program.scaling import PATIENCE, LossScale
 from tests.runtimes.test_torch_execution import (
     batch_of,
     check_memory,
@@ -19,10 +21,8 @@ from tests.runtimes.test_torch_execution import (
     exported,
     watched,
 )
+from tests.runtimes.test_torch_routes import job_of as routes_job
 from tests.runtimes.torch_plans import PAIR, Case, launch, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.torch
 
@@ -37,31 +37,12 @@ TWO_NODES = Case(
     schedule="1f1b", degrees=((1, 1, 1), (1, 1, 1)), halls=(0, 1), q=2, each=2
 )
 
-#: A model of the user's own, and data of which a step is missing.
-OWN = """
+#: How-to with a model of the user's own.
+PAGE = Path(__file__).parents[2] / "docs/how-to/export.md"
+
+#: Data of which a step is missing.
+DATA = '''
 import os
-import torch
-from torch import nn
-
-
-class Table(nn.Module):
-    def __init__(self, place):
-        super().__init__()
-        torch.manual_seed(0)
-        model = place.job.model
-        self.weight = nn.Parameter(torch.randn(model["vocab"], model["hidden"]))
-
-    def forward(self, x, targets=None):
-        if targets is None:
-            return self.weight[x]
-        logits = (x @ self.weight.T).flatten(0, 1)
-        return nn.functional.cross_entropy(logits, targets.flatten(), reduction="sum")
-
-
-def build_unit(index, place):
-    width = place.job.model["hidden"]
-    last = place.job.units - 1
-    return Table(place) if index in (0, last) else nn.Linear(width, width)
 
 
 def batch(step, job):
@@ -76,12 +57,15 @@ def losses(printed: list[str]) -> dict[int, float]:
     return {int(step): float(loss) for step, loss in found}
 
 
-def test_sixteen_bits_keep_what_the_table_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_sixteen_bits_keep_what_the_table_counts(
+    precision: str, tmp_path: Path
+) -> None:
     case = Case(
         schedule="1f1b",
-        degrees=((2, 1, 1), PAIR),
+        degrees=((1, 1, 1), PAIR),
         layers=(2, 1),
-        training={"precision": "bf16"},
+        training={"precision": precision},
     )
     job = exported(case, tmp_path / "out")
     found = watched(job, tmp_path / "out", batch_of(job))
@@ -89,7 +73,8 @@ def test_sixteen_bits_keep_what_the_table_counts(tmp_path: Path) -> None:
     check_memory(job, found)
     check_messages(job, found)
     for each in found:
-        assert {x.dtype for x in each["weights"].values()} == {torch.bfloat16}
+        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        assert {x.dtype for x in each["weights"].values()} == {kinds[precision]}
         assert {x.dtype for x in each["gradients"].values()} == {torch.float32}
     assert found[-1]["losses"][-1] < found[-1]["losses"][0] - 0.01
 
@@ -113,7 +98,9 @@ def test_own_units_and_data_and_a_rank_that_fails(tmp_path: Path) -> None:
     """Ranks are on two nodes: neither torchrun sees the other's rank die."""
     folder = tmp_path / "out"
     exported(TWO_NODES, folder)
-    (folder / "own.py").write_text(OWN)
+    units = PAGE.read_text().partition("```python\n")[2].partition("```")[0]
+    assert "def build_unit" in units
+    (folder / "own.py").write_text(units + DATA)
     begun = time.monotonic()
     running = start(
         folder, "--units", "own.py:build_unit", "--data", "own.py:batch", "--lr", "0.01"
@@ -140,3 +127,23 @@ def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
         printed,
         re.MULTILINE,
     )
+
+
+def test_a_step_of_gradients_that_overflow_is_left_out() -> None:
+    dist = torch.distributed
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        job = routes_job((1, 1, 1), (1, 1, 1), "p2p")
+        assert LossScale(job).settle([torch.tensor([torch.inf])])
+        scale = LossScale(replace(job, precision="fp16"))
+        first = scale.factor
+        assert not scale.settle([torch.ones(2), torch.tensor([1.0, torch.inf])])
+        assert scale.factor == first / 2
+        gradients = torch.full((2,), first)
+        for _ in range(PATIENCE):
+            gradients.fill_(first)
+            assert scale.settle([gradients])
+        assert gradients.tolist() == [2.0, 2.0]
+        assert scale.factor == first
+    finally:
+        dist.destroy_process_group()

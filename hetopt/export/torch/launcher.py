@@ -135,11 +135,6 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
     model, training = problem.model, problem.training
     has = (UNFUSED_LOSS, NO_SEQUENCE_PARALLEL, GRADIENTS_BF16)
     yield from choice_losses(training, has)
-    if training.precision == "fp16":
-        yield Loss(
-            what="fp16: the program does not scale its loss",
-            instead="bf16",
-        )
     if 0 < model.positions < training.seq_len:
         yield Loss(
             what=f"a table of {model.positions} positions for sequences of "
@@ -167,7 +162,7 @@ def _content(job: Job) -> dict[str, Any]:
             "global_batch": training.global_batch,
             "seq_len": training.seq_len,
             "microbatches": job.microbatches,
-            "precision": "fp32" if training.precision == "fp32" else "bf16",
+            "precision": training.precision,
             "optimizer": training.optimizer,
             "gradients": training.gradients,
             "sequence_parallel": training.sequence_parallel,

@@ -26,10 +26,11 @@ boundary exchange (``routes``, ``boundaries``)
 schedule executor (``executor``)
     F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Every
     schedule of hetopt is such a row of counts; all forwards first is W = q.
-optimizer (``buckets``, ``optimizer``, ``tied``)
+optimizer (``buckets``, ``optimizer``, ``tied``, ``scaling``)
     Weights in 16 bits, gradients accumulated in 32, a master copy and the optimizer's
-    states in 32, sharded over dp * cp under ZeRO-1. A unit's gradients are reduced as
-    soon as its last backward pass is over if the plan overlaps them.
+    states in 32, sharded over dp * cp under ZeRO-1. In fp16 the loss is scaled. A
+    unit's gradients are reduced as soon as its last backward pass is over if the plan
+    overlaps them.
 training (``training``, ``checkpoints``, ``failure``)
     The loop: data, an iteration, a step, the loss. A run that is started again goes on
     from its newest checkpoint. A rank that fails says why before it ends the others.

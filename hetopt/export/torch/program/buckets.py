@@ -35,8 +35,7 @@ class Bucket:
         parts = place.plan.replicas
         length = -(-self.ends[-1] // parts) * parts
         job, device = place.job, place.device
-        narrow = job.precision == job.gradients == "bf16"
-        wide = torch.bfloat16 if narrow else torch.float32
+        wide = torch.float32 if job.gradients == "fp32" else job.dtype
         self.weights = torch.zeros(length, dtype=job.dtype, device=device)
         self.gradients = torch.zeros(length, dtype=wide, device=device)
         sharded = place.plan.zero > 0 and parts > 1

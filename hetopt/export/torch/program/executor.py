@@ -72,13 +72,15 @@ class Executor:
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, GradientEdge] = {}
 
-    def run(self, batch: Tensor) -> Tensor:
+    def run(self, batch: Tensor, scale: float) -> Tensor:
         """Run all micro-batches of a global batch.
 
         Parameters
         ----------
         batch
             Tokens of the global batch and the one behind each sequence, (B, s + 1).
+        scale
+            What gradients are multiplied by.
 
         Returns
         -------
@@ -86,6 +88,7 @@ class Executor:
         """
         job = self.place.job
         self.loss = torch.zeros((), device=self.place.device)
+        self.seed = torch.full((), scale, device=self.place.device)
         self.passes.clear()
         self.boundaries.start()
         microbatches = batch.chunk(job.microbatches)
@@ -123,7 +126,7 @@ class Executor:
         if number == place.job.microbatches - 1:
             self.last_backward()
         grad = (
-            torch.ones((), device=place.device)
+            self.seed
             if place.is_last
             else self.boundaries.take("receive-backward", number)
         )

@@ -56,9 +56,9 @@ class Job:
         Sizes: layers, hidden, heads, kv_heads, head_dim, ffn, vocab, gated, tied, norm,
         positions, granularity.
     precision
-        ``bf16`` or ``fp32``, of weights and activations.
+        ``bf16``, ``fp16`` or ``fp32``, of weights and activations.
     gradients
-        ``fp32`` or ``bf16``, of accumulated gradients.
+        ``fp32``, or ``bf16`` for 16-bit gradients in the precision of weights.
     """
 
     model: dict[str, Any]
@@ -88,7 +88,8 @@ class Job:
     @property
     def dtype(self) -> torch.dtype:
         """Of weights and activations."""
-        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+        known = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+        return known[self.precision]
 
     @property
     def units(self) -> int:

@@ -9,6 +9,7 @@ from torch import nn
 
 from .buckets import Bucket
 from .groups import Place
+from .scaling import LossScale
 from .stage import Stage
 from .tied import TiedTable
 
@@ -22,6 +23,7 @@ class Optimizer:
 
     def __init__(self, place: Place, stage: Stage, lr: float) -> None:
         self.place = place
+        self.scale = LossScale(place.job)
         # A tied table of one stage is named once, as the embedding's.
         named = list(stage.named_parameters())
         self.buckets = [
@@ -65,9 +67,11 @@ class Optimizer:
 
     def step(self) -> None:
         """Update the weights and forget the gradients."""
-        for bucket, master in zip(self.buckets, self.masters, strict=True):
-            master.grad = bucket.gradients[bucket.share].float()
-        self.inner.step()
+        shares = [each.gradients[each.share] for each in self.buckets]
+        if self.scale.settle(shares):
+            for share, master in zip(shares, self.masters, strict=True):
+                master.grad = share.float()
+            self.inner.step()
         for bucket, master in zip(self.buckets, self.masters, strict=True):
             if master.dtype != bucket.weights.dtype:
                 bucket.weights[bucket.share] = master.detach()
@@ -81,6 +85,7 @@ class Optimizer:
             "weights": [each.weights for each in self.buckets],
             "masters": [each.detach() for each in self.masters],
             "states": self.inner.state_dict(),
+            "scale": (self.scale.factor, self.scale.good),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -91,3 +96,4 @@ class Optimizer:
             bucket.weights.copy_(weights)
             master.data.copy_(wide)
         self.inner.load_state_dict(state["states"])
+        self.scale.factor, self.scale.good = state["scale"]

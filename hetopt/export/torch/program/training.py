@@ -72,7 +72,7 @@ class Trainer:
         -------
         Mean loss per token of the global batch on the last stage, else None.
         """
-        loss = self.executor.run(batch)
+        loss = self.executor.run(batch, self.optimizer.scale.factor)
         self.optimizer.reduce()
         if not self.place.is_last:
             return None

@@ -1,0 +1,43 @@
+"""The factor that keeps small gradients from becoming zero in fp16."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .job import Job
+
+#: As PyTorch's ``GradScaler`` begins, and how many good steps until it doubles.
+FIRST = 2.0**16
+PATIENCE = 2000
+
+
+class LossScale:
+    """What the loss is multiplied by: 1 unless weights are fp16.
+
+    It is halved whenever a gradient of any rank is not finite, and the step is left
+    out; it doubles after ``PATIENCE`` steps.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.used = job.precision == "fp16"
+        self.factor = FIRST if self.used else 1.0
+        self.good = 0
+
+    def settle(self, gradients: list[Tensor]) -> bool:
+        """Divide by the factor; return False if the step is to be left out."""
+        if not self.used:
+            return True
+        finite = torch.stack([each.isfinite().all() for each in gradients]).all()
+        lost = (~finite).float()
+        dist.all_reduce(lost, op=dist.ReduceOp.MAX)
+        if lost:
+            self.factor, self.good = self.factor / 2, 0
+            return False
+        for each in gradients:
+            each.div_(self.factor)
+        self.good += 1
+        if self.good == PATIENCE:
+            self.factor, self.good = 2 * self.factor, 0
+        return True
