@@ -41,7 +41,7 @@ TWO_NODES = Case(
 PAGE = Path(__file__).parents[2] / "docs/how-to/export.md"
 
 #: Data of which a step is missing.
-DATA = '''
+DATA = """
 import os
 
 
