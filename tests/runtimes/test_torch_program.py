@@ -22,7 +22,7 @@ from tests.runtimes.test_torch_execution import (
     watched,
 )
 from tests.runtimes.test_torch_routes import job_of as routes_job
-from tests.runtimes.torch_plans import PAIR, Case, launch, start
+from tests.runtimes.torch_plans import ONE, PAIR, Case, launch, start
 
 pytestmark = pytest.mark.torch
 
@@ -57,13 +57,15 @@ def losses(printed: list[str]) -> dict[int, float]:
     return {int(step): float(loss) for step, loss in found}
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize(
+    ("precision", "degrees"), [("bf16", (ONE, PAIR)), ("fp16", ((1, 2, 1), ONE))]
+)
 def test_sixteen_bits_keep_what_the_table_counts(
-    precision: str, tmp_path: Path
+    precision: str, degrees: tuple[tuple[int, int, int], ...], tmp_path: Path
 ) -> None:
     case = Case(
         schedule="1f1b",
-        degrees=((1, 1, 1), PAIR),
+        degrees=degrees,
         layers=(2, 1),
         training={"precision": precision},
     )

@@ -6,10 +6,15 @@ forward and again backward, and keeps its own; gradients of keys and values are 
 and scattered back. These are the bytes of the ring that the table prices, in one
 collective. For that moment a rank holds keys and values of the whole sequence, where a
 ring would hold those of two ranks.
+
+A rank's tokens are two pieces of the sequence. Each attends to itself causally and to
+all tokens before it, and the two results are joined by their log-sum-exps (Ring
+Attention, Liu et al.), so nothing is computed that causality hides but within kernels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,40 +30,49 @@ _ops = torch.ops.aten
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The ranks that share sequences.
-
-    Attributes
-    ----------
-    group, size
-        The ranks, and how many.
-    mask
-        What this rank's tokens see of the gathered ones: 0 or minus infinity, (n, s).
-    """
+    """The ranks that share sequences, and which of them this is."""
 
     group: Any
     size: int
-    mask: Tensor
+    rank: int
 
     @classmethod
     def of(cls, place: Place) -> Context | None:
-        """Return the ranks that a rank shares sequences with; None if it is alone."""
+        """Return the ranks that a rank shares sequences with; None if it is alone.
+
+        Raises
+        ------
+        ValueError
+            The device's kernel does not take the job's precision.
+        """
         if place.context is None:
             return None
-        every = [place.job.tokens_of(place.stage, cp) for cp in range(place.plan.cp)]
-        hidden = every[place.cp][:, None] < torch.cat(every)[None, :]
-        mask = torch.zeros(hidden.shape, dtype=place.job.dtype)
-        mask.masked_fill_(hidden, -torch.inf)
-        return cls(group=place.context, size=place.plan.cp, mask=mask.to(place.device))
+        if place.device.type == "cuda" and place.job.precision == "fp32":
+            msg = (
+                f"stage {place.stage} has cp {place.plan.cp} in fp32, which PyTorch's "
+                "fused attention cannot do on GPUs: train in bf16, or pin cp to 1"
+            )
+            raise ValueError(msg)
+        return cls(group=place.context, size=place.plan.cp, rank=place.cp)
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """Which of the sequence's 2 * size pieces this rank has."""
+        return self.rank, 2 * self.size - 1 - self.rank
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return (b, heads, s, d) of every rank's (b, heads, n, d), in rank order."""
-        return gather_parts(x, self.group, self.size).movedim(0, 2).flatten(2, 3)
+        """Return (b, heads, s, d) in the sequence's order of all (b, heads, n, d)."""
+        parts = gather_parts(x, self.group, self.size).unflatten(3, (2, -1))
+        early, late = parts.unbind(3)
+        return torch.cat((early, late.flip(0))).movedim(0, 2).flatten(2, 3)
 
     def scatter(self, x: Tensor) -> Tensor:
         """Sum (b, heads, s, d) over the ranks; return this rank's tokens."""
-        own, work = sum_parts(x.unflatten(2, (self.size, -1)).movedim(2, 0), self.group)
+        early, late = x.unflatten(2, (2, self.size, -1)).unbind(2)
+        parts = torch.stack((early, late.flip(2)), 3).movedim(2, 0)
+        own, work = sum_parts(parts, self.group)
         work.wait()
-        return own
+        return own.flatten(2, 3)
 
 
 class _Shared(torch.autograd.Function):
@@ -67,7 +81,15 @@ class _Shared(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Context) -> Tensor:
         whole = (context.gather(k), context.gather(v))
-        out, sums = _forward(q, *whole, context.mask)
+        # As (b, n, heads, d) in memory, like the kernels' own results.
+        out = torch.empty_like(q)
+        sums = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+        for rows, blocks in _pieces(q.shape[2], context):
+            found = [
+                _forward(q[:, :, rows], *(x[:, :, seen] for x in whole), causal)
+                for seen, causal in blocks
+            ]
+            out[:, :, rows], sums[:, :, rows] = _joined(found)
         ctx.save_for_backward(q, k, v, out, sums)
         ctx.context = context
         return out
@@ -77,60 +99,76 @@ class _Shared(torch.autograd.Function):
         q, k, v, out, sums = ctx.saved_tensors
         context = ctx.context
         whole = (context.gather(k), context.gather(v))
-        of_q, of_k, of_v = _backward(grad, (q, *whole), context.mask, (out, sums))
+        of_q = torch.zeros_like(q)
+        of_k, of_v = (torch.zeros_like(x) for x in whole)
+        for rows, blocks in _pieces(q.shape[2], context):
+            own = [x[:, :, rows] for x in (grad, q, out, sums)]
+            for seen, causal in blocks:
+                parts = _backward(own, [x[:, :, seen] for x in whole], causal)
+                of_q[:, :, rows] += parts[0]
+                of_k[:, :, seen] += parts[1]
+                of_v[:, :, seen] += parts[2]
         return of_q, context.scatter(of_k), context.scatter(of_v), None
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the result (b, heads, n, d) and its log-sum-exp."""
-    if not q.is_cuda:
-        found = _ops._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, False, attn_mask=mask
-        )
-        return found[0], found[1]
-    k, v = _repeated(q, k), _repeated(q, v)
-    seen = mask.expand(*q.shape[:2], *mask.shape)
-    found = _ops._scaled_dot_product_efficient_attention(q, k, v, seen, True)
+def _pieces(
+    tokens: int, context: Context
+) -> Iterator[tuple[slice, list[tuple[slice, bool]]]]:
+    """Yield a piece's rows, and the tokens that they see: which, and whether causally.
+
+    Parameters
+    ----------
+    tokens
+        Of this rank, in two pieces.
+    """
+    length = tokens // 2
+    for number, piece in enumerate(context.pieces):
+        start = piece * length
+        blocks = [(slice(start, start + length), True)]
+        if start:
+            blocks.append((slice(0, start), False))
+        yield slice(number * length, (number + 1) * length), blocks
+
+
+def _joined(found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Join results of the same rows over different tokens."""
+    sums = torch.stack([each for _, each in found]).logsumexp(0)
+    shares = [out * (each - sums).exp().unsqueeze(-1) for out, each in found]
+    return torch.stack(shares).sum(0), sums
+
+
+def _forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    """Return the result (b, heads, n, d) and its log-sum-exp (b, heads, n)."""
+    if q.is_cuda:
+        found = _ops._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
+    else:
+        found = _ops._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
     return found[0], found[1]
 
 
-def _backward(
-    grad: Tensor,
-    inputs: tuple[Tensor, Tensor, Tensor],
-    mask: Tensor,
-    result: tuple[Tensor, Tensor],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of q, k and v."""
-    q, k, v = inputs
+def _backward(own: list[Tensor], whole: list[Tensor], causal: bool) -> Any:
+    """Return gradients of q, k and v of one block.
+
+    Parameters
+    ----------
+    own
+        The result's gradient, q, the result and its log-sum-exp, over all blocks.
+    whole
+        k and v of the block.
+    """
+    grad, q, out, sums = own
+    out, sums = out.contiguous(), sums.contiguous()
     if not q.is_cuda:
-        found = _ops._scaled_dot_product_flash_attention_for_cpu_backward(
-            grad, q, k, v, *result, 0.0, False, attn_mask=mask
+        return _ops._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, q, *whole, out, sums, 0.0, causal
         )
-        return found[0], found[1], found[2]
-    wide_k, wide_v = _repeated(q, k), _repeated(q, v)
-    seen = mask.expand(*q.shape[:2], *mask.shape)
-    # Of the dropout that there is not.
-    unused = torch.zeros((), dtype=torch.int64)
-    found = _ops._scaled_dot_product_efficient_attention_backward(
-        grad,
-        q,
-        wide_k,
-        wide_v,
-        seen,
-        *result,
-        unused,
-        unused,
-        0.0,
-        [True, True, True, False],
+    lengths = (q.shape[2], whole[0].shape[2])
+    # Lengths of packed sequences and the state of dropout: there is neither.
+    unused = torch.empty(0, dtype=torch.int64, device=q.device)
+    return _ops._scaled_dot_product_flash_attention_backward(
+        *(grad, q, *whole, out, sums, None, None, *lengths, 0.0, causal),
+        *(unused, unused),
     )
-    of_k, of_v = (
-        each.unflatten(1, (k.shape[1], -1)).sum(2) for each in (found[1], found[2])
-    )
-    return found[0], of_k, of_v
-
-
-def _repeated(q: Tensor, x: Tensor) -> Tensor:
-    return x.repeat_interleave(q.shape[1] // x.shape[1], dim=1)
 
 
 def attend(

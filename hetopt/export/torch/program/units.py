@@ -22,6 +22,7 @@ A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, g
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -130,6 +131,15 @@ class Embedding(_Unit):
         return x + self.positions[self.own] if self.model["positions"] else x
 
 
+@functools.cache
+def angles(place: Place) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines of rotary embeddings, (n, 1, d / 2), for all layers."""
+    half = place.job.model["head_dim"] // 2
+    rates = ROTARY_BASE ** (-torch.arange(half) / half)
+    turned = (place.positions[:, None] * rates)[:, None, :].to(place.device)
+    return turned.cos(), turned.sin()
+
+
 class Layer(_Unit):
     """A layer with its share of heads and of the MLP."""
 
@@ -138,7 +148,7 @@ class Layer(_Unit):
         model, tp = self.model, place.plan.tp
         self.biased = model["norm"] == "layer"
         self.context = Context.of(place)
-        width, hidden, ffn = model["head_dim"], model["hidden"], model["ffn"]
+        width, ffn = model["head_dim"], model["ffn"]
         self.up_names = ("gate", "up") if model["gated"] else ("up",)
         self.norm("attention_norm")
         self._column("q", width * model["heads"], 0)
@@ -152,12 +162,7 @@ class Layer(_Unit):
             self._column(name, ffn, 0)
         self._row("down", ffn)
         if not model["positions"]:
-            half = width // 2
-            rates = ROTARY_BASE ** (-torch.arange(half) / half)
-            own = place.positions
-            angles = (own[:, None] * rates)[:, None, :].to(place.device)
-            self.cos, self.sin = angles.cos(), angles.sin()
-        self.hidden = hidden
+            self.cos, self.sin = angles(place)
 
     def _column(self, name: str, outputs: int, split: int) -> None:
         """Make a matrix split by outputs, and its bias."""
