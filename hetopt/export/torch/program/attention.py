@@ -80,13 +80,13 @@ class _Shared(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, context: Context) -> Tensor:
-        whole = (context.gather(k), context.gather(v))
+        keys, values = context.gather(k), context.gather(v)
         # As (b, n, heads, d) in memory, like the kernels' own results.
         out = torch.empty_like(q)
         sums = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
         for rows, blocks in _pieces(q.shape[2], context):
             found = [
-                _forward(q[:, :, rows], *(x[:, :, seen] for x in whole), causal)
+                _forward(q[:, :, rows], keys[:, :, seen], values[:, :, seen], causal)
                 for seen, causal in blocks
             ]
             out[:, :, rows], sums[:, :, rows] = _joined(found)

@@ -151,23 +151,23 @@ class Layer(_Unit):
         width, ffn = model["head_dim"], model["ffn"]
         self.up_names = ("gate", "up") if model["gated"] else ("up",)
         self.norm("attention_norm")
-        self._column("q", width * model["heads"], 0)
+        self._column("q", width * model["heads"])
         for name in "kv":
-            self._column(name, width * model["kv_heads"], 0)
+            self._column(name, width * model["kv_heads"])
             if model["kv_heads"] < tp:
                 self._keep_one_head(name)
         self._row("out", width * model["heads"])
         self.norm("mlp_norm")
         for name in self.up_names:
-            self._column(name, ffn, 0)
+            self._column(name, ffn)
         self._row("down", ffn)
         if not model["positions"]:
             self.cos, self.sin = angles(place)
 
-    def _column(self, name: str, outputs: int, split: int) -> None:
+    def _column(self, name: str, outputs: int) -> None:
         """Make a matrix split by outputs, and its bias."""
-        heads = name in "kv" and self.model["kv_heads"] < self.region.size
-        self.draw(name, outputs, self.model["hidden"], None if heads else split)
+        shared = name in "kv" and self.model["kv_heads"] < self.region.size
+        self.draw(name, outputs, self.model["hidden"], None if shared else 0)
         if self.biased:
             bias = torch.zeros(getattr(self, name).shape[0])
             self.vector(f"{name}_bias", bias, outside=False)
