@@ -17,7 +17,7 @@ it: each sends its part of the tokens, and the receivers gather them.
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -183,7 +183,11 @@ class Boundaries:
 
     def take(self, kind: str, microbatch: int) -> Tensor:
         """Wait for a tensor; return it as (b, m, h)."""
-        x = self.coming[kind].pop(microbatch).result()
+        coming = self.coming[kind].pop(microbatch)
+        while not wait([coming], timeout=1.0).done:
+            # It may never come because something could not be sent.
+            self._check_sent()
+        x = coming.result()
         if x.is_cuda:
             x.record_stream(torch.cuda.current_stream())
         x = x.unflatten(0, (len(self.place.sequences), -1))
@@ -200,6 +204,12 @@ class Boundaries:
         for each in self.going:
             each.result()
         self.going.clear()
+
+    def _check_sent(self) -> None:
+        """Raise what went wrong in sending, if anything did."""
+        for each in [each for each in self.going if each.done()]:
+            each.result()
+            self.going.remove(each)
 
     @property
     def transfers(self) -> list[Transfer]:
