@@ -85,7 +85,8 @@ class Bucket:
             self.work.wait()
         if self.received is not None:
             self.gradients[self.share] = self.received
-        self.work, self.received, self.reduced = None, None, False
+        self.work, self.received = None, None
+        self.missing, self.reduced = 0, False
 
     def gather(self) -> None:
         """Get the other replicas' shares of the weights."""

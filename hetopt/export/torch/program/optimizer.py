@@ -33,12 +33,7 @@ class Optimizer:
         ]
         self.tied = None
         if place.ends is not None:
-            (bucket,) = (
-                each
-                for each in self.buckets
-                if any(hasattr(p, "tied_rows") for p in each.parameters)
-            )
-            self.tied = TiedTable(place, bucket)
+            self.tied = TiedTable(place, self.buckets)
         self.masters = [
             nn.Parameter(each.weights[each.share].float()) for each in self.buckets
         ]

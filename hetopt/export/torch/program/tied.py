@@ -19,14 +19,23 @@ from .routes import Holding, step_of
 class TiedTable:
     """One rank's rows of the table, and what it exchanges with the other end."""
 
-    def __init__(self, place: Place, bucket: Bucket) -> None:
-        self.place, self.bucket = place, bucket
-        self.number = next(
-            number
+    def __init__(self, place: Place, buckets: list[Bucket]) -> None:
+        self.place = place
+        tables = [
+            (bucket, number)
+            for bucket in buckets
             for number, each in enumerate(bucket.parameters)
             if hasattr(each, "tied_rows")
-        )
-        self.first_row = bucket.parameters[self.number].tied_rows.start
+        ]
+        if len(tables) != 1:
+            msg = (
+                f"the model is tied, but stage {place.stage} has {len(tables)} "
+                "parameters with tied_rows, expected one (see program/units.py)"
+            )
+            raise ValueError(msg)
+        self.bucket, self.number = tables[0]
+        table = self.bucket.parameters[self.number]
+        self.first_row = table.tied_rows.start
         stages = len(place.job.stages)
         mine, other = (place.stage, stages - 1 - place.stage)
         own = self._pieces(mine)
