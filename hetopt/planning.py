@@ -153,9 +153,11 @@ def search(
     """
     solve: Solve = load(solver)
     if objective == "simulated":
+        from hetopt.solvers.sharing import sharing_links
         from hetopt.solvers.simulated.solver import solve_simulated
 
-        solve = partial(solve_simulated, solver=solver)
+        simulated = partial(solve_simulated, solver=solver)
+        solve = partial(sharing_links, simulated, objective="simulated", exact=True)
     if wrapped is not None:
         solve = wrapped(solve)
     return solve(request)

@@ -11,6 +11,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.sharing import sharing_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.unit_pricing import UnitPrice
@@ -260,8 +261,14 @@ def _times(
         sync[0] += tied
         sync[-1] += tied
     warmups = tuple(stage.warmup for stage in pipeline.stages)
-    # What is refused here is the user's: the warm-ups of a plan file, or times of a
-    # table file that cannot be (negative, an occupancy above its transfer).
+    transfer = tuple(int(part.transfer_ns[key]) for key in boundaries)
+    occupancy = tuple(int(part.occupancy_ns[key]) for key in boundaries)
+    clusters = [place.cluster for place in places]
+    sharing = sharing_of(part.shared, plan.schedule, clusters, occupancy)
+    if sharing is not None:
+        occupancy = sharing.contended()
+    # What is refused here is the user's: the warm-ups of a plan file, or negative times
+    # of a table file.
     try:
         check_warmups_fall(warmups)
         return PipelineTimes(
@@ -275,10 +282,11 @@ def _times(
                 int(place.counts @ place.table.backward_ns[place.strategy])
                 for place in places
             ),
-            transfer_ns=tuple(int(part.transfer_ns[key]) for key in boundaries),
-            occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in boundaries),
+            transfer_ns=transfer,
+            occupancy_ns=occupancy,
             sync_ns=tuple(sync),
             warmups=warmups,
+            sharing=sharing,
         )
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error

@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
-from hetopt.result import OPTIMALITY_GAP
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
-from hetopt.solvers.race.merging import best_first
-from hetopt.solvers.race.outcome import devices_used, mfu
+from hetopt.solvers.race.merging import best_first, with_plans
 from hetopt.solvers.registry import load
 
 if TYPE_CHECKING:
@@ -106,23 +104,7 @@ def _with_plans_of(found: Result, result: Result, table: CostTable, top: int) ->
     ]
     if not plans:
         return result
-    best, *alternatives = best_first(plans, table)[:top]
-    bound, gap = result.lower_bound_s, None
-    if bound is not None:
-        bound = min(bound, best.closed_form_s)
-        gap = (best.closed_form_s - bound) / best.closed_form_s
-    return replace(
-        result,
-        status="optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible",
-        best=best,
-        alternatives=tuple(alternatives),
-        lower_bound_s=bound,
-        gap=gap,
-        tokens_per_s=table.tokens / best.iteration_time_s,
-        mfu=mfu(table, best, table.cluster_devices),
-        mfu_used=mfu(table, best, devices_used(table, best)),
-        reason=None,
-    )
+    return with_plans(result, best_first(plans, table)[:top], table)
 
 
 def choose(

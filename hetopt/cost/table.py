@@ -127,6 +127,23 @@ class ClusterTable(_Rows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedLinks:
+    """How long one boundary's tensor alone keeps what several may share; J clusters.
+
+    Attributes
+    ----------
+    uplink_ns
+        A cluster's uplink, in one direction; 0 where it has none; shape (J,).
+    link_ns
+        All of the link between two clusters, likewise; 0 where it has no capacity of
+        its own; symmetric; shape (J, J).
+    """
+
+    uplink_ns: NDArray[np.int64]
+    link_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TableSlice:
     """All coefficients at one micro-batch count q; A layouts, X cut classes.
 
@@ -144,6 +161,9 @@ class TableSlice:
         One way of a tensor of class x between units of one stage with layouts a and
         a', which have equally many devices; shape (X, A, A). None if stages have one
         strategy.
+    shared
+        What boundaries may have to share; None where links and clusters limit nothing
+        but one boundary. ``transfer_ns`` is of a boundary that shares with no other.
     """
 
     microbatches: int
@@ -154,6 +174,7 @@ class TableSlice:
     resharding: NDArray[np.int64]
     tied_ns: NDArray[np.int64] | None
     within_ns: NDArray[np.int64] | None = None
+    shared: SharedLinks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

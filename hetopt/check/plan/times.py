@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.plan.meeting import simulate_together
 from hetopt.check.plan.schedules import STEPS
 from hetopt.compiled import FITS, PAYS_FROM, as_written, kernel
 
@@ -19,12 +20,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from hetopt.check.plan.meeting import Alone
     from hetopt.problem.training import ScheduleName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Whole nanoseconds: p stages, p - 1 boundaries, q micro-batches."""
+    """Whole nanoseconds: p stages, p - 1 boundaries, q micro-batches.
+
+    Attributes
+    ----------
+    alone
+        Of boundaries that meet on links or uplinks; None where none do.
+    """
 
     schedule: ScheduleName
     microbatches: int
@@ -33,6 +41,7 @@ class Times:
     transfer: tuple[int, ...]
     occupancy: tuple[int, ...]
     sync: tuple[int, ...]
+    alone: Alone | None = None
 
     @property
     def both(self) -> tuple[int, ...]:
@@ -92,6 +101,9 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
     """
     p, q = len(counts), times.microbatches
     warm = [min(count, q) for count in counts]
+    if times.alone is not None:
+        ended = simulate_together(times, warm)
+        return max(end + g for end, g in zip(ended, times.sync, strict=True))
     durations = [
         list(times.forward),
         list(times.backward),

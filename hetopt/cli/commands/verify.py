@@ -110,7 +110,7 @@ class _Verifier:
     ) -> None:
         self.check = check
         self.problem = check.problem
-        self.table = check.table
+        self.table = check.searched
         self.deadline = deadline
         self.options = options
         self.document = document
