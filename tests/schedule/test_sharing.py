@@ -51,9 +51,7 @@ def test_a_link_is_shared_by_visits_and_in_phases_by_those_of_one_direction() ->
 
 
 def test_transfers_take_turns() -> None:
-    times = pipeline(
-        [9, 4, 9], [9, 6, 9], [10, 10], microbatches=6, warmups=[5, 3, 1]
-    )
+    times = pipeline([9, 4, 9], [9, 6, 9], [10, 10], microbatches=6, warmups=[5, 3, 1])
     share = Share(service_ns=10, boundaries=(0, 1), outward=(False, True))
     sharing = Sharing(all_first=False, occupancy_ns=(10, 10), shares=(share,))
     alone, together = simulate(times), simulate(replace(times, sharing=sharing))
