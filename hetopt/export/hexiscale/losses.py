@@ -48,7 +48,7 @@ def launched(job: Job) -> Job:
     ranks = sorted(
         found.placement.ranks, key=lambda rank: (rank.dp, rank.stage, rank.tp)
     )
-    numbered = (replace(rank, rank=number) for number, rank in enumerate(ranks))
+    numbered = (rank._replace(rank=number) for number, rank in enumerate(ranks))
     return replace(found, placement=replace(found.placement, ranks=tuple(numbered)))
 
 
