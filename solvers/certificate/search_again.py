@@ -173,9 +173,10 @@ def better(doubt: Doubt) -> str:
     return f"{program} is bounded by {doubt.bound_ps}, but has a better plan"
 
 
-def unsettled(doubt: Doubt) -> str:
-    """Return that the time was over before a claim was confirmed."""
+def unsettled(doubt: Doubt, others: int = 0) -> str:
+    """Return that the time was over before a claim, and others, were confirmed."""
+    more = f" and {others} more" if others else ""
     return (
-        f"({doubt.stages}, {doubt.microbatches}) could not be settled again within the "
-        "time limit: give it more with --time-limit"
+        f"({doubt.stages}, {doubt.microbatches}){more} could not be settled again "
+        "within the time limit: give it more with --time-limit"
     )

@@ -174,8 +174,8 @@ class _Verifier:
             self._show(done + 1, "searched again", len(tasks))
             group = by_count[task.microbatches]
             if found is None:
-                late = [_finding(doubt, unsettled(doubt)) for doubt in group.values()]
-                self._raise(late)
+                first, *others = group.values()
+                self._raise([_finding(first, unsettled(first, len(others)))])
             self._raise(
                 [
                     _finding(group[p], better(group[p]))
