@@ -81,8 +81,12 @@ def model_flops(model: Model, training: Training) -> float:
     tokens = training.global_batch * training.seq_len
     dense = model.layers * (mlp + attention) + model.hidden * model.vocab
     window = model.architecture.sliding_window or 0
-    core = 2 * query * sum(
-        causal_keys(training.seq_len, window if has_window else 0)
-        for has_window in model.architecture.windows(model.layers)
+    core = (
+        2
+        * query
+        * sum(
+            causal_keys(training.seq_len, window if has_window else 0)
+            for has_window in model.architecture.windows(model.layers)
+        )
     )
     return 6.0 * tokens * (dense + core)

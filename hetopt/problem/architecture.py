@@ -10,9 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
-Activation = Literal[
-    "silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"
-]
+Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
 NormPlace = Literal["before", "after", "both"]
 QkNorm = Literal["none", "head", "all"]
 ScalingKind = Literal["linear", "llama3", "dynamic", "yarn", "longrope"]

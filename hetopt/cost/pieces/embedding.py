@@ -36,7 +36,9 @@ class Embedding(Piece):
         elementwise = elementwise + scaled * own * hidden * 2 * e
         # The table's fp32 gradient is read and written in the row of every token.
         backward = elementwise + tokens * hidden * 8
-        return Operations.of(elementwise=elementwise, backward=backward, kernels=3 + scaled)
+        return Operations.of(
+            elementwise=elementwise, backward=backward, kernels=3 + scaled
+        )
 
     def parameters(self, tp: Ints) -> Floats:
         """Return the table's shard and the position table, which is replicated."""

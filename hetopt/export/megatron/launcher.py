@@ -12,6 +12,7 @@ from hetopt.export.shared.megatron import (
     megatron_losses,
     shards_optimizer,
 )
+from hetopt.export.shared.megatron_architecture import megatron_lm_model
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import (
     kernel_settings,
@@ -56,7 +57,7 @@ def commands(job: Job) -> str:
 def _arguments(job: Job) -> list[str]:
     """Return the words of the command line; the user's own arguments follow."""
     settings = {
-        **model_settings(job.problem),
+        **model_settings(job.problem, megatron_lm_model),
         **_parallelism(job),
         **_training(job),
         **recompute_settings(job.stages[0].strategy.recompute),

@@ -62,12 +62,12 @@ class RotaryScalingSpec(Strict):
 class ArchitectureSpec(Strict):
     """Norms, positions, attention and activations."""
 
-    activation: Annotated[
-        Activation | None, or_none(choice(get_args(Activation)))
-    ] = Field(
-        None,
-        description="Of the MLP; default: silu if gated, else GELU in whichever of its "
-        "two forms (gelu, gelu-tanh) a runtime has.",
+    activation: Annotated[Activation | None, or_none(choice(get_args(Activation)))] = (
+        Field(
+            None,
+            description="Of the MLP; default: silu if gated, else GELU in either of its "
+            "forms (gelu, gelu-tanh), as a runtime has it.",
+        )
     )
     norm_eps: OptionalNumber = Field(
         None, description="Added to the variance in norms; default: 1e-5."
@@ -89,13 +89,13 @@ class ArchitectureSpec(Strict):
     )
     qkv_bias: OptionalFlag = Field(
         None,
-        description="Biases of queries, keys and values; default: true if norm is layer.",
+        description="Biases of queries, keys and values; default: if norm is layer.",
     )
     out_bias: OptionalFlag = Field(
-        None, description="Bias of attention's output; default: true if norm is layer."
+        None, description="Bias of attention's output; default: if norm is layer."
     )
     mlp_bias: OptionalFlag = Field(
-        None, description="Biases of the MLP; default: true if norm is layer."
+        None, description="Biases of the MLP; default: if norm is layer."
     )
     parallel_mlp: OptionalFlag = Field(
         None,
@@ -136,7 +136,7 @@ class ArchitectureSpec(Strict):
     )
     full_layers: LayerNumbers = Field(
         None,
-        description="Layers, counted from 0, without the sliding window; default: none.",
+        description="Layers, counted from 0, without the window; default: none.",
     )
     hidden_dropout: OptionalNumber = Field(
         None,
