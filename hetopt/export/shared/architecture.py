@@ -49,6 +49,8 @@ def architecture_losses(model: Model, said: Model) -> Iterator[Loss]:
         if field == "full_layers" and said.architecture.sliding_window is None:
             # The window is lost, which says it all.
             continue
+        if field == "rotary_local_base" and not model.architecture.differs(field):
+            continue
         instead = f"{field} {shown(given)}"
         if field == "rotary_local_base" and said.architecture.rotary_scaling:
             instead += ", with the rotary_scaling of all layers"

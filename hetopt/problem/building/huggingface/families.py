@@ -32,7 +32,7 @@ Fields = dict[str, Any]
 
 
 def _activation(*keys: str) -> Callable[[Config], Fields]:
-    """Return a reader of the activation: the first of its keys that is not null."""
+    """Return a reader of the activation: of the first of its keys that says one."""
 
     def read(config: Config) -> Fields:
         given = {key: config.value(key) for key in keys}
@@ -271,7 +271,7 @@ FAMILIES: Mapping[str, Family] = {
             *_GEMMA_LIKE,
             rotary(),
             *_SOFTCAPS,
-            _activation("hidden_activation"),
+            _activation("hidden_activation", "hidden_act"),
             _query_scale,
             _regular_windows,
         ),
@@ -291,7 +291,7 @@ FAMILIES: Mapping[str, Family] = {
             *_GEMMA_LIKE,
             rotary(local="rope_local_base_freq"),
             *_SOFTCAPS,
-            _activation("hidden_activation"),
+            _activation("hidden_activation", "hidden_act"),
             _query_scale,
             _regular_windows,
         ),

@@ -67,9 +67,9 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
     known = Config(config, family.defaults)
     fields: dict[str, Any] = {"name": _label(config, name)}
     for field, names in _NAMES.items():
-        value = _count(known, field, names)
-        if value is not None:
-            fields[field] = value
+        size = _count(known, field, names)
+        if size is not None:
+            fields[field] = size
     if "ffn" not in fields:
         # GPT-2's n_inner is null for four times the hidden size.
         if kind != "gpt2":
@@ -81,8 +81,8 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
     fields |= family.fixed
     for read in family.readers:
         fields |= read(known)
-    for key, (value, why) in NEUTRAL.items():
-        known.must_be(key, value, why)
+    for key in {*known.unread()} & NEUTRAL.keys():
+        known.must_be(key, *NEUTRAL[key])
     harmless = HARMLESS | _CHECKED | HARMLESS_OF.get(kind, frozenset())
     for key in known.unread():
         if key not in harmless:

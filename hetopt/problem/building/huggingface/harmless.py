@@ -70,10 +70,12 @@ HARMLESS = frozenset(
     }
 )
 
-#: Key -> the value without an effect, and what another one would mean.
+#: Key of no family, or of others -> the value without an effect, and why no other.
 NEUTRAL = {
     "add_cross_attention": (False, "attention to another model is not supported"),
+    "attention_bias": (False, "attention of this family has no such biases"),
     "chunk_size_feed_forward": (0, "MLPs in pieces are not supported"),
+    "mlp_bias": (False, "MLPs of this family have no such biases"),
     "pruned_heads": ({}, "pruned heads are not supported"),
     "use_bidirectional_attention": (False, "attention has to be causal"),
 }
