@@ -131,6 +131,8 @@ def test_no_recipe_that_we_accept_is_rejected(alike: bool) -> None:
             "should_pad_vocab",
             "seq_length",
             "position_embedding_type",
+            "rotary_base",
+            "rotary_percent",
             "share_embeddings_and_output_weights",
         }
 
