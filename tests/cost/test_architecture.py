@@ -100,7 +100,9 @@ def test_activations() -> None:
     assert found - without == tokens * 512 * 32 * 2
 
 
-@pytest.mark.parametrize(("tokens", "window"), [(512, 100), (512, 512), (64, 1), (9, 99)])
+@pytest.mark.parametrize(
+    ("tokens", "window"), [(512, 100), (512, 512), (64, 1), (9, 99)]
+)
 def test_keys_of_a_window_are_those_that_are_left(tokens: int, window: int) -> None:
     """As hetopt counts causal attention: half a token less than every pair."""
     pairs = sum(min(token + 1, window) for token in range(tokens))

@@ -47,8 +47,9 @@ def commands(job: Job) -> str:
         "Copy this folder into a checkout of Megatron-LM on every host, so that "
         "the checkout's `pretrain_gpt.py` is in the folder above, and run on each "
         "host its own script; ranks meet on the first host. The scripts hold what "
-        "the plan decides; data, tokenizer, learning rate and checkpoints follow "
-        "as arguments. A trial with made-up data, on the first host:",
+        "the plan decides and the model whole, also where the parser's default is "
+        "the same (norms, positions, biases, dropout; for megatron-core 0.16); data, "
+        "tokenizer, learning rate and checkpoints follow as arguments. A trial with made-up data, on the first host:",
         f"    ./{first} {trial}",
     ]
     return "\n\n".join(parts + mixed_note(job))

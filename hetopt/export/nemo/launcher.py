@@ -175,7 +175,8 @@ def commands(job: Job) -> str:
     """Say where to run the scripts."""
     first = script_name(job, 0)
     parts = [
-        "`recipe.yaml` holds what the plan decides, under the names that override "
+        "`recipe.yaml` holds what the plan decides and the model whole (norms, "
+        "positions, biases, dropout), under the names that override "
         "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your "
         "data, tokenizer, learning rate, iterations and checkpoints there. Copy "
         "this folder to every host and run on each, where `megatron.bridge` can "

@@ -109,7 +109,8 @@ def commands(job: Job) -> str:
     first = script_name(job, 0)
     parts = [
         "For TorchTitan 0.2.2. `train.toml` holds what the plan decides, "
-        "`hetopt_flavor.py` adds a Llama of the plan's size. Tokenizer, data, "
+        "`hetopt_flavor.py` adds a Llama of the plan's size, norm epsilon and "
+        "rotary frequencies. Tokenizer, data, "
         "steps and learning rate follow as arguments. Copy this folder to every "
         "host and run on each, where `torchtitan` can be imported, its own "
         "script; ranks meet on the first host:",
