@@ -36,8 +36,8 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
     if lacking:
         training = job.problem.training
         parts.append(
-            f"**{listed(lacking)} lacks {training.precision}**, which these files ask "
-            f"for all the same: the plan counts its {training.emulate} rate, as the "
+            f"**Without {training.precision}: {listed(lacking)}.** These files ask for "
+            f"it all the same: the plan counts its {training.emulate} rate, as the "
             "problem's `emulate` says. See that your PyTorch multiplies so there."
         )
     if job.placement.invented:
@@ -53,14 +53,9 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
 
 def _lacking(job: Job) -> list[str]:
     """Return the accelerators in use that lack the precision of the training."""
-    used = dict.fromkeys(map(job.cluster_of, job.stages))
-    return sorted(
-        {
-            cluster.accelerator.name
-            for cluster in used
-            if cluster.accelerator.lacks(job.problem.training.precision)
-        }
-    )
+    used = (job.cluster_of(stage).accelerator for stage in job.stages)
+    wanted = job.problem.training.precision
+    return sorted({device.name for device in used if device.lacks(wanted)})
 
 
 def lossy(launcher: Launcher, losses: Sequence[Loss]) -> str:

@@ -49,7 +49,8 @@ def commands(job: Job) -> str:
         "host its own script; ranks meet on the first host. The scripts hold what "
         "the plan decides and the model whole, also where the parser's default is "
         "the same (norms, positions, biases, dropout; for megatron-core 0.16); data, "
-        "tokenizer, learning rate and checkpoints follow as arguments. A trial with made-up data, on the first host:",
+        "tokenizer, learning rate and checkpoints follow as arguments. A trial with "
+        "made-up data, on the first host:",
         f"    ./{first} {trial}",
     ]
     return "\n\n".join(parts + mixed_note(job))

@@ -65,8 +65,8 @@ class ArchitectureSpec(Strict):
     activation: Annotated[Activation | None, or_none(choice(get_args(Activation)))] = (
         Field(
             None,
-            description="Of the MLP; default: silu if gated, else GELU in either of its "
-            "forms (gelu, gelu-tanh), as a runtime has it.",
+            description="Of the MLP; default: silu if gated, else GELU in either form "
+            "(gelu, gelu-tanh), as a runtime has it.",
         )
     )
     norm_eps: OptionalNumber = Field(
