@@ -47,12 +47,9 @@ def job_of(problem: Problem, *, cp: int = 1) -> Job:
             end_unit=end,
             strategy=strategy,
             warmup=warmup,
-            resharding=resharding,
+            resharding="p2p" if first == 0 else None,
         )
-        for first, end, warmup, resharding in (
-            (0, half, 2, "p2p"),
-            (half, units, 1, None),
-        )
+        for first, end, warmup in ((0, half, 2), (half, units, 1))
     )
     plan = Plan(
         schedule="1f1b",

@@ -40,7 +40,7 @@ COUNTED = {
     "qwen3-8b": 8190735360,
 }
 TRAINING = Training(global_batch=8, seq_len=512)
-ONE = shape([(2, 1, 1)])
+ONE = shape((2, 1, 1))
 
 
 def with_architecture(**fields: Any) -> Model:
