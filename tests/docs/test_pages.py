@@ -29,6 +29,7 @@ NOT_RUN = {
     "README.md": 1,
     "docs/explanation/fidelity.md": 1,
     "docs/explanation/measurements.md": 1,
+    "docs/how-to/bring-a-model.md": 1,
     "docs/how-to/bring-a-profile.md": 2,
     "docs/how-to/compare.md": 1,
     "docs/how-to/measure.md": 4,

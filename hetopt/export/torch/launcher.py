@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
+from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import UNFUSED_LOSS, choice_losses
 from hetopt.export.shared.one_mesh import launched, one_mesh_losses
 from hetopt.export.shared.schedule_csv import schedule_text
@@ -85,6 +86,8 @@ def losses(job: Job) -> Iterator[Loss]:
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what the program cannot do of a problem, whatever its plan."""
     model, training = problem.model, problem.training
+    gelu = None if model.gated else "gelu"
+    yield from architecture_losses(model, as_said(model, (), activation=gelu))
     yield from choice_losses(training, (UNFUSED_LOSS,))
     if training.precision == "fp16":
         yield Loss(
