@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.table import SharedLinks
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.sharing import sharing_of
+from hetopt.schedule.shares import SharedLinks, sharing_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts

@@ -12,8 +12,9 @@ from hetopt.errors import CheckError, InputError
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import ensure_can, ensure_plans, load, solver
+from hetopt.solvers.registry import ensure_can, ensure_plans, solver
 from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def search(
     """
     solve: Solve = load(solver)
     if objective == "simulated":
-        from hetopt.solvers.sharing import sharing_links
+        from hetopt.solvers.loading import sharing_links
         from hetopt.solvers.simulated.solver import solve_simulated
 
         simulated = partial(solve_simulated, solver=solver)

@@ -11,7 +11,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
-from hetopt.schedule.sharing import sharing_of
+from hetopt.schedule.shares import sharing_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.unit_pricing import UnitPrice

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from hetopt.formulations.chain import Chain
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
+from hetopt.solvers.loading import load
 from hetopt.solvers.race.merging import best_first, with_plans
-from hetopt.solvers.registry import load
+from hetopt.solvers.race.race import FEW_CLUSTERS
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -122,9 +123,7 @@ def choose(
     if principles.relaxed:
         return "dp", f"knows the space without {' and '.join(principles.relaxed)}"
     small = (
-        programs <= _FEW_PROGRAMS
-        and clusters <= compiling.FEW_CLUSTERS
-        and units <= _FEW_UNITS
+        programs <= _FEW_PROGRAMS and clusters <= FEW_CLUSTERS and units <= _FEW_UNITS
     )
     if small:
         from hetopt.compiled import are_kept

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.problem.training import ScheduleName
-    from hetopt.result import Result
-    from hetopt.solvers.request import Request, Solve
+    from hetopt.solvers.request import Solve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,24 +154,6 @@ def solver(name: str, field: str = "--solver") -> Solver:
     hint = suggest(name, known)
     msg = f"there is no solver {name!r}{hint}, expected one of {', '.join(known)}"
     raise InputError(msg, field=field)
-
-
-def load(name: str) -> Solve:
-    """Return the ``solve`` function of a solver; InputError if there is none.
-
-    Plans are priced with what boundaries share, whatever the solver knows of it.
-    """
-    found = solver(name)
-    solve = found.load()
-
-    def with_sharing(request: Request) -> Result:
-        if all(part.shared is None for part in request.table.slices):
-            return solve(request)
-        from hetopt.solvers.sharing import sharing_links
-
-        return sharing_links(solve, request, objective="closed", exact=found.proves)
-
-    return with_sharing
 
 
 def relaxing_names() -> str:

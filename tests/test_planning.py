@@ -18,6 +18,7 @@ from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.result import Result
 from hetopt.solvers import registry
+from hetopt.solvers.loading import load
 from hetopt.solvers.registry import Solver
 from hetopt.solvers.request import Request
 from tests.cli.conftest import SMALL
@@ -113,7 +114,7 @@ def _forgotten() -> Iterator[None]:
 @pytest.mark.usefixtures("_forgotten")
 def test_a_solver_that_claims_too_much_is_found_out(problem: Problem) -> None:
     def solve(request: Request) -> Result:
-        result = registry.load("uniform")(request)
+        result = load("uniform")(request)
         assert result.best is not None
         return replace(result, best=replace(result.best, closed_form_s=1e-3))
 

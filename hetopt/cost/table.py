@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hetopt.plans import Strategy
     from hetopt.problem.training import ScheduleName
+    from hetopt.schedule.shares import SharedLinks
 
 #: Seconds per tick of every time in the table.
 TICK_S = 1e-9
@@ -124,23 +125,6 @@ class ClusterTable(_Rows):
     fixed_bytes: NDArray[np.int64]
     sync_ns: NDArray[np.int64]
     sync_unit_ns: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SharedLinks:
-    """How long one boundary's tensor alone keeps what several may share; J clusters.
-
-    Attributes
-    ----------
-    uplink_ns
-        A cluster's uplink, in one direction; 0 where it has none; shape (J,).
-    link_ns
-        All of the link between two clusters, likewise; 0 where it has no capacity of
-        its own; symmetric; shape (J, J).
-    """
-
-    uplink_ns: NDArray[np.int64]
-    link_ns: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,6 @@ from hetopt.cost.table import (
     ClusterTable,
     CostTable,
     Layout,
-    SharedLinks,
     SourceKind,
     TableSlice,
     UnitTable,
@@ -21,6 +20,7 @@ from hetopt.cost.value_reading import LARGEST, DocumentReader
 from hetopt.plans import Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

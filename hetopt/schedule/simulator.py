@@ -5,8 +5,8 @@ then B_1, F_(W+1), B_2, ..., with W = min(W_i, q); gpipe is W = q. A forward's
 output leaves when it ends, if the link is free: transfers in one direction start at
 least omega apart, and each arrives kappa after it starts. The two directions do not
 disturb each other; boundaries that share a link or an uplink take turns
-(``hetopt.schedule.sharing``). Everything starts as early as these rules allow, so the
-makespan is the longest path in the event graph, and the simulator returns one such
+(``hetopt.schedule.shared_run``). Everything starts as early as these rules allow, so
+the makespan is the longest path in the event graph, and the simulator returns one such
 path.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from hetopt.compiled import FITS, PAYS_FROM, as_written
 from hetopt.schedule.events import BACKWARD, FORWARD, run, walk_back
 from hetopt.schedule.period import check_warmups_fall
-from hetopt.schedule.sharing import run_sharing
+from hetopt.schedule.shared_run import run_sharing
 from hetopt.schedule.times import EventKind
 
 if TYPE_CHECKING:

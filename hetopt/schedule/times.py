@@ -10,7 +10,7 @@ from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
-    from hetopt.schedule.sharing import Sharing
+    from hetopt.schedule.shares import Sharing
 
 #: What takes time in a simulated iteration, in the order of
 #: ``hetopt.schedule.events``, with ``sync`` last.

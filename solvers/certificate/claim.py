@@ -69,7 +69,9 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         )
     if best is not None and value is not None and result.status == "optimal":
         stages, q = len(best.plan.pipeline.stages), best.plan.pipeline.microbatches
-        searched = searched_table(table, principles, result.objective)
+        searched = searched_table(
+            table, principles, simulated=result.objective == "simulated"
+        )
         claims = list(
             _CLAIMS[result.objective](
                 problem, searched, value, (stages, q), principles

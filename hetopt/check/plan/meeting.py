@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.check.plan.times import Times
-    from hetopt.cost.table import SharedLinks
+    from hetopt.schedule.shares import SharedLinks
 
 
 class Way(NamedTuple):
@@ -90,63 +89,3 @@ def ways_of(
     return tuple(
         tuple(way for way in own if places.count(way.place) > 1) for own in every
     )
-
-
-def simulate_together(times: Times, counts: Sequence[int]) -> list[int]:
-    """Return when every stage has run its last pass.
-
-    Transfers that meet take turns: the one that is ready first goes first, of equals
-    activations before gradients and upstream before downstream.
-
-    Parameters
-    ----------
-    counts
-        Warm-ups per stage, at most q, not increasing along the pipeline.
-    """
-    alone, p, q = times.alone, len(counts), times.microbatches
-    assert alone is not None
-    passes = [_passes(count, q) for count in counts]
-    ran, free = [0] * p, [0] * p
-    here: dict[tuple[str, int, int], int] = {}
-    for m in range(q):
-        here["forward", 0, m] = here["backward", p - 1, m] = 0
-    until: dict[object, int] = {}
-    waiting: list[tuple[int, int, int, int]] = []
-    while True:
-        for i in range(p):
-            while (
-                ran[i] < 2 * q
-                and (passes[i][ran[i]][0], i, passes[i][ran[i]][1]) in here
-            ):
-                name, m = passes[i][ran[i]]
-                took = times.forward[i] if name == "forward" else times.backward[i]
-                free[i] = max(free[i], here[name, i, m]) + took
-                ran[i] += 1
-                to = i + 1 if name == "forward" else i - 1
-                if 0 <= to < p:
-                    waiting.append((free[i], 0 if name == "forward" else 1, i, m))
-        if not waiting:
-            return free
-        ready, gradients, i, m = min(waiting)
-        waiting.remove((ready, gradients, i, m))
-        b = i - gradients
-        sign = -1 if gradients else 1
-        kept: dict[object, int] = {(b, sign): alone.occupancy[b]}
-        kept |= {(way.place, sign * way.side): way.keeps for way in alone.ways[b]}
-        start = max([ready, *(until.get(key, 0) for key in kept)])
-        until |= {key: start + keeps for key, keeps in kept.items()}
-        arrives = start + times.transfer[b]
-        if gradients:
-            here["backward", i - 1, m] = arrives
-        else:
-            here["forward", i + 1, m] = arrives
-
-
-def _passes(warm: int, q: int) -> list[tuple[str, int]]:
-    """Return F_1..F_w, B_1, F_w+1, B_2, ... of one stage."""
-    listed = [("forward", m) for m in range(warm)]
-    for m in range(q):
-        listed.append(("backward", m))
-        if warm + m < q:
-            listed.append(("forward", warm + m))
-    return listed

@@ -97,7 +97,9 @@ class CertificateCheck:
             msg = "the least simulated time is sought with all principles kept"
             raise InputError(msg, field="relaxed")
         #: Plans are priced by ``table``; bounds and searches are about this one.
-        self.searched = searched_table(table, self.principles, self.objective)
+        self.searched = searched_table(
+            table, self.principles, simulated=self.objective == "simulated"
+        )
         self.status = choice(data, "status", choices(Status), "")
         self.digests = {
             key: text(data, key, "") for key in ("problem_digest", "table_digest")

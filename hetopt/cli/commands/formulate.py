@@ -241,7 +241,7 @@ def _plan_of(decision: Decision, table: CostTable) -> Plan:
     from hetopt.cost.boundaries.places import searched_table
     from hetopt.problem.principles import PRUNED
     from hetopt.solvers.decisions.assembly import plan_of
-    from hetopt.solvers.sharing import as_planned
+    from hetopt.solvers.loading import as_planned
 
     return as_planned(plan_of(decision, searched_table(table, PRUNED), ""), table)
 

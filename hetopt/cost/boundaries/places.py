@@ -25,9 +25,9 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, SharedLinks, TableSlice
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.problem.principles import Principles
-    from hetopt.result import Objective
+    from hetopt.schedule.shares import SharedLinks
 
     Ints = NDArray[np.int64]
 
@@ -78,20 +78,22 @@ def anywhere(strategy: Strategy) -> Strategy:
 def searched_table(
     table: CostTable,
     principles: Principles,
-    objective: Objective = "closed",
     *,
+    simulated: bool = False,
     exact: bool = True,
 ) -> CostTable:
     """Return the table that programs are made from; the same if nothing is shared.
 
     Parameters
     ----------
+    simulated
+        Whether simulated times are minimised.
     exact
         Whether sharing has to be in it; a heuristic is better off without.
     """
     if all(part.shared is None for part in table.slices):
         return table
-    placed = exact and principles.consecutive and objective == "closed"
+    placed = exact and principles.consecutive and not simulated
     placed = placed and len(table.cluster_names) >= _FEWEST
     # With all forwards first, only one boundary of a cluster sends at a time.
     placed = placed and not rule_of(table.schedule).all_first

@@ -12,8 +12,9 @@ from hetopt.cost.boundaries.resharding import Side, boundary, tied_exchange_s
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.shapes import element_bytes
-from hetopt.cost.table import ClusterTable, Layout, SharedLinks, TableSlice
+from hetopt.cost.table import ClusterTable, Layout, TableSlice
 from hetopt.cost.units import tables
+from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -72,7 +72,7 @@ def test_boundaries_follow_the_place(table: CostTable) -> None:
 def test_where_it_cannot_say_it_the_table_is_without_sharing(table: CostTable) -> None:
     for searched in (
         searched_table(table, Principles.relaxing(["p3"])),
-        searched_table(table, PRUNED, "simulated"),
+        searched_table(table, PRUNED, simulated=True),
         searched_table(table, PRUNED, exact=False),
         searched_table(replace(table, schedule="gpipe"), PRUNED),
     ):

@@ -20,8 +20,8 @@ from hetopt.solvers.certificate.search_again import (
     second_engine,
 )
 from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
 from tests.oracle import brute_force

@@ -26,8 +26,8 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Domain
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer, Found

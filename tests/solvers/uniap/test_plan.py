@@ -18,8 +18,8 @@ from hetopt.formulations.uniap.programs import uniap_programs
 from hetopt.pricing import price
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from hetopt.solvers.uniap.outcome import plan_of
 from hetopt.solvers.uniap.search import UniapParams, UniapSettlement

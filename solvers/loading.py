@@ -1,8 +1,13 @@
-"""Solving where boundaries share links: search another table, price by the true one."""
+"""Solvers by name, ready for problems whose boundaries share links.
+
+Where there is anything to share, another table is searched, and plans are priced by the
+true one.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
@@ -11,6 +16,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.plans import Pipeline
 from hetopt.result import PricedPlan
 from hetopt.solvers.race.merging import best_first, with_plans
+from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -20,6 +26,15 @@ if TYPE_CHECKING:
 
 #: Copies of a plan in the table by places: either end may also be priced as a middle.
 _COPIES = 4
+
+
+def load(name: str) -> Solve:
+    """Return the ``solve`` function of a solver; InputError if there is none.
+
+    Plans are priced with what boundaries share, whatever the solver knows of it.
+    """
+    found = solver(name)
+    return partial(sharing_links, found.load(), objective="closed", exact=found.proves)
 
 
 def sharing_links(
@@ -33,7 +48,12 @@ def sharing_links(
         Whether the solver proves anything.
     """
     params, table = request.params, request.table
-    searched = searched_table(table, params.principles, objective, exact=exact)
+    searched = searched_table(
+        table,
+        params.principles,
+        simulated=objective == "simulated",
+        exact=exact,
+    )
     if searched is table:
         return solve(request)
     if params.top > 1:

@@ -10,9 +10,8 @@ import pytest
 from hetopt.check.plan.meeting import Alone, ways_of
 from hetopt.check.plan.times import Times
 from hetopt.check.plan.times import simulate as checked
-from hetopt.cost.table import SharedLinks
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.sharing import Share, Sharing, sharing_of
+from hetopt.schedule.shares import Share, SharedLinks, Sharing, sharing_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
