@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetopt.plans import Plan
+    from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.report.timeline.timeline import Activity, LaneKind
     from hetopt.schedule.simulator import Simulation
@@ -36,7 +36,7 @@ def modelled_timeline(
     stages = tuple(
         TimelineStage(
             cluster=stage.cluster,
-            mesh=str(stage.strategy),
+            mesh=_mesh(stage.strategy),
             base_bytes=price.memory_bytes[i]
             - price.times.inflight[i] * price.activation_bytes[i],
             activation_bytes=price.activation_bytes[i],
@@ -59,6 +59,11 @@ def modelled_timeline(
         stages=stages,
         events=tuple(events),
     )
+
+
+def _mesh(strategy: Strategy) -> str:
+    mesh = f"({strategy.dp},{strategy.cp},{strategy.tp})"
+    return mesh if strategy.recompute == "none" else f"{mesh}, {strategy.recompute}"
 
 
 def _stage_events(price: Price, run: Simulation, stage: int) -> Iterator[TimelineEvent]:

@@ -30,8 +30,10 @@ MOST_EVENTS = 25_000
 _MOST_NUMBERS = 1_500
 
 _WIDTH, _MARGIN = 1200.0, 16.0
-_LEFT, _RIGHT = 190.0, 1095.0
+_LEFT, _RIGHT = 190.0, 1085.0
 _TITLE, _TEXT, _LINE = 15.0, 11.0, 17.0
+#: Bold letters are as wide as others of this size.
+_BOLD = 1.15 * _TITLE
 #: What fits a line of the heading, in letters.
 _LETTERS = 170
 _MOST_LINES = 4
@@ -39,9 +41,9 @@ _MOST_LINES = 4
 _HEIGHTS = (
     (48, (8.0, 6.0, 12.0, 8.5)),
     (24, (11.0, 8.0, 14.0, 9.5)),
-    (12, (15.0, 9.0, 18.0, 10.5)),
-    (6, (20.0, 11.0, 24.0, 11.0)),
-    (0, (26.0, 13.0, 32.0, 11.0)),
+    (12, (15.0, 10.0, 18.0, 10.5)),
+    (6, (20.0, 13.0, 24.0, 11.0)),
+    (0, (26.0, 17.0, 36.0, 11.0)),
 )
 #: Wider events are set apart from the next one.
 _APART = 3.0
@@ -59,7 +61,9 @@ _KINDS: Mapping[str, tuple[str, str, str]] = {
     "send-forward": ("s", "#56b4e9", "send activations"),
     "send-backward": ("t", "#d55e00", "send gradients"),
 }
-_IDLE = ("i", "#ececec", "idle")
+_IDLE = ("i", "#e8e8e8", "idle")
+#: Links that carry nothing are lighter than stages that do nothing.
+_FREE = ("l", "#f5f5f5", "link not used")
 _BASE = ("w", "#8c8c8c", "weights, gradients, optimizer states, buffers")
 _ACTIVATIONS = ("a", "#009e73", "activations in flight")
 
@@ -68,10 +72,10 @@ _STYLE = "".join(
         "text{font-family:'DejaVu Sans',Verdana,Arial,sans-serif;fill:#1a1a1a}",
         ".e{text-anchor:end}.m{text-anchor:middle}",
         ".h{font-weight:bold}.q{fill:#fff;text-anchor:middle}",
-        ".x{stroke:#1a1a1a;stroke-width:1;fill:none}",
+        ".x{stroke:#1a1a1a;fill:none}.d{stroke-dasharray:4 3}",
         *(
             f".{name}{{fill:{colour}}}"
-            for name, colour, _ in (*_KINDS.values(), _IDLE, _BASE, _ACTIVATIONS)
+            for name, colour, _ in (*_KINDS.values(), _IDLE, _FREE, _BASE, _ACTIVATIONS)
         ),
     )
 )
@@ -102,7 +106,7 @@ def picture(timeline: Timeline) -> str:
     height = _time(body, axis, y) + _MARGIN / 2
     size = {"width": _WIDTH, "height": height}
     parts = (
-        svg.element("title", svg.plain(_title(timeline))),
+        svg.element("title", svg.plain(f"{timeline.problem}: {_times(timeline)}")),
         svg.element("style", _STYLE),
         svg.element("rect", **size, fill="#fff"),
         *body,
@@ -127,26 +131,27 @@ def _sizes(timeline: Timeline) -> _Sizes:
     return _Sizes(stage=stage * rows, link=link * rows, memory=memory, text=text)
 
 
-def _title(timeline: Timeline) -> str:
-    times = [
+def _times(timeline: Timeline) -> str:
+    return "; ".join(
         f"{timeline.end_s(source):.4g} s per iteration, {source}"
         for source in timeline.sources
-    ]
-    return f"{timeline.problem}: {'; '.join(times)}"
+    )
 
 
 def _heading(body: list[str], timeline: Timeline, axis: TimeAxis) -> float:
     """Draw what the picture is of; return where the next thing may begin."""
     y = _MARGIN + _TITLE
-    title = svg.fitted(_title(timeline), _TITLE * 1.1, _WIDTH - 2 * _MARGIN)
+    times = _times(timeline)
+    room = _WIDTH - 2 * _MARGIN - svg.width_of(times, _BOLD)
+    title = f"{svg.fitted(timeline.problem, _BOLD, room)}: {times}"
     body.append(svg.text(title, _MARGIN, y, font_size=_TITLE, class_="h"))
     lines = list(timeline.plan)
     if timeline.sources == ("modelled",):
-        lines.append("All times are computed by a model; nothing was measured.")
+        lines.append("All times are a model's; no iteration was measured.")
     elif len(timeline.sources) > 1:
         lines.append(
-            "Upper half of a lane: modelled, computed and not measured. Lower half: "
-            "measured. Memory is modelled."
+            "Upper half of a lane: times of a model. Lower half: measured times. Memory is "
+            "the model's."
         )
     if left_out := axis.left_out():
         stretches = " and ".join(
@@ -166,13 +171,16 @@ def _heading(body: list[str], timeline: Timeline, axis: TimeAxis) -> float:
         wrapped = textwrap.wrap(line, _LETTERS, max_lines=_MOST_LINES, placeholder=" …")
         for part in wrapped:
             y += _LINE
-            body.append(svg.text(part, _MARGIN, y, font_size=_TEXT))
+            shown = svg.fitted(part, _TEXT, _WIDTH - 2 * _MARGIN)
+            body.append(svg.text(shown, _MARGIN, y, font_size=_TEXT))
     return y + _LINE / 2
 
 
 def _lane_legend(timeline: Timeline) -> list[tuple[str, str, str]]:
     found = {event.activity for event in timeline.events}
-    return [*(kind for name, kind in _KINDS.items() if name in found), _IDLE]
+    kinds = [kind for name, kind in _KINDS.items() if name in found]
+    links = [_FREE] if len(timeline.stages) > 1 else []
+    return [*kinds, _IDLE, *links]
 
 
 def _legend(
@@ -181,7 +189,7 @@ def _legend(
     """Draw what colours mean, in as many lines as that takes."""
     x, y = _MARGIN, y + _LINE
     for name, _, meaning in entries:
-        width = svg.width_of(meaning, _TEXT) + 36
+        width = svg.width_of(meaning, _TEXT) + 40
         if x + width > _WIDTH - _MARGIN:
             x, y = _MARGIN, y + _LINE
         swatch = svg.element(
@@ -227,16 +235,19 @@ def _lanes(
             svg.text(
                 f"idle {idle[number]:.1%}", _RIGHT + 8, base, font_size=sizes.text
             ),
-            _group(y, [_background(axis, sizes.stage)]),
+            _group(y, [_background(axis, sizes.stage, _IDLE)]),
         ]
         if number + 1 < len(timeline.stages):
-            body.append(_group(link, [_background(axis, 2 * half)]))
+            body.append(_group(link, [_background(axis, 2 * half, _FREE)]))
         y += sizes.stage + sizes.link + 1
     numbered = len(timeline.events) <= _MOST_NUMBERS
     for source, lane, events in timeline.lanes():
         top, height = tops[lane]
         height /= len(sources)
         top += height * sources.index(source)
+        if len(sources) > 1:
+            # What is modelled and what is measured do not touch.
+            height -= 1
         size = min(sizes.text - 1, height - 3) if numbered else 0.0
         if lane.kind != "stage":
             size = 0.0
@@ -301,27 +312,17 @@ def _memory(
         ]
         for window in axis.windows:
             width = window.right - window.left
+            line = f"M{svg.number(window.left)} {svg.number(top)}h{svg.number(width)}"
+            size = {"width": width, "height": sizes.memory - base}
             drawn += [
-                svg.element(
-                    "rect",
-                    x=window.left,
-                    y=base,
-                    width=width,
-                    height=sizes.memory - base,
-                    class_=_BASE[0],
-                ),
-                svg.element(
-                    "path",
-                    class_="x",
-                    d=f"M{svg.number(window.left)} {svg.number(top)}h{svg.number(width)}",
-                    stroke_dasharray="4 3",
-                ),
+                svg.element("rect", x=window.left, y=base, **size, class_=_BASE[0]),
+                svg.element("path", class_="x d", d=line),
             ]
-        background = _background(axis, sizes.memory)
+        background = _background(axis, sizes.memory, _FREE)
         text_y = sizes.memory / 2 + sizes.text * 0.35
         label = svg.fitted(f"{number}  {stage.cluster}", sizes.text, _LEFT - 24)
         held = (
-            f"{most / BYTES_PER_GB:.3g} of {stage.usable_bytes / BYTES_PER_GB:.3g} GB"
+            f"{most / BYTES_PER_GB:.1f} of {stage.usable_bytes / BYTES_PER_GB:.1f} GB"
         )
         words = [
             svg.text(label, _LEFT - 8, text_y, font_size=sizes.text, class_="e"),
@@ -366,8 +367,8 @@ def _time(body: list[str], axis: TimeAxis, y: float) -> float:
             at = window.x(time_s), y + 20
             name = axis.text(time_s)
             body.append(svg.text(name, *at, font_size=_TEXT, class_="m"))
-    about = f"time, {axis.unit}"
-    body.append(svg.text(about, _RIGHT + 8, y + 20, font_size=_TEXT))
+    unit = f"time, {axis.unit}"
+    body.append(svg.text(unit, _LEFT - 20, y + 20, font_size=_TEXT, class_="e"))
     return y + 24
 
 
@@ -382,9 +383,9 @@ def _idle_shares(timeline: Timeline) -> list[float]:
     return [1 - each / end_s if end_s else 0.0 for each in busy]
 
 
-def _background(axis: TimeAxis, height: float) -> str:
+def _background(axis: TimeAxis, height: float, kind: tuple[str, str, str]) -> str:
     boxes = [(window.left, window.right - window.left) for window in axis.windows]
-    return svg.element("path", class_=_IDLE[0], d=svg.rectangles(boxes, height))
+    return svg.element("path", class_=kind[0], d=svg.rectangles(boxes, height))
 
 
 def _group(y: float, parts: Iterable[str]) -> str:

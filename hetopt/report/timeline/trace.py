@@ -17,7 +17,7 @@ from hetopt.report.timeline.timeline import Lane
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.report.timeline.timeline import TimelineEvent, Timeline, TimeSource
+    from hetopt.report.timeline.timeline import Timeline, TimelineEvent, TimeSource
 
     _Track = tuple[int, int]
 
