@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: What XML cannot hold, in whatever form.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: Of a letter's height, how wide letters are: slim ones, most, those that are not Latin.
+#: Of a letter's height, how wide letters are: slim ones, most, and all but Latin ones.
 _SLIM, _COMMON, _WIDE = 0.34, 0.61, 1.0
 _SLIM_ONES = frozenset(" ,.:;'()-fijlrtI")
 _LAST_LATIN = "\u024f"
@@ -23,7 +23,7 @@ def number(value: float) -> str:
     return text.removesuffix(".0") if text != "-0.0" else "0"
 
 
-def element(name: str, content: str | None = None, **attributes: object) -> str:
+def element(name: str, content: str | None = None, /, **attributes: object) -> str:
     """Return an element with markup in it; underscores of attributes become hyphens."""
     parts = "".join(
         f" {key.rstrip('_').replace('_', '-')}={quoteattr(_written(value))}"
@@ -36,7 +36,7 @@ def element(name: str, content: str | None = None, **attributes: object) -> str:
 
 
 def text(content: str, x: float, y: float, **attributes: object) -> str:
-    """Return words that begin, or with ``class_`` e or m end or are centred, at x."""
+    """Return words that begin at x, unless a style says that they end there."""
     return element("text", plain(content), x=x, y=y, **attributes)
 
 

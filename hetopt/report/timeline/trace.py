@@ -78,17 +78,12 @@ class _Trace:
         return self._processes[cluster, source], self._threads[source, lane]
 
     def _names(self) -> Iterator[dict[str, Any]]:
+        """Yield the names of clusters and lanes, and the order that they stand in."""
         for (cluster, source), pid in self._processes.items():
-            about = {"process_name": {"name": f"{cluster} ({source})"}}
-            about["process_sort_index"] = {"sort_index": pid}
-            for name, args in about.items():
-                yield {"ph": "M", "name": name, "pid": pid, "tid": 0, "args": args}
+            yield from _named("process", f"{cluster} ({source})", pid, (pid, 0))
         for source, lane, _ in self._lanes:
             pid, tid = self._track(source, lane)
-            about = {"thread_name": {"name": _name(lane)}}
-            about["thread_sort_index"] = {"sort_index": tid}
-            for name, args in about.items():
-                yield {"ph": "M", "name": name, "pid": pid, "tid": tid, "args": args}
+            yield from _named("thread", _name(lane), tid, (pid, tid))
 
     def _slice(self, track: _Track, event: TimelineEvent) -> Iterator[dict[str, Any]]:
         """Yield an event, and the ends of arrows that lie in it."""
@@ -142,6 +137,12 @@ class _Trace:
             for time_s, held in steps:
                 at = {"pid": pid, "tid": 0, "ts": _microseconds(time_s)}
                 yield {"ph": "C", "name": name, **at, "args": {"bytes": held}}
+
+
+def _named(what: str, name: str, order: int, track: _Track) -> Iterator[dict[str, Any]]:
+    of = {"ph": "M", "pid": track[0], "tid": track[1]}
+    yield {**of, "name": f"{what}_name", "args": {"name": name}}
+    yield {**of, "name": f"{what}_sort_index", "args": {"sort_index": order}}
 
 
 def _key(event: TimelineEvent) -> tuple[Any, ...]:

@@ -42,10 +42,10 @@ class Window:
         scale = (self.right - self.left) / (self.end_s - self.start_s)
         return self.left + (inside - self.start_s) * scale
 
-    def ticks(self, step_s: float) -> list[int]:
-        """Return which multiples of a step lie within."""
+    def ticks_s(self, step_s: float) -> list[float]:
+        """Return the multiples of a step that lie within."""
         first, last = ceil(self.start_s / step_s), floor(self.end_s / step_s)
-        return list(range(first, last + 1))
+        return [tick * step_s for tick in range(first, last + 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class TimeAxis:
 
 
 def time_axis(
-    timeline: Timeline, *, left: float, right: float, most_slices: int
+    timeline: Timeline, *, left: float, right: float, most_events: int
 ) -> TimeAxis:
     """Choose what to show between two places.
 
@@ -87,13 +87,13 @@ def time_axis(
     ----------
     left, right
         Where the picture of it begins and ends, in pixels.
-    most_slices
+    most_events
         About so many events may be shown.
     """
     # An iteration of no length has a picture, too.
     end_s = max(*map(timeline.end_s, timeline.sources), 1e-9)
     per_microbatch = len(timeline.events) / timeline.microbatches
-    room = int(most_slices / per_microbatch)
+    room = int(most_events / per_microbatch)
     if timeline.microbatches <= min(_MOST_WHOLE, room):
         parts = [("", 0.0, end_s)]
     else:
@@ -127,8 +127,10 @@ def _stretches(
     done, if there is room, and the end all that comes after its last forward pass.
     """
     first = [event for event in timeline.events if event.lane == (0, "stage")]
-    warm_s = min(event.end_s for event in first if event.activity == "backward")
-    drain_s = end_s - max(each.end_s for each in first if each.activity == "forward")
+    backward = [event.end_s for event in first if event.activity == "backward"]
+    forward = [event.end_s for event in first if event.activity == "forward"]
+    warm_s = min(backward, default=0.0)
+    drain_s = end_s - max(forward, default=0.0)
     head, tail = (
         min(max(wanted, _LEAST * shown_s), _MOST * shown_s)
         for wanted in (warm_s, drain_s)
