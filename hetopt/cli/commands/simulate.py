@@ -38,7 +38,6 @@ def run(options: argparse.Namespace) -> int:
     """Simulate a plan that passes its check, and print where its time goes."""
     from hetopt.pricing import price
     from hetopt.report.simulation import simulation_report, simulation_to_json
-    from hetopt.report.timeline.modelled import modelled_timeline
     from hetopt.schedule.simulator import simulate
 
     ensure_outputs(
@@ -58,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
 
         emit(draw(simulation_report(plan, priced, simulation), sys.stdout))
     if options.svg is not None or options.trace is not None:
+        from hetopt.report.timeline.modelled import modelled_timeline
+
         _write(modelled_timeline(problem.name, plan, priced, simulation), options)
     return 0
 

@@ -202,10 +202,10 @@ class _Picture:
         places: dict[Lane, tuple[float, float]] = {}
         half = sizes.link / 2 - 0.5
         for number, stage in enumerate(stages):
-            name = f"{number}  {stage.cluster}  {stage.mesh}"
             row = background(self._axis, sizes.stage, IDLE)
             places[Lane(number, "stage")] = self._y, sizes.stage
-            self._draw_row([row], sizes.stage, name, f"idle {idle[number]:.1%}")
+            value = f"idle {idle[number]:.1%}"
+            self._draw_row([row], sizes.stage, (number, stage.mesh), value)
             if number + 1 < len(stages):
                 link = self._y + 0.5
                 # Gradients come up the link that activations go down.
@@ -243,18 +243,23 @@ class _Picture:
             most_gb = max(held for _, held in steps) / BYTES_PER_GB
             held = f"{most_gb:.1f} of {stage.usable_bytes / BYTES_PER_GB:.1f} GB"
             row = memory(stage, steps, self._axis, height)
-            self._draw_row(row, height, f"{number}  {stage.cluster}", held)
+            self._draw_row(row, height, (number, ""), held)
             self._y += 3
 
     def _draw_row(
-        self, parts: Iterable[str], height: float, name: str, value: str
+        self, parts: Iterable[str], height: float, about: tuple[int, str], value: str
     ) -> None:
-        """Draw a row with its name before it and a value after it."""
+        """Draw a row, before it a stage and words about it, and after it a value."""
         size = self._sizes.text
+        number, rest = about
+        before, after = f"{number} ", f" {rest}" if rest else ""
+        room = _LEFT - 24 - svg.width_of(before + after, size)
+        cluster = svg.fitted(self._timeline.stages[number].cluster, size, room)
         y = height / 2 + size * 0.35
-        shown = svg.fitted(name, size, _LEFT - 24)
         words = (
-            svg.text(shown, _LEFT - 8, y, font_size=size, class_="e"),
+            svg.text(
+                before + cluster + after, _LEFT - 8, y, font_size=size, class_="e"
+            ),
             svg.text(value, _RIGHT + 8, y, font_size=size),
         )
         self._parts.append(_group(self._y, [*parts, *words]))
