@@ -52,7 +52,9 @@ def activities(
         box = left, max(width - apart, _THIN)
         boxes[ACTIVITIES[event.activity].name].append(box)
         label = "" if event.microbatch is None else str(event.microbatch)
-        if size >= _SMALLEST and width >= svg.width_of(label, size) + _ROOM:
+        if not label or size < _SMALLEST:
+            continue
+        if width >= svg.width_of(label, size) + _ROOM:
             colour = "q" if event.activity in DARK else "m"
             at = (left + right) / 2, height / 2 + size * 0.36
             numbers.append(svg.text(label, *at, font_size=size, class_=colour))

@@ -37,9 +37,7 @@ def test_every_event_is_there_when_the_simulator_has_it(seed: int) -> None:
             )
             assert forward.end_s == pytest.approx(run.forward_end_ns[stage, m] * 1e-9)
             backward = found.pop((own, "backward", m))
-            assert backward.end_s == pytest.approx(
-                run.backward_end_ns[stage, m] * 1e-9
-            )
+            assert backward.end_s == pytest.approx(run.backward_end_ns[stage, m] * 1e-9)
             if stage < last and times.transfer_ns[stage]:
                 sent = found.pop((Lane(stage, "downstream"), "send-forward", m))
                 needed = run.forward_start_ns[stage + 1, m] * 1e-9
@@ -86,7 +84,9 @@ def test_a_transfer_is_cut_off_where_the_next_one_begins() -> None:
     timeline = timeline_of(times)
     whole = [e for e in timeline.events if e.activity == "send-forward"]
     assert [event.end_s - event.start_s for event in whole] == pytest.approx([5e-3] * 3)
-    (drawn,) = [events for _, lane, events in timeline.lanes() if lane == (0, "downstream")]
+    (drawn,) = [
+        events for _, lane, events in timeline.lanes() if lane == (0, "downstream")
+    ]
     lengths = [event.end_s - event.start_s for event in drawn]
     assert lengths == pytest.approx([2e-3, 2e-3, 5e-3])
 
@@ -107,7 +107,7 @@ def test_recomputation_comes_out_of_the_backward_pass() -> None:
             recompute = again[event.lane, "recompute", event.microbatch]
             whole = before[event[:3]]
             assert recompute.start_s == whole.start_s
-            assert recompute.end_s == event.start_s == pytest.approx(
-                whole.start_s + 9e-3
+            assert (
+                recompute.end_s == event.start_s == pytest.approx(whole.start_s + 9e-3)
             )
             assert event.end_s == whole.end_s
