@@ -1,6 +1,7 @@
 """What is drawn in which colour: Okabe and Ito's, which the colour-blind tell apart.
 
-They differ in lightness as well, so that they stay apart in black and white.
+Forward, recomputation and backward, and what memory holds, differ in lightness as well,
+so that they stay apart in black and white.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ACTIVITIES: Mapping[Activity, Paint] = MappingProxyType(
 DARK: frozenset[Activity] = frozenset({"forward"})
 IDLE = Paint("i", "#e8e8e8", "idle")
 FREE = Paint("l", "#f5f5f5", "link not used")
-BASE = Paint("w", "#8c8c8c", "weights, gradients, optimizer states, buffers")
+BASE = Paint("w", "#b4b4b4", "weights, gradients, optimizer states, buffers")
 ACTIVATIONS = Paint("a", "#009e73", "activations in flight")
 
 #: Of words: e, they end at their place; m, they are centred there; q, also in white.

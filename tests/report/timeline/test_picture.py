@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hetopt.report.timeline import svg
-from hetopt.report.timeline.palette import ACTIVITIES, DARK
+from hetopt.report.timeline.palette import ACTIVATIONS, ACTIVITIES, BASE, DARK, IDLE
 from hetopt.report.timeline.picture import picture
 from tests.report.timeline.making import MS, balanced, timeline_of, with_measured
 from tests.schedule.pipelines import pipeline
@@ -97,16 +97,16 @@ def test_words_lie_within_and_apart(timeline: Timeline) -> None:
         line = (float(top[0]) if top else 0.0), y
         lines.setdefault(line, []).append((left, left + width))
     for found in lines.values():
-        for (left, right), (following, _) in pairwise(sorted(found)):
-            assert right <= following
-            assert left >= 0
-        assert max(right for _, right in found) <= 1200
-    width, height = root.attrib["viewBox"].split()[2:]
-    assert (root.attrib["width"], root.attrib["height"]) == (width, height)
-    assert max(top + y for top, y in lines) <= float(height)
+        for (_, end), (following, _) in pairwise(sorted(found)):
+            assert end <= following
+        assert min(found)[0] >= 0
+        assert max(end for _, end in found) <= 1200
+    _, _, right, bottom = root.attrib["viewBox"].split()
+    assert (root.attrib["width"], root.attrib["height"]) == (right, bottom)
+    assert max(top + y for top, y in lines) <= float(bottom)
     background = root.find(f"{SVG}rect")
     assert background is not None
-    assert background.attrib == {"width": width, "height": height, "fill": "#fff"}
+    assert background.attrib == {"width": right, "height": bottom, "fill": "#fff"}
 
 
 def test_events_lie_where_their_times_are() -> None:
@@ -196,6 +196,9 @@ def test_measured_events_stand_below_modelled_ones() -> None:
     found = [each for each in boxes(read(timeline)) if each[0] == "f"]
     tops = sorted({top for _, top, _, _ in found})
     assert len(tops) == 2 * 9
+    heights = re.findall(r'class="f" d="M\S+ 0h[\d.]+v([\d.]+)h', picture(timeline))
+    # They do not touch.
+    assert max(map(float, heights)) == pytest.approx(tops[1] - tops[0] - 1)
     for upper, lower in zip(tops[::2], tops[1::2], strict=True):
         first, second = (
             [left for _, top, left, _ in found if top == row] for row in (upper, lower)
@@ -234,6 +237,16 @@ def luminance(colour: str) -> float:
         for each in channels
     )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_what_follows_differs_in_lightness() -> None:
+    lightness = [
+        luminance(ACTIVITIES[name].colour) ** 0.5
+        for name in ("forward", "backward", "recompute")
+    ]
+    lightness.append(luminance(IDLE.colour) ** 0.5)
+    assert all(after - before > 0.02 for before, after in pairwise(lightness))
+    assert luminance(BASE.colour) > 1.5 * luminance(ACTIVATIONS.colour)
 
 
 @pytest.mark.parametrize("activity", ["forward", "recompute", "backward"])
