@@ -143,10 +143,9 @@ class _Picture:
         if timeline.sources == ("modelled",):
             yield "All times are a model's; no iteration was measured."
         elif len(timeline.sources) > 1:
-            yield (
-                "Upper half of a lane: times of a model. Lower half: measured times. "
-                "Memory is the model's."
-            )
+            yield "Upper half of a lane: times of a model. Lower half: measured times."
+        if "measured" in timeline.sources:
+            yield "Memory is the model's, not measured."
         if left_out := axis.left_out():
             stretches = " and ".join(
                 f"{axis.text(start, finer=1)} to {axis.text(end, finer=1)} {axis.unit}"

@@ -52,7 +52,8 @@ class _Trace:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self._lanes = list(timeline.lanes())
-        #: A cluster's number is its first stage's place; no thread has it, too.
+        # Processes are numbered from 1, in the order of their first stages, and threads
+        # after them: a viewer may take equal numbers for one thing.
         self._processes: dict[tuple[str, TimeSource], int] = {}
         for stage in timeline.stages:
             for source in timeline.sources:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hetopt.report.timeline.timeline import Timeline
 
-#: All micro-batches are shown up to this many, else the time that ``_SHOWN`` take.
+#: All micro-batches are shown up to this many, else the time that ``_SHOWN`` take, and
+#: no larger share than one of which beginning, middle and end stay apart.
 _MOST_WHOLE = 150
 _SHOWN = 90
+_MOST_SHARE = 0.75
 #: Of the shown time, what its beginning and its end get at least and at most.
 _LEAST, _MOST = 0.2, 0.4
 #: Between two stretches, in pixels.
@@ -98,6 +100,7 @@ def time_axis(
         parts = [("", 0.0, end_s)]
     else:
         share = max(1, min(_SHOWN, room)) / timeline.microbatches
+        share = min(share, _MOST_SHARE)
         parts = _stretches(timeline, end_s, share * end_s)
     seconds = sum(end - start for _, start, end in parts)
     scale = (right - left - _GAP * (len(parts) - 1)) / seconds

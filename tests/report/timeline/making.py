@@ -94,3 +94,9 @@ def with_measured(timeline: Timeline, slower: float = 1.07) -> Timeline:
         if event.activity != "recompute"
     ]
     return replace(timeline, events=(*measured, *timeline.events))
+
+
+def measured_alone(timeline: Timeline) -> Timeline:
+    """Return what ``with_measured`` adds."""
+    events = with_measured(timeline).events
+    return replace(timeline, events=tuple(e for e in events if e.source == "measured"))

@@ -13,7 +13,13 @@ import pytest
 from hetopt.report.timeline import svg
 from hetopt.report.timeline.palette import ACTIVATIONS, ACTIVITIES, BASE, DARK, IDLE
 from hetopt.report.timeline.picture import picture
-from tests.report.timeline.making import MS, balanced, timeline_of, with_measured
+from tests.report.timeline.making import (
+    MS,
+    balanced,
+    measured_alone,
+    timeline_of,
+    with_measured,
+)
 from tests.schedule.pipelines import pipeline
 
 if TYPE_CHECKING:
@@ -33,6 +39,7 @@ TIMELINES = {
     "long": timeline_of(balanced(2, 512)),
     "deep": timeline_of(balanced(60, 4)),
     "both": with_measured(timeline_of(balanced(9, 8), recompute_ns=9 * MS)),
+    "measured": measured_alone(timeline_of(balanced(3, 4))),
     "names": timeline_of(balanced(3, 4), name="x" * 999, cluster="y" * 999),
     "wide": timeline_of(balanced(3, 4), name="模型" * 99, cluster="集群" * 99),
 }
@@ -75,10 +82,18 @@ def test_it_says_what_it_is_of(timeline: Timeline) -> None:
     assert said[0][:3] == timeline.problem[:3]
     shape = f"p = {len(timeline.stages)} stage"
     assert said[1].startswith(shape)
-    if timeline.sources == ("modelled",):
-        assert "All times are a model's; no iteration was measured." in said
-    else:
-        assert any("Upper half of a lane: times of a model." in each for each in said)
+    modelled, measured = (
+        "modelled" in timeline.sources,
+        "measured" in timeline.sources,
+    )
+    notes = {
+        "All times are a model's; no iteration was measured.": not measured,
+        "Upper half of a lane: times of a model. Lower half: measured times.": (
+            modelled and measured
+        ),
+        "Memory is the model's, not measured.": measured,
+    }
+    assert {note: note in said for note in notes} == notes
 
 
 @EACH

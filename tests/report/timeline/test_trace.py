@@ -12,7 +12,14 @@ import jsonschema
 import pytest
 
 from hetopt.report.timeline.trace import trace_json
-from tests.report.timeline.making import GB, MS, balanced, timeline_of, with_measured
+from tests.report.timeline.making import (
+    GB,
+    MS,
+    balanced,
+    measured_alone,
+    timeline_of,
+    with_measured,
+)
 from tests.schedule.pipelines import random_pipeline
 
 if TYPE_CHECKING:
@@ -75,6 +82,7 @@ TIMELINES = {
     "one stage": timeline_of(balanced(1, 1)),
     "recomputation": timeline_of(balanced(3, 4), recompute_ns=9 * MS),
     "both": with_measured(timeline_of(balanced(5, 6), recompute_ns=9 * MS)),
+    "measured": measured_alone(timeline_of(balanced(3, 4))),
     **{
         f"random {seed}": timeline_of(
             random_pipeline(Random(seed), max_stages=4, microbatches=5)
@@ -96,7 +104,9 @@ def test_every_event_has_the_fields_of_its_phase(timeline: Timeline) -> None:
     data = json.loads(trace_json(timeline))
     jsonschema.validate(data, SCHEMA)
     assert data["otherData"]["problem"] == "some-problem"
-    assert data["otherData"]["modelled_iteration_time_s"] == timeline.end_s("modelled")
+    for source in timeline.sources:
+        said = data["otherData"][f"{source}_iteration_time_s"]
+        assert said == timeline.end_s(source)
 
 
 @EACH

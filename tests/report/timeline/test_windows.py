@@ -29,7 +29,14 @@ def test_all_of_a_short_iteration_is_shown(microbatches: int) -> None:
 
 @pytest.mark.parametrize(
     ("stages", "microbatches", "most_events"),
-    [(3, 151, 25_000), (60, 512, 25_000), (3, 100, 500), (20, 5, 100)],
+    [
+        (3, 151, 25_000),
+        (60, 512, 25_000),
+        (3, 100, 500),
+        (20, 5, 100),
+        (3, 5, 43),
+        (3, 1, 1),
+    ],
 )
 def test_of_a_long_one_the_beginning_the_middle_and_the_end(
     stages: int, microbatches: int, most_events: int
