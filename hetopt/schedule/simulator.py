@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, overload
 import numpy as np
 
 from hetopt.compiled import FITS, PAYS_FROM, as_written
-from hetopt.schedule.events import BACKWARD, FORWARD, run, walk_back
+from hetopt.schedule.events import (
+    BACKWARD,
+    FORWARD,
+    SEND_BACKWARD,
+    SEND_FORWARD,
+    run,
+    walk_back,
+)
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.shared_run import run_sharing
 from hetopt.schedule.times import EventKind
@@ -150,6 +157,16 @@ class Simulation:
     def backward_end_ns(self) -> NDArray[np.int64]:
         """Shape (p, q)."""
         return self._ends_ns(BACKWARD, self.times.backward_ns)
+
+    @property
+    def send_forward_start_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q); the last stage sends nothing."""
+        return self._starts_ns(SEND_FORWARD)
+
+    @property
+    def send_backward_start_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q); the first stage sends nothing."""
+        return self._starts_ns(SEND_BACKWARD)
 
     def _starts_ns(self, kind: int) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = self.starts_ns[kind]
