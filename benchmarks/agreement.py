@@ -20,8 +20,9 @@ from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import SOLVERS, load
+from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance

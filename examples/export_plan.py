@@ -12,7 +12,7 @@ from hetopt.export.planning.search import solve_for
 from hetopt.export.registry import launcher, limits_of
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
-from hetopt.solvers.registry import load
+from hetopt.solvers.loading import load
 from hetopt.solvers.request import Request
 
 

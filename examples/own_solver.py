@@ -56,7 +56,8 @@ def main():
     from hetopt import RaceParams, build_table, read_problem
     from hetopt.deadline import Deadline
     from hetopt.problem.catalogue import problem_files
-    from hetopt.solvers.registry import load, register_solver
+    from hetopt.solvers.loading import load
+    from hetopt.solvers.registry import register_solver
     from hetopt.solvers.request import Request
 
     register_solver(SOLVER)

@@ -123,15 +123,20 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
         raise Stopped from None
 
 
-def _is_registering(frame: FrameType | None) -> bool:
-    """Whether numba is taking note of what it can compile.
+def _must_go_on(frame: FrameType | None) -> bool:
+    """Whether numba or LLVM would not survive an exception that comes just now.
 
-    It keeps that in generators. One that an exception ends stays ended, and no kernel
-    can be loaded any more.
+    numba takes note of what it can compile in generators. One that an exception ends
+    stays ended, and no kernel can be loaded any more. LLVM hands what it compiled to
+    a function that it calls back: an exception there is dropped, and the kernel with
+    it, which ends in an error later on.
     """
     while frame is not None:
         code = frame.f_code
-        if code.co_name == "refresh" and "numba" in Path(code.co_filename).parts:
+        packages = Path(code.co_filename).parts
+        if "llvmlite" in packages or (
+            code.co_name == "refresh" and "numba" in packages
+        ):
             return True
         frame = frame.f_back
     return False
@@ -165,7 +170,7 @@ class _Timer:
         seconds = self._seconds
         while not self._over.wait(seconds):
             seconds = _AGAIN_S
-            if _is_registering(sys._current_frames().get(self._worker)):
+            if _must_go_on(sys._current_frames().get(self._worker)):
                 seconds = _SOON_S
             else:
                 self._raise(_Late)

@@ -12,8 +12,9 @@ from hetopt.errors import CheckError, InputError
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import ensure_can, ensure_plans, load, solver
+from hetopt.solvers.registry import ensure_can, ensure_plans, solver
 from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
@@ -153,9 +154,11 @@ def search(
     """
     solve: Solve = load(solver)
     if objective == "simulated":
+        from hetopt.solvers.loading import sharing_links
         from hetopt.solvers.simulated.solver import solve_simulated
 
-        solve = partial(solve_simulated, solver=solver)
+        simulated = partial(solve_simulated, solver=solver)
+        solve = partial(sharing_links, simulated, objective="simulated", exact=True)
     if wrapped is not None:
         solve = wrapped(solve)
     return solve(request)

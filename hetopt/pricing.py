@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.shares import sharing_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.unit_pricing import UnitPrice
@@ -37,6 +38,12 @@ class Price:
     memory_bytes, usable_bytes
         Needed and available per device of each stage; length p. A plan that does
         not fit has a price all the same.
+    activation_bytes
+        What of ``memory_bytes`` one micro-batch in flight takes; length p.
+    recompute_ns
+        What of each stage's backward time recomputes activations: how much longer it
+        is than without recomputation. None where the table does not tell: it has no
+        times without, or longer ones. Length p.
     uniap_s
         UniAP's objective in seconds; None where stages have one strategy.
     """
@@ -47,6 +54,8 @@ class Price:
     idle_share: tuple[float, ...]
     memory_bytes: tuple[int, ...]
     usable_bytes: tuple[int, ...]
+    activation_bytes: tuple[int, ...]
+    recompute_ns: tuple[int | None, ...]
     uniap_s: float | None = None
 
 
@@ -84,26 +93,35 @@ def price(plan: Plan, table: CostTable) -> Price:
     """
     if plan.per_unit:
         units = _unit_price(plan, table)
-        usable = table.usable_bytes * len(units.memory_bytes)
         return _price(
-            units.times, units.memory_bytes, usable, uniap_s=units.uniap_ns * TICK_S
+            units.times,
+            memory_bytes=units.memory_bytes,
+            usable_bytes=table.usable_bytes * len(units.memory_bytes),
+            activation_bytes=units.activation_bytes,
+            recompute_ns=units.recompute_ns,
+            uniap_s=units.uniap_ns * TICK_S,
         )
     pipeline, part, places = _locate(plan, table)
     times = _times(plan, pipeline, table, part, places)
     return _price(
         times,
-        tuple(
+        memory_bytes=tuple(
             _memory_bytes(place, inflight)
             for place, inflight in zip(places, times.inflight, strict=True)
         ),
-        tuple(table.usable_bytes[place.cluster] for place in places),
+        usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
+        activation_bytes=tuple(map(_activation_bytes, places)),
+        recompute_ns=tuple(map(_recompute_ns, places)),
     )
 
 
 def _price(
     times: PipelineTimes,
+    *,
     memory_bytes: tuple[int, ...],
     usable_bytes: tuple[int, ...],
+    activation_bytes: tuple[int, ...],
+    recompute_ns: tuple[int | None, ...],
     uniap_s: float | None = None,
 ) -> Price:
     simulation = simulate(times)
@@ -114,6 +132,8 @@ def _price(
         idle_share=tuple(stage.idle_share for stage in simulation.stages),
         memory_bytes=memory_bytes,
         usable_bytes=usable_bytes,
+        activation_bytes=activation_bytes,
+        recompute_ns=recompute_ns,
         uniap_s=uniap_s,
     )
 
@@ -260,8 +280,14 @@ def _times(
         sync[0] += tied
         sync[-1] += tied
     warmups = tuple(stage.warmup for stage in pipeline.stages)
-    # What is refused here is the user's: the warm-ups of a plan file, or times of a
-    # table file that cannot be (negative, an occupancy above its transfer).
+    transfer = tuple(int(part.transfer_ns[key]) for key in boundaries)
+    occupancy = tuple(int(part.occupancy_ns[key]) for key in boundaries)
+    clusters = [place.cluster for place in places]
+    sharing = sharing_of(part.shared, plan.schedule, clusters, occupancy)
+    if sharing is not None:
+        occupancy = sharing.contended()
+    # What is refused here is the user's: the warm-ups of a plan file, or negative times
+    # of a table file.
     try:
         check_warmups_fall(warmups)
         return PipelineTimes(
@@ -275,10 +301,11 @@ def _times(
                 int(place.counts @ place.table.backward_ns[place.strategy])
                 for place in places
             ),
-            transfer_ns=tuple(int(part.transfer_ns[key]) for key in boundaries),
-            occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in boundaries),
+            transfer_ns=transfer,
+            occupancy_ns=occupancy,
             sync_ns=tuple(sync),
             warmups=warmups,
+            sharing=sharing,
         )
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error
@@ -287,9 +314,27 @@ def _times(
 def _memory_bytes(place: _Place, inflight: int) -> int:
     """Return what a device of the stage needs (MODEL.md section 5)."""
     costs, strategy, counts = place.table, place.strategy, place.counts
-    per_unit = costs.state_bytes[strategy] + inflight * costs.activation_bytes[strategy]
     return (
         int(costs.fixed_bytes[strategy])
-        + int(counts @ per_unit)
+        + int(counts @ costs.state_bytes[strategy])
+        + inflight * _activation_bytes(place)
         + int(costs.temporary_bytes[strategy][counts > 0].max())
     )
+
+
+def _activation_bytes(place: _Place) -> int:
+    """Return what of it one micro-batch in flight takes."""
+    return int(place.counts @ place.table.activation_bytes[place.strategy])
+
+
+def _recompute_ns(place: _Place) -> int | None:
+    """Return how much longer backward takes than without recomputation."""
+    strategy = place.table.strategies[place.strategy]
+    try:
+        plain = place.table.row(replace(strategy, recompute="none"))
+    except KeyError:
+        return None
+    backward = place.table.backward_ns
+    more = int(place.counts @ (backward[place.strategy] - backward[plain]))
+    # A table of measurements may say that it takes less.
+    return more if more >= 0 else None

@@ -10,6 +10,7 @@ receiver's, one tensor after the other.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
@@ -32,6 +33,10 @@ class UnitPrice:
         Of the pipeline, with the warm-ups that the plan names.
     memory_bytes
         Per device of every stage.
+    activation_bytes
+        What of it one micro-batch in flight takes.
+    recompute_ns
+        What of each stage's backward time recomputes activations; see ``Price``.
     uniap_ns
         UniAP's objective: sum p + sum o + (c - 1) max(p, o).
 
@@ -54,6 +59,10 @@ class UnitPrice:
             self._stage_of += [number] * stage.units
         self._layouts = self._part.clusters[0].layout[self._rows].tolist()
         self.times = self._times(plan)
+        self.activation_bytes = tuple(
+            self._sum("activation_bytes", units) for units in self._units
+        )
+        self.recompute_ns = tuple(map(self._recompute, self._units))
         self.memory_bytes = tuple(
             self._memory(units, inflight)
             for units, inflight in zip(self._units, self.times.inflight, strict=True)
@@ -154,6 +163,19 @@ class UnitPrice:
             + inflight * self._sum("activation_bytes", units)
             + max(int(temporary[self._rows[u], self._table.units[u]]) for u in units)
         )
+
+    def _recompute(self, units: range) -> int | None:
+        """Return how much longer backward takes than if no unit recomputed."""
+        costs, more = self._part.clusters[0], 0
+        for u in units:
+            strategy = costs.strategies[self._rows[u]]
+            try:
+                plain = costs.row(replace(strategy, recompute="none"))
+            except KeyError:
+                return None
+            times = costs.backward_ns[:, self._table.units[u]]
+            more += int(times[self._rows[u]]) - int(times[plain])
+        return more if more >= 0 else None
 
     def _uniap(self) -> int:
         """Evaluate the objective, every layer's share of g spread over all c."""

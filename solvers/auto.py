@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
-from hetopt.result import OPTIMALITY_GAP
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
-from hetopt.solvers.race.merging import best_first
-from hetopt.solvers.race.outcome import devices_used, mfu
-from hetopt.solvers.registry import load
+from hetopt.solvers.loading import load
+from hetopt.solvers.race.merging import best_first, with_plans
+from hetopt.solvers.race.race import FEW_CLUSTERS
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -106,23 +105,7 @@ def _with_plans_of(found: Result, result: Result, table: CostTable, top: int) ->
     ]
     if not plans:
         return result
-    best, *alternatives = best_first(plans, table)[:top]
-    bound, gap = result.lower_bound_s, None
-    if bound is not None:
-        bound = min(bound, best.closed_form_s)
-        gap = (best.closed_form_s - bound) / best.closed_form_s
-    return replace(
-        result,
-        status="optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible",
-        best=best,
-        alternatives=tuple(alternatives),
-        lower_bound_s=bound,
-        gap=gap,
-        tokens_per_s=table.tokens / best.iteration_time_s,
-        mfu=mfu(table, best, table.cluster_devices),
-        mfu_used=mfu(table, best, devices_used(table, best)),
-        reason=None,
-    )
+    return with_plans(result, best_first(plans, table)[:top], table)
 
 
 def choose(
@@ -140,9 +123,7 @@ def choose(
     if principles.relaxed:
         return "dp", f"knows the space without {' and '.join(principles.relaxed)}"
     small = (
-        programs <= _FEW_PROGRAMS
-        and clusters <= compiling.FEW_CLUSTERS
-        and units <= _FEW_UNITS
+        programs <= _FEW_PROGRAMS and clusters <= FEW_CLUSTERS and units <= _FEW_UNITS
     )
     if small:
         from hetopt.compiled import are_kept

@@ -14,8 +14,6 @@ from contextlib import suppress
 
 from hetopt.compiled import kept_folder
 
-#: Up to so many clusters a search is quicker with what needs no compiling, at first.
-FEW_CLUSTERS = 4
 #: Held by the process that compiles.
 _LOCK = "compiling.lock"
 

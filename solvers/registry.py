@@ -156,11 +156,6 @@ def solver(name: str, field: str = "--solver") -> Solver:
     raise InputError(msg, field=field)
 
 
-def load(name: str) -> Solve:
-    """Return the ``solve`` function of a solver; InputError if there is none."""
-    return solver(name).load()
-
-
 def relaxing_names() -> str:
     """Return hetopt's solvers that can relax principles, as a list in words."""
     return ", ".join(each.name for each in _ALL if each.relaxes)

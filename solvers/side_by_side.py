@@ -20,12 +20,12 @@ from hetopt import interruption
 from hetopt.deadline import Deadline
 from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.principles import PRUNED, Principles
+from hetopt.solvers.loading import load
 from hetopt.solvers.pools import children
 from hetopt.solvers.registry import (
     SOLVERS,
     ensure_can,
     ensure_plans,
-    load,
     register_solver,
     solver,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import time
 from pathlib import Path
@@ -55,6 +56,32 @@ def test_numba_takes_note_of_what_it_compiles_in_peace(
     with pytest.raises(Stopped):
         run_until(Deadline.after(0.01), work)
     assert noted
+
+
+def test_llvm_may_hand_over_what_it_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadline, "_GRACE_S", 0.0)
+    monkeypatch.setattr(deadline, "_SOON_S", 0.001)
+    kept: list[bool] = []
+
+    def hand_over() -> None:
+        # What C code calls back: exceptions end here, with a message.
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            pass
+        kept.append(True)
+
+    path = Path("site-packages", "llvmlite", "binding", "executionengine.py")
+    code = hand_over.__code__.replace(co_filename=str(path))
+    called_back = FunctionType(code, globals(), closure=hand_over.__closure__)
+    callback = ctypes.CFUNCTYPE(None)(called_back)
+
+    def work() -> NoReturn:
+        callback()
+        _stubborn()
+
+    with pytest.raises(Stopped):
+        run_until(Deadline.after(0.01), work)
+    assert kept
 
 
 class _Slow:

@@ -15,8 +15,10 @@ import pytest
 import hetopt
 from hetopt.cli import main
 from hetopt.problem.problem import Problem
+from hetopt.problem.reading import read_problem_text
 from hetopt.result import Result
 from hetopt.solvers import registry
+from hetopt.solvers.loading import load
 from hetopt.solvers.registry import Solver
 from hetopt.solvers.request import Request
 from tests.cli.conftest import SMALL
@@ -112,7 +114,7 @@ def _forgotten() -> Iterator[None]:
 @pytest.mark.usefixtures("_forgotten")
 def test_a_solver_that_claims_too_much_is_found_out(problem: Problem) -> None:
     def solve(request: Request) -> Result:
-        result = registry.load("uniform")(request)
+        result = load("uniform")(request)
         assert result.best is not None
         return replace(result, best=replace(result.best, closed_form_s=1e-3))
 
@@ -214,3 +216,18 @@ def test_shown_in_a_line_in_print_and_in_notebooks(problem: Problem) -> None:
     assert "proven optimal" in str(result)
     assert "rank" in str(result)
     assert f"{result.best.closed_form_s:.4f} s in closed form" in repr(result)
+
+
+def test_layers_with_windows_are_planned_alike_by_whoever_proves() -> None:
+    text = SMALL.replace(
+        "ffn: 4096,", "ffn: 4096, sliding_window: 64, full_layers: [1], qk_norm: head,"
+    )
+    problem = read_problem_text(text)
+    assert problem.model.units.count("layer-window") == 3
+    values = set()
+    for solver in ("cp-sat", "milp", "dp"):
+        result = hetopt.plan(problem, solver=solver, jobs=1)
+        assert result.status == "optimal"
+        assert result.best is not None
+        values.add(result.best.closed_form_s)
+    assert len(values) == 1

@@ -113,6 +113,37 @@ def test_price_of_a_plan() -> None:
         1000 + (2 * 500 + 60) + 1 * (2 * 7 + 2) + 90,
     )
     assert cost.usable_bytes == (8000, 9000)
+    assert cost.activation_bytes == (1 + 4, 2 * 7 + 2)
+
+
+def test_recomputation_is_what_backward_takes_longer() -> None:
+    known = table()
+    full = replace(TWO, recompute="full")
+
+    def also(costs: ClusterTable, longer: int, strategies: int = 3) -> ClusterTable:
+        """Add FULL: backward takes ``longer`` per unit than TWO's."""
+        rows = {
+            name: np.concatenate([values, values[-1:]])
+            for name in costs.__slots__
+            if isinstance(values := getattr(costs, name), np.ndarray)
+        }
+        rows["backward_ns"][-1] += longer
+        first = 3 - strategies
+        rows = {name: values[first:] for name, values in rows.items()}
+        return replace(costs, strategies=(ONE, TWO, full)[first:], **rows)
+
+    def priced(longer: int, strategies: int = 3) -> tuple[int | None, ...]:
+        part = known.at(4)
+        clusters = (part.clusters[0], also(part.clusters[1], longer, strategies))
+        slices = (replace(part, clusters=clusters),)
+        plan = plan_of(replace(FIRST, strategy=full), LAST)
+        return price(plan, replace(known, slices=slices)).recompute_ns
+
+    assert price(PLAN, known).recompute_ns == (0, 0)
+    assert priced(7) == (14, 0)
+    # It is not known without the row of TWO, nor if that one takes longer.
+    assert priced(7, strategies=1) == (None, 0)
+    assert priced(-7) == (None, 0)
 
 
 def test_tied_embeddings_add_to_both_ends() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hetopt.plans import Strategy
     from hetopt.problem.training import ScheduleName
+    from hetopt.schedule.shares import SharedLinks
 
 #: Seconds per tick of every time in the table.
 TICK_S = 1e-9
@@ -144,6 +145,9 @@ class TableSlice:
         One way of a tensor of class x between units of one stage with layouts a and
         a', which have equally many devices; shape (X, A, A). None if stages have one
         strategy.
+    shared
+        What boundaries may have to share; None where links and clusters limit nothing
+        but one boundary. ``transfer_ns`` is of a boundary that shares with no other.
     """
 
     microbatches: int
@@ -154,6 +158,7 @@ class TableSlice:
     resharding: NDArray[np.int64]
     tied_ns: NDArray[np.int64] | None
     within_ns: NDArray[np.int64] | None = None
+    shared: SharedLinks | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -21,7 +21,9 @@ measured better numbers may replace any of them.
 A slice has ``microbatches``; ``layouts`` (cluster by name, dp, shards = cp * tp);
 matrices ``[cut class][layout][next layout]`` of ``transfer_ns`` (kappa),
 ``occupancy_ns`` (omega) and ``resharding`` (its name); ``tied_ns``
-``[layout of first][layout of last]``, or null; and ``clusters``, one entry per
+``[layout of first][layout of last]``, or null; where several boundaries may have to
+share a link or an uplink, ``shared`` with ``uplink_ns`` (by cluster) and ``link_ns``
+(by both clusters), how long one boundary keeps each; and ``clusters``, one entry per
 cluster with a list ``strategies`` of
 
 ======================  ==========================================================
@@ -205,6 +207,11 @@ def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
     }
     if part.within_ns is not None:
         data["within_ns"] = part.within_ns.tolist()
+    if part.shared is not None:
+        data["shared"] = {
+            "uplink_ns": part.shared.uplink_ns.tolist(),
+            "link_ns": part.shared.link_ns.tolist(),
+        }
     return data
 
 

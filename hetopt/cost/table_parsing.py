@@ -20,6 +20,7 @@ from hetopt.cost.value_reading import LARGEST, DocumentReader
 from hetopt.plans import Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -209,7 +210,22 @@ class TableReader(DocumentReader):
             occupancy_ns=occupancy,
             resharding=self._resharding(entry, where, shape),
             tied_ns=tied,
+            shared=self._shared(entry, where),
         )
+
+    def _shared(self, entry: dict[str, Any], where: str) -> SharedLinks | None:
+        """Read what boundaries may share; a table without it has nothing such."""
+        if "shared" not in entry:
+            return None
+        field = f"{where}.shared"
+        shared, size = self._object(entry["shared"], field), len(self.names)
+        links = self._matrix(shared, field, "link_ns", (size, size))
+        if (links != links.T).any():
+            at = np.argwhere(links != links.T)[0].tolist()
+            expected = "the same in both directions"
+            self._wrong(f"{field}.link_ns", f"not symmetric at {at}", expected)
+        uplinks = self._matrix(shared, field, "uplink_ns", (size,))
+        return SharedLinks(uplink_ns=uplinks, link_ns=links)
 
     def _layouts(self, entry: dict[str, Any], where: str) -> tuple[Layout, ...]:
         layouts = []

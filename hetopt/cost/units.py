@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.cost.pieces.attention import causal_keys
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import Operations, sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, query_width
@@ -61,7 +62,8 @@ def model_flops(model: Model, training: Training) -> float:
 
     Of a decoder-only model ``B s 6 [L (h f e + 2 h^2 (1 + g/a)) + h V] + 6 B s^2 h L``
     with e = 3 for SwiGLU and 2 otherwise (Megatron-LM's count), written with head
-    widths so that it holds if heads * head_dim is not the hidden size. Of others
+    widths so that it holds if heads * head_dim is not the hidden size; layers with a
+    sliding window count the pairs within it. Of others
     the same by counting: three times the multiplications of the forward pass.
     """
     if not model.is_decoder_only:
@@ -78,5 +80,13 @@ def model_flops(model: Model, training: Training) -> float:
     attention = 2 * model.hidden * (query + kv)
     tokens = training.global_batch * training.seq_len
     dense = model.layers * (mlp + attention) + model.hidden * model.vocab
-    core = training.seq_len * query * model.layers
+    window = model.architecture.sliding_window or 0
+    core = (
+        2
+        * query
+        * sum(
+            causal_keys(training.seq_len, window if has_window else 0)
+            for has_window in model.architecture.windows(model.layers)
+        )
+    )
     return 6.0 * tokens * (dense + core)

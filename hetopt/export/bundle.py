@@ -6,7 +6,6 @@ import csv
 import io
 import shutil
 import tempfile
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +51,8 @@ def ranks_csv(placement: Placement) -> str:
     """Return one line per rank: where it runs, and its coordinates from 0."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = [field.name for field in fields(Rank)]
-    writer.writerow(["global_rank", *names[1:]])
-    for rank in placement.ranks:
-        writer.writerow([getattr(rank, name) for name in names])
+    writer.writerow(["global_rank", *Rank._fields[1:]])
+    writer.writerows(placement.ranks)
     return text.getvalue()
 
 

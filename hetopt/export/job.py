@@ -10,7 +10,13 @@ from hetopt.errors import InputError
 from hetopt.export.labels import labels
 from hetopt.export.placing import Placement, place
 from hetopt.problem.meshes import tensor_degrees
-from hetopt.problem.model import ATTENTION, END_KINDS, MLP_DOWN, MLP_UP
+from hetopt.problem.model import (
+    ATTENTION,
+    ATTENTION_WINDOW,
+    END_KINDS,
+    MLP_DOWN,
+    MLP_UP,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -148,7 +154,7 @@ class Job:
             if self.problem.model.granularity == "layer":
                 counts.append(len(body))
                 continue
-            if body[0] != ATTENTION or body[-1] != MLP_DOWN:
+            if body[0] in (MLP_UP, MLP_DOWN) or body[-1] != MLP_DOWN:
                 return None
             counts.append(body.count(MLP_UP))
         return tuple(counts)
@@ -164,7 +170,10 @@ class Job:
             return self.layers
         units = self.problem.model.units
         counts = tuple(
-            units[stage.first_unit : stage.end_unit].count(ATTENTION)
+            sum(
+                kind in (ATTENTION, ATTENTION_WINDOW)
+                for kind in units[stage.first_unit : stage.end_unit]
+            )
             for stage in self.stages
         )
         return counts if all(counts) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.plans import Strategy
 
@@ -52,16 +52,17 @@ class PipelineReadBack:
         The runtime's; if stages have ``warmup`` of their own, the schedule that these
         make.
     says
-        What the files say of model and training, by the field names of ``Model`` and
-        ``Training``: ``hidden``, ``heads``, ``kv_heads``, ``ffn``, ``vocab``,
-        ``tied``, ``gated``, ``seq_len``, ``global_batch``, ``zero``, ``precision``. If
-        the problem says otherwise, the files belong to another job.
+        What the files say of model and training, by the field names of ``Model``,
+        its ``Architecture`` and ``Training``: ``hidden``, ``heads``, ``kv_heads``,
+        ``ffn``, ``vocab``, ``tied``, ``gated``, ``seq_len``, ``global_batch``,
+        ``zero``, ``precision``, ``norm_eps`` and so on. If the problem says otherwise,
+        the files belong to another job.
     """
 
     microbatches: int
     schedule: ScheduleName
     stages: tuple[StageReadBack, ...]
-    says: Mapping[str, int | bool | str] = field(default_factory=dict)
+    says: Mapping[str, Any] = field(default_factory=dict)
 
 
 def stages_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rank:
+# There may be a million, and frozen dataclasses take several times as long to make.
+class Rank(NamedTuple):
     """One process and its coordinates in the mesh of its stage.
 
     Attributes
@@ -137,16 +137,8 @@ def _ranks(
     """Yield the ranks on a node's next ``taken`` devices."""
     for device in range(node.slots, node.slots + taken):
         dp, cp, tp = next(coordinates)
-        yield Rank(
-            rank=node.first_rank + device,
-            host=node.host,
-            local_device=device,
-            cluster=node.cluster,
-            stage=stage,
-            dp=dp,
-            cp=cp,
-            tp=tp,
-        )
+        rank = node.first_rank + device
+        yield Rank(rank, node.host, device, node.cluster, stage, dp, cp, tp)
 
 
 def _has_room(node: PlacedNode, cluster: Cluster, devices: int) -> bool:

@@ -32,6 +32,14 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
             "**This is not quite the plan**: `LOSSY.md` lists what is lost, and the "
             "iteration time that hetopt proved is not that of these files."
         )
+    lacking = _lacking(job)
+    if lacking:
+        training = job.problem.training
+        parts.append(
+            f"**Without {training.precision}: {listed(lacking)}.** These files ask for "
+            f"it all the same: the plan counts its {training.emulate} rate, as the "
+            "problem's `emulate` says. See that your PyTorch multiplies so there."
+        )
     if job.placement.invented:
         names = ", ".join(job.placement.invented)
         parts.append(
@@ -41,6 +49,13 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
         )
     parts += ["## Launch", commands.strip()]
     return "\n\n".join(parts) + "\n"
+
+
+def _lacking(job: Job) -> list[str]:
+    """Return the accelerators in use that lack the precision of the training."""
+    used = (job.cluster_of(stage).accelerator for stage in job.stages)
+    wanted = job.problem.training.precision
+    return sorted({device.name for device in used if device.lacks(wanted)})
 
 
 def lossy(launcher: Launcher, losses: Sequence[Loss]) -> str:

@@ -196,6 +196,9 @@ class Cluster:
         Optional faster link among neighbouring devices inside a node.
     nics_per_node
         Network interfaces per node; each carries ``inter_node.bandwidth``.
+    uplink_bytes_per_s
+        What all links to other clusters share, per direction; None: nothing but the
+        links themselves limits it.
     hosts
         Names or addresses of the nodes, in the order ranks are placed; None where
         nobody said. They change no cost, so a plan made without them stays valid.
@@ -212,6 +215,7 @@ class Cluster:
     host_device: Link
     nics_per_node: int
     overhead_bytes: int = 0
+    uplink_bytes_per_s: float | None = None
     group: DeviceGroup | None = None
     hosts: tuple[str, ...] | None = None
 
@@ -228,6 +232,9 @@ class Cluster:
                 raise ValueError(msg)
         if self.overhead_bytes < 0:
             msg = f"overhead_bytes is {self.overhead_bytes}, expected 0 or more"
+            raise ValueError(msg)
+        if self.uplink_bytes_per_s is not None and not self.uplink_bytes_per_s > 0:
+            msg = f"uplink is {self.uplink_bytes_per_s} B/s, expected more than 0"
             raise ValueError(msg)
         if self.max_tp > self.devices_per_node:
             msg = (

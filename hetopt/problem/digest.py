@@ -9,6 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.architecture import PLAIN
 from hetopt.problem.catalogue import PROFILE_SUFFIX
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _LATER = {
     ("Model", "patch"): 0,
     ("Model", "classes"): 0,
     ("Model", "blocks"): (),
+    ("Model", "architecture"): PLAIN,
     ("Calibration", "intra_node"): 1.0,
 }
 

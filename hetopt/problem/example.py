@@ -24,6 +24,7 @@ clusters:
     # memory: 75 GB               # of one device, if less than the catalogue says
     # max_tp: 4                   # largest tensor parallelism; default: 8 here
     # nics_per_node: 1            # default: one per device
+    # uplink: 25 Gbps             # what all its links to other clusters share
     # hosts: [gpu-01, gpu-02]     # for launchers; `hetopt inventory` writes such a list
   - name: h20
     accelerator: H20-96GB

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
+
+from hetopt.problem.architecture import PLAIN, Architecture
 
 Granularity = Literal["layer", "block"]
 Norm = Literal["rms", "layer"]
@@ -16,9 +19,14 @@ ATTENTION = "attention"
 MLP_UP = "mlp-up"
 MLP_DOWN = "mlp-down"
 HEAD = "head"
+#: The same of layers with a sliding window.
+LAYER_WINDOW = "layer-window"
+ATTENTION_WINDOW = "attention-window"
 
 #: Units that make up one decoder-only layer where models are cut into them.
 BLOCKS = (ATTENTION, MLP_UP, MLP_DOWN)
+#: Kinds with a sliding window -> what they are without it.
+WITHOUT_WINDOW = MappingProxyType({LAYER_WINDOW: LAYER, ATTENTION_WINDOW: ATTENTION})
 
 #: Kinds that carry no transformer layer; every stage needs a unit of another kind.
 END_KINDS = frozenset({EMBEDDING, HEAD})
@@ -34,7 +42,7 @@ FIRST = "-first"
 AND, ACROSS = "+", "/"
 
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
-_TAKEN = frozenset({EMBEDDING, *BLOCKS, HEAD, CUT_HIDDEN, CUT_FFN})
+_TAKEN = frozenset({EMBEDDING, *BLOCKS, HEAD, CUT_HIDDEN, CUT_FFN, *WITHOUT_WINDOW})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +109,7 @@ class Model:
     vocab
         Rows of the token table and of the output head; 0 if there is neither.
     gated
-        True for SwiGLU (three MLP matrices), False for GELU (two).
+        True for a gated MLP (three matrices), False for a plain one (two).
     tied
         True when the embedding table also serves as the output head.
     norm
@@ -123,6 +131,8 @@ class Model:
         Layers of several kinds in pipeline order. The fields from ``layers`` to
         ``ffn``, ``gated`` and ``attention`` then repeat the first block's. Empty:
         all layers are alike.
+    architecture
+        What its layers compute beside their sizes.
     """
 
     name: str
@@ -142,6 +152,7 @@ class Model:
     patch: int = 0
     classes: int = 0
     blocks: tuple[Block, ...] = ()
+    architecture: Architecture = PLAIN
 
     def __post_init__(self) -> None:
         _check_sizes(self)
@@ -152,6 +163,9 @@ class Model:
         self._check_vocabulary()
         if self.blocks:
             self._check_blocks()
+        sizes = (self.layers, self.head_dim, self.positions)
+        if fault := self.architecture.fault(*sizes, self.is_decoder_only):
+            raise ValueError(fault)
 
     def _check_vocabulary(self) -> None:
         needs = not (self.patch and self.classes)
@@ -196,6 +210,14 @@ class Model:
         return not (
             self.blocks or self.patch or self.classes or self.attention != "causal"
         )
+
+    @property
+    def biases(self) -> tuple[bool, bool, bool]:
+        """Biases of queries, keys and values; of attention's output; of the MLP."""
+        own, gpt = self.architecture, self.norm == "layer"
+        given = own.qkv_bias, own.out_bias, own.mlp_bias
+        qkv, out, mlp = (gpt if each is None else each for each in given)
+        return qkv, out, mlp
 
     @property
     def parts(self) -> tuple[Block, ...]:
@@ -259,14 +281,17 @@ class Model:
     @property
     def units(self) -> tuple[str, ...]:
         """Kind of every unit in pipeline order: embedding, body, head."""
-        body: tuple[str, ...] = ()
-        for index, block in enumerate(self.parts):
-            kinds = (block.name,) * block.layers
+        body: list[str] = []
+        for index, block in enumerate(self.blocks):
+            body += [block.name] * block.layers
             if self._enters(index):
-                kinds = (block.name + FIRST, *kinds[1:])
-            body += kinds
-        if self.granularity == "block":
-            body = BLOCKS * self.layers
+                body[-block.layers] = block.name + FIRST
+        if not self.blocks:
+            plain, window = [LAYER], [LAYER_WINDOW]
+            if self.granularity == "block":
+                plain, window = [*BLOCKS], [ATTENTION_WINDOW, *BLOCKS[1:]]
+            for has_window in self.architecture.windows(self.layers):
+                body += window if has_window else plain
         return (EMBEDDING, *body, HEAD)
 
     @property

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from hetopt.problem.building.huggingface import model_fields
+from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.problem import build_problem
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files

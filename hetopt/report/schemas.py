@@ -201,7 +201,12 @@ _SLICE = record(
         "within_ns": {
             **row(_MATRIX),
             "description": "Between layouts of one stage; only in per_unit.",
-        }
+        },
+        "shared": {
+            **record({"uplink_ns": row(whole()), "link_ns": row(row(whole()))}),
+            "description": "How long a boundary keeps each cluster's uplink, and each "
+            "link by both clusters; 0 where nothing is shared.",
+        },
     },
 )
 

@@ -4,8 +4,10 @@ Rules (MODEL.md section 4, HAPT section 4.2.1). Stage i runs forwards F_1..F_W,
 then B_1, F_(W+1), B_2, ..., with W = min(W_i, q); gpipe is W = q. A forward's
 output leaves when it ends, if the link is free: transfers in one direction start at
 least omega apart, and each arrives kappa after it starts. The two directions do not
-disturb each other. Everything starts as early as these rules allow, so the makespan
-is the longest path in the event graph, and the simulator returns one such path.
+disturb each other; boundaries that share a link or an uplink take turns
+(``hetopt.schedule.shared_run``). Everything starts as early as these rules allow, so
+the makespan is the longest path in the event graph, and the simulator returns one such
+path.
 """
 
 from __future__ import annotations
@@ -17,8 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, overload
 import numpy as np
 
 from hetopt.compiled import FITS, PAYS_FROM, as_written
-from hetopt.schedule.events import BACKWARD, FORWARD, run, walk_back
+from hetopt.schedule.events import (
+    BACKWARD,
+    FORWARD,
+    SEND_BACKWARD,
+    SEND_FORWARD,
+    run,
+    walk_back,
+)
 from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.shared_run import run_sharing
 from hetopt.schedule.times import EventKind
 
 if TYPE_CHECKING:
@@ -148,6 +158,16 @@ class Simulation:
         """Shape (p, q)."""
         return self._ends_ns(BACKWARD, self.times.backward_ns)
 
+    @property
+    def send_forward_start_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q); the last stage sends nothing."""
+        return self._starts_ns(SEND_FORWARD)
+
+    @property
+    def send_backward_start_ns(self) -> NDArray[np.int64]:
+        """Shape (p, q); the first stage sends nothing."""
+        return self._starts_ns(SEND_BACKWARD)
+
     def _starts_ns(self, kind: int) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = self.starts_ns[kind]
         return rows
@@ -161,10 +181,13 @@ class Simulation:
         times = self.times
         ends = self.backward_end_ns[:, -1]
         stage = int(np.argmax(ends + np.array(times.sync_ns)))
-        path = np.empty((self._walk_back(stage, np.empty((0, 5), int)), 5), int)
-        self._walk_back(stage, path)
         sync = _KINDS.index("sync"), stage, times.microbatches - 1
         last = (*sync, ends[stage], self.makespan_ns)
+        if times.sharing is not None:
+            rows = run_sharing(times).path(BACKWARD, stage, times.microbatches - 1)
+            return CriticalPath(np.array([*rows, last]))
+        path = np.empty((self._walk_back(stage, np.empty((0, 5), int)), 5), int)
+        self._walk_back(stage, path)
         return CriticalPath(np.vstack((path[::-1], last)))
 
     def _walk_back(self, stage: int, path: NDArray[np.int64]) -> int:
@@ -185,7 +208,9 @@ def simulate(times: PipelineTimes) -> Simulation:
     """
     check_warmups_fall(times.inflight)
     p, q = times.stages, times.microbatches
-    if _is_large(times):
+    if times.sharing is not None:
+        starts_ns = run_sharing(times).starts
+    elif _is_large(times):
         starts_ns = np.zeros((4, p, q), np.int64)
         run(np.array(_fixed(times)), starts_ns, np.zeros((4, p), np.int64))
     else:

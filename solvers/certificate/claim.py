@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.certificate import PS_S, Certificate, Claim
+from hetopt.cost.boundaries.places import searched_table
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
@@ -68,9 +69,12 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         )
     if best is not None and value is not None and result.status == "optimal":
         stages, q = len(best.plan.pipeline.stages), best.plan.pipeline.microbatches
+        searched = searched_table(
+            table, principles, simulated=result.objective == "simulated"
+        )
         claims = list(
             _CLAIMS[result.objective](
-                problem, table, value, (stages, q), principles
+                problem, searched, value, (stages, q), principles
             ).all()
         )
     else:

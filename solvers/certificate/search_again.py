@@ -6,7 +6,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hetopt.certificate import PS_S
+from hetopt.check import check_plan
+from hetopt.cost.table_file import table_digest
 from hetopt.deadline import Interrupted
+from hetopt.errors import CheckError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import (
     PERIOD_SCALE,
@@ -16,7 +20,10 @@ from hetopt.formulations.program import (
 )
 from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
+from hetopt.problem.training import Domain
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.decisions.assembly import plan_of
+from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.simulated.search import SimulatedSearch
 
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
     from hetopt.solvers.race.engine import Engine
 
+#: Share by which a time in seconds may be off.
+_ROUNDING = 1e-9
 #: Seconds that an engine gets for a program, however late it is.
 _LEAST_S = 0.1
 #: Engines, best first; the one that made the certificate is passed over.
@@ -61,6 +70,28 @@ def second_engine(
     name, path = next((pair for pair in able if pair[0] != solver), able[0])
     module, _, attribute = path.partition(":")
     return name, getattr(import_module(module), attribute)(seed)
+
+
+def refuted_at_once(problem: Problem, table: CostTable, doubt: Doubt) -> bool:
+    """Whether a plan that takes no search to find is better than a bound.
+
+    Claims that are far from the truth need no more; of others it says nothing.
+    """
+    only = replace(
+        problem.pins,
+        stages=Domain(allowed=frozenset({doubt.stages})),
+        microbatches=Domain(allowed=frozenset({doubt.microbatches})),
+    )
+    found = first_plan(replace(problem, pins=only), table)
+    if found is None:
+        return False
+    plan = plan_of(found.decision, table, table_digest(table))
+    try:
+        checked = check_plan(problem, table, plan)
+    except CheckError:
+        return False
+    value_ps = checked.closed_form_s / PS_S
+    return doubt.bound_ps is None or value_ps * (1 + _ROUNDING) < doubt.bound_ps
 
 
 def resolve(
@@ -173,9 +204,10 @@ def better(doubt: Doubt) -> str:
     return f"{program} is bounded by {doubt.bound_ps}, but has a better plan"
 
 
-def unsettled(doubt: Doubt) -> str:
-    """Return that the time was over before a claim was confirmed."""
+def unsettled(doubt: Doubt, others: int = 0) -> str:
+    """Return that the time was over before a claim, and others, were confirmed."""
+    more = f" and {others} more" if others else ""
     return (
-        f"({doubt.stages}, {doubt.microbatches}) could not be settled again within the "
-        "time limit: give it more with --time-limit"
+        f"({doubt.stages}, {doubt.microbatches}){more} could not be settled again "
+        "within the time limit: give it more with --time-limit"
     )

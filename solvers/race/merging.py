@@ -2,27 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from hetopt.result import OPTIMALITY_GAP
+from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.result import PricedPlan
+    from hetopt.result import Objective, PricedPlan, Result
 
 
-def best_first(plans: Sequence[PricedPlan], table: CostTable) -> list[PricedPlan]:
+def best_first(
+    plans: Sequence[PricedPlan], table: CostTable, objective: Objective = "closed"
+) -> list[PricedPlan]:
     """Return plans best first, of those that differ in their splits only the best.
 
     Equally good ones stand as with the solvers: fewer devices, then what comes first
     (``hetopt.formulations.decision.Decision.tie_key``).
     """
-    keys = [(one.closed_form_s, *_tie_key(one, table)) for one in plans]
+    keys = [(_value(one, objective), *_tie_key(one, table)) for one in plans]
     different: dict[object, PricedPlan] = {}
     for index in sorted(range(len(plans)), key=keys.__getitem__):
         # All but times and splits.
         different.setdefault(keys[index][1:-1], plans[index])
     return list(different.values())
+
+
+def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) -> Result:
+    """Return a result with these plans, best first, and its own bound."""
+    best, *alternatives = plans
+    bound, gap, value = result.lower_bound_s, None, _value(best, result.objective)
+    if bound is not None:
+        bound = min(bound, value)
+        gap = (value - bound) / value
+    return replace(
+        result,
+        status="optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible",
+        best=best,
+        alternatives=tuple(alternatives),
+        lower_bound_s=bound,
+        gap=gap,
+        tokens_per_s=table.tokens / best.iteration_time_s,
+        mfu=mfu(table, best, table.cluster_devices),
+        mfu_used=mfu(table, best, devices_used(table, best)),
+        reason=None,
+    )
+
+
+def _value(priced: PricedPlan, objective: Objective) -> float:
+    simulated = objective == "simulated"
+    return priced.iteration_time_s if simulated else priced.closed_form_s
 
 
 def _tie_key(priced: PricedPlan, table: CostTable) -> tuple[Any, ...]:

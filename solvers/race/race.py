@@ -24,7 +24,6 @@ from hetopt.compiled import are_kept
 from hetopt.deadline import Stopped
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below, ticks_above
-from hetopt.solvers.compiling import FEW_CLUSTERS
 from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
 from hetopt.solvers.race.journal import Journal
@@ -57,6 +56,8 @@ if TYPE_CHECKING:
     from hetopt.solvers.race.messages import Kernels
     from hetopt.solvers.request import Request
 
+#: Up to so many clusters a search is quicker with what needs no compiling, at first.
+FEW_CLUSTERS = 4
 #: Modules whose kernels bounds on a whole q, and surveys, call.
 _BOUND_Q = "hetopt.solvers.bounds.ordering_loop"
 _SURVEY = "hetopt.solvers.bounds.sums"

@@ -39,11 +39,11 @@ from hetopt.solvers import registry
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
 from hetopt.solvers.decisions.pricer import Pricer
+from hetopt.solvers.loading import load
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.task_loop import TaskLoop, open_pool
-from hetopt.solvers.registry import load
 from hetopt.solvers.simulated.warmups import best_warmups
 from hetopt.solvers.simulated.worker import (
     BoundTimesTask,

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hetopt.cost.build import build_table
+from hetopt.cost.table import CostTable
 from hetopt.cost.table_file import (
     read_table,
     table_digest,
@@ -19,6 +20,7 @@ from hetopt.cost.table_file import (
     write_table,
 )
 from hetopt.errors import DigestError, InputError
+from hetopt.problem.problem import Problem
 from hetopt.problem.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem, only
 
@@ -42,6 +44,48 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     assert (first.resharding == second.resharding).all()
     assert first.clusters[1].forward_ns.dtype == second.clusters[1].forward_ns.dtype
     assert [item.name for item in tmp_path.iterdir()] == ["table.json"]
+
+
+def with_uplinks() -> tuple[Problem, CostTable]:
+    problem = replace(
+        PROBLEM,
+        clusters=tuple(
+            replace(own, uplink_bytes_per_s=1e9) for own in PROBLEM.clusters
+        ),
+    )
+    return problem, build_table(problem)
+
+
+def test_what_boundaries_share_survives() -> None:
+    problem, table = with_uplinks()
+    again = table_from_json(table_to_json(table), problem=problem)
+    for part, other in zip(table.slices, again.slices, strict=True):
+        assert part.shared is not None
+        assert other.shared is not None
+        assert part.shared.uplink_ns.min() > 0
+        assert (part.shared.uplink_ns == other.shared.uplink_ns).all()
+        assert (part.shared.link_ns == other.shared.link_ns).all()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("uplink_ns", [1], "shared.uplink_ns: is a list of 1, expected 2 entries"),
+        ("uplink_ns", [1, -1], r"shared.uplink_ns \(entry 1\): is -1, expected"),
+        (
+            "link_ns",
+            [[0, 1], [2, 0]],
+            r"link_ns: is not symmetric at \[0, 1\], expected",
+        ),
+        ("link_ns", 3, "shared.link_ns: is 3, expected lists of shape"),
+    ],
+)
+def test_malformed_shares(key: str, value: Any, message: str) -> None:
+    problem, table = with_uplinks()
+    document = table_to_json(table)
+    document["slices"][0]["shared"][key] = value
+    with pytest.raises(InputError, match=message):
+        table_from_json(document, problem=problem)
 
 
 def test_a_cluster_without_strategies_survives() -> None:

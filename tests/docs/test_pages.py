@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -29,6 +30,7 @@ NOT_RUN = {
     "README.md": 1,
     "docs/explanation/fidelity.md": 1,
     "docs/explanation/measurements.md": 1,
+    "docs/how-to/bring-a-model.md": 1,
     "docs/how-to/bring-a-profile.md": 2,
     "docs/how-to/compare.md": 1,
     "docs/how-to/export.md": 1,
@@ -167,6 +169,12 @@ def _anchors(text: str) -> set[str]:
         re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
         for heading in headings
     }
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").rglob("*.svg")))
+def test_pictures_are_small_and_whole(picture: Path) -> None:
+    assert picture.stat().st_size < 200_000
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
 def test_every_page_is_linked_from_the_first() -> None:

@@ -300,6 +300,12 @@ def _splits(
             x = table.cuts[cut - 1]
             kappa.append(pieces.transfer[x][layouts[i]][layouts[i + 1]])
             omega.append(pieces.occupancy[x][layouts[i]][layouts[i + 1]])
+        _share(
+            pieces.part,
+            [j for j, _ in hosts],
+            omega,
+            in_phases=schedule == "gpipe",
+        )
         warmups = [q] * p
         if schedule == "auto":
             caps = [
@@ -360,6 +366,34 @@ def _splits(
                 else None
             ),
         )
+
+
+def _share(
+    part: TableSlice, clusters: Sequence[int], omega: list[int], *, in_phases: bool
+) -> None:
+    """Have all boundaries that share an uplink or a link pass it in a period.
+
+    (MODEL.md, section 4.)
+    """
+    shared = part.shared
+    if shared is None:
+        return
+    crossing = [i for i, (a, b) in enumerate(pairwise(clusters)) if a != b]
+    for i in crossing:
+        a, b = clusters[i], clusters[i + 1]
+        for ends, alone in (
+            ({a}, shared.uplink_ns[a]),
+            ({b}, shared.uplink_ns[b]),
+            ({a, b}, shared.link_ns[a, b]),
+        ):
+            users = [k for k in crossing if ends <= {*clusters[k : k + 2]}]
+            n = len(users)
+            if in_phases:
+                # Activations all go one way, then gradients the other.
+                out = sum(clusters[k] == min(ends) for k in users)
+                n = max(out, n - out)
+            if len(users) > 1:
+                omega[i] = max(omega[i], n * int(alone))
 
 
 def _hosts(

@@ -41,6 +41,16 @@ REPLACED = [
     ("nodes: 2", "nodes: true", "5: clusters.0.nodes: is true, expected a whole"),
     ("nodes: 2", "nodes:", "5: clusters.0.nodes: is empty, expected a whole"),
     ("nodes: 2", "nodes: [2]", "5: clusters.0.nodes: is a list, expected a whole"),
+    (
+        "nodes: 2",
+        "nodes: 2\n    uplink: 0 Gbps",
+        "6: clusters.0.uplink: is '0 Gbps', expected more than 0",
+    ),
+    (
+        "nodes: 2",
+        "nodes: 2\n    uplink: fast",
+        "6: clusters.0.uplink: is 'fast', expected a bandwidth",
+    ),
     ("nodes: 2", "nodes: 99999999999", "5: clusters.0.nodes: is 99999999999, expec"),
     (
         "nodes: 2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.training import RECOMPUTE
@@ -82,6 +83,12 @@ def _model(model: Model) -> dict[str, Any]:
     if model.patch and model.classes:
         del data["vocab"]
     data |= _unlike(model, _FURTHER_FIELDS)
+    own = asdict(model.architecture)
+    data |= {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in own.items()
+        if model.architecture.differs(name)
+    }
     if model.blocks:
         data.pop("attention", None)
         data["blocks"] = [

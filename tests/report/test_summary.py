@@ -75,6 +75,8 @@ PRICE = Price(
     idle_share=(0.25, 0.125),
     memory_bytes=(10_000_000_000, 20_000_000_000),
     usable_bytes=(75_200_000_000, 75_200_000_000),
+    activation_bytes=(1_000_000_000, 2_000_000_000),
+    recompute_ns=(1_000_000, 0),
 )
 
 

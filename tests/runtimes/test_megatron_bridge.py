@@ -13,6 +13,7 @@ from hetopt.export.bundle import bundle
 from hetopt.export.nemo.launcher import LAUNCHER, recipe
 from hetopt.export.shared.one_mesh import launched
 from tests.export.jobs import draw_job
+from tests.with_configs import NAMES, job_of, problem_of
 
 
 def root() -> Path | None:
@@ -96,11 +97,16 @@ def test_fields_of_the_recipe_are_its_own() -> None:
         assert content.pop("mixed_precision") in (None, "bf16_mixed", "fp16_mixed")
         for section, values in content.items():
             assert set(values) <= known[section]
+    for name in NAMES:
+        assert set(recipe(job_of(problem_of(name)))["model"]) <= known["model"]
 
 
-def test_the_program_uses_what_there_is() -> None:
+@pytest.mark.parametrize("config", [None, "gemma-2-9b"])
+def test_the_program_uses_what_there_is(config: str | None) -> None:
     job = draw_job(11, alike=True, schedules=("1f1b",))
-    program = ast.parse(bundle(job, LAUNCHER, allow_lossy=False)["pretrain.py"])
+    if config is not None:
+        job = job_of(problem_of(config))
+    program = ast.parse(bundle(job, LAUNCHER, allow_lossy=True)["pretrain.py"])
     imported = 0
     for node in ast.walk(program):
         if isinstance(node, ast.ImportFrom) and node.module:

@@ -16,6 +16,7 @@ with warnings.catch_warnings():
         "megatron.core.transformer.pipeline_parallel_layer_layout"
     )
     configs = pytest.importorskip("megatron.core.transformer.transformer_config")
+    utils = pytest.importorskip("megatron.core.transformer.utils")
     import torch
 
 from hetopt.export.bundle import bundle
@@ -23,7 +24,9 @@ from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.shared.megatron_layout import layout_layers
+from hetopt.problem.stated import stated
 from tests.export.jobs import draw_job
+from tests.with_configs import NAMES, job_of, problem_of
 
 pytestmark = pytest.mark.runtimes
 
@@ -131,8 +134,51 @@ def test_no_recipe_that_we_accept_is_rejected(alike: bool) -> None:
             "should_pad_vocab",
             "seq_length",
             "position_embedding_type",
+            "rotary_base",
+            "rotary_percent",
             "share_embeddings_and_output_weights",
         }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_model_of_a_config_is_megatron_cores(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers with windows, and how far these reach, are computed by megatron-core."""
+    problem = problem_of(name)
+    job = job_of(problem)
+    told = arguments(job, allow_lossy=True)
+    made = from_arguments(told)
+    model, own = problem.model, problem.model.architecture
+    size = told.get("--window-size")
+    window = tuple(map(int, size.split(","))) if size else None
+    skipped = told.get("--window-attn-skip-freq")
+    has_window = [
+        utils.is_layer_window_attention(window, int(skipped) if skipped else None, n)
+        for n in range(1, model.layers + 1)
+    ]
+    assert tuple(has_window) == own.windows(model.layers)
+    if window is not None:
+        ones = torch.ones
+        # It asks for a GPU, which nothing here needs.
+        monkeypatch.setattr(
+            torch, "ones", lambda *sizes, device, **kind: ones(*sizes, **kind)
+        )
+        masked = utils.get_sliding_window_causal_mask(8192, 8192, window)
+        seen = int((~masked[-1]).sum())
+        assert seen == own.sliding_window
+    assert made.kv_channels == model.head_dim
+    assert made.num_query_groups in (None, model.kv_heads)
+    recipe = yaml.safe_load(bundle(job, NEMO, allow_lossy=True)["recipe.yaml"])["model"]
+    known = configs.TransformerConfig.__dataclass_fields__
+    bridge = config(**{field: recipe[field] for field in recipe if field in known})
+    assert bridge.layernorm_epsilon == own.norm_eps
+    assert bridge.layernorm_zero_centered_gamma == own.norm_zero_centred
+    assert bridge.add_qkv_bias == stated(model, "qkv_bias")
+    assert (bridge.hidden_dropout, bridge.attention_dropout) == (0.0, 0.0)
+    assert bridge.qk_layernorm == (own.qk_norm != "none")
+    if own.attention_scale is not None:
+        assert bridge.softmax_scale == own.attention_scale
 
 
 def test_layouts_mean_the_same_to_both_readers() -> None:

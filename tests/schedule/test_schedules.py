@@ -20,8 +20,8 @@ from hetopt.problem.training import SCHEDULE_CHOICES, SCHEDULES
 from hetopt.schedule import schedules
 from hetopt.schedule.schedules import FREE, MAX_DELTA, RULES, ScheduleRule, rule_of
 from hetopt.schedule.warmup import warmup_counts
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 

@@ -12,8 +12,8 @@ from hetopt.cost.build import build_table
 from hetopt.deadline import Deadline
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers import auto
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 

@@ -12,6 +12,7 @@ import pytest
 from hetopt.cli import main
 from hetopt.errors import InputError
 from hetopt.solvers import registry
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.solve import racing
 from hetopt.solvers.registry import Solver
@@ -63,11 +64,11 @@ def test_a_registered_solver_is_asked() -> None:
     instance = make_instance(3, pinned=False)
 
     def solve(request: Request) -> Result:
-        best = registry.load("dp")(request)
+        best = load("dp")(request)
         return replace(best, solver="own", status="feasible")
 
     registry.register_solver(Solver(name="own", home=solve))
-    result = registry.load("own")(
+    result = load("own")(
         Request(
             problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.meeting import Alone, ways_of
 from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedules import STEPS
 from hetopt.check.plan.times import Times, warmups
@@ -103,14 +104,20 @@ class PricedStages:
             sync[0] += extra
             sync[-1] += extra
         cuts = [self._boundary(i) for i in range(p - 1)]
+        alone = Alone(
+            in_phases=STEPS[self.problem.training.schedule].all_first,
+            occupancy=tuple(int(self.slice.occupancy_ns[cut]) for cut in cuts),
+            ways=ways_of(self.slice.shared, [cluster for cluster, _ in self.rows]),
+        )
         return Times(
             schedule=self.problem.training.schedule,
             microbatches=self.pipeline.microbatches,
             forward=tuple(forward),
             backward=tuple(backward),
             transfer=tuple(int(self.slice.transfer_ns[cut]) for cut in cuts),
-            occupancy=tuple(int(self.slice.occupancy_ns[cut]) for cut in cuts),
+            occupancy=alone.together(),
             sync=tuple(sync),
+            alone=alone if any(alone.ways) else None,
         )
 
     def _memory(self, i: int) -> int:

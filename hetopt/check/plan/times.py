@@ -19,12 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+    from hetopt.check.plan.meeting import Alone
     from hetopt.problem.training import ScheduleName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Whole nanoseconds: p stages, p - 1 boundaries, q micro-batches."""
+    """Whole nanoseconds: p stages, p - 1 boundaries, q micro-batches.
+
+    Attributes
+    ----------
+    alone
+        Of boundaries that meet on links or uplinks; None where none do.
+    """
 
     schedule: ScheduleName
     microbatches: int
@@ -33,6 +40,7 @@ class Times:
     transfer: tuple[int, ...]
     occupancy: tuple[int, ...]
     sync: tuple[int, ...]
+    alone: Alone | None = None
 
     @property
     def both(self) -> tuple[int, ...]:
@@ -92,6 +100,9 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
     """
     p, q = len(counts), times.microbatches
     warm = [min(count, q) for count in counts]
+    if times.alone is not None:
+        ended = _simulate_together(times, times.alone, warm)
+        return max(end + g for end, g in zip(ended, times.sync, strict=True))
     durations = [
         list(times.forward),
         list(times.backward),
@@ -113,6 +124,65 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
         msg = f"warm-ups {tuple(counts)} block each other"
         raise ValueError(msg)
     return max(end + g for end, g in zip(free, times.sync, strict=True))
+
+
+def _simulate_together(times: Times, alone: Alone, counts: Sequence[int]) -> list[int]:
+    """Return when every stage has run its last pass.
+
+    Transfers that meet take turns: the one that is ready first goes first, of equals
+    activations before gradients and upstream before downstream.
+
+    Parameters
+    ----------
+    counts
+        Warm-ups per stage, at most q, not increasing along the pipeline.
+    """
+    p, q = len(counts), times.microbatches
+    passes = [_passes(count, q) for count in counts]
+    ran, free = [0] * p, [0] * p
+    here: dict[tuple[str, int, int], int] = {}
+    for m in range(q):
+        here["forward", 0, m] = here["backward", p - 1, m] = 0
+    until: dict[object, int] = {}
+    waiting: list[tuple[int, int, int, int]] = []
+    while True:
+        for i in range(p):
+            while (
+                ran[i] < 2 * q
+                and (passes[i][ran[i]][0], i, passes[i][ran[i]][1]) in here
+            ):
+                name, m = passes[i][ran[i]]
+                took = times.forward[i] if name == "forward" else times.backward[i]
+                free[i] = max(free[i], here[name, i, m]) + took
+                ran[i] += 1
+                to = i + 1 if name == "forward" else i - 1
+                if 0 <= to < p:
+                    waiting.append((free[i], 0 if name == "forward" else 1, i, m))
+        if not waiting:
+            return free
+        ready, gradients, i, m = min(waiting)
+        waiting.remove((ready, gradients, i, m))
+        b = i - gradients
+        sign = -1 if gradients else 1
+        kept: dict[object, int] = {(b, sign): alone.occupancy[b]}
+        kept |= {(way.place, sign * way.side): way.keeps for way in alone.ways[b]}
+        start = max([ready, *(until.get(key, 0) for key in kept)])
+        until |= {key: start + keeps for key, keeps in kept.items()}
+        arrives = start + times.transfer[b]
+        if gradients:
+            here["backward", i - 1, m] = arrives
+        else:
+            here["forward", i + 1, m] = arrives
+
+
+def _passes(warm: int, q: int) -> list[tuple[str, int]]:
+    """Return F_1..F_w, B_1, F_w+1, B_2, ... of one stage."""
+    listed = [("forward", m) for m in range(warm)]
+    for m in range(q):
+        listed.append(("backward", m))
+        if warm + m < q:
+            listed.append(("forward", warm + m))
+    return listed
 
 
 # One loop, as MODEL.md section 4 has it: to be read beside it.

@@ -69,11 +69,15 @@ def _split(units: tuple[int, ...], body: tuple[bool, ...]) -> Units:
         return np.bincount(part, minlength=len(body)).astype(np.int64)
 
     middle = units[inside[0] : inside[-1] + 1]
-    prefix = np.array([counts(middle[:n]) for n in range(len(middle) + 1)])
-    windows = [
-        np.unique(prefix[n:] - prefix[: len(prefix) - n], axis=0)
-        for n in range(len(prefix))
-    ]
+    prefix = np.zeros((len(middle) + 1, len(body)), dtype=np.int64)
+    prefix[np.arange(1, len(prefix)), middle] = 1
+    prefix = prefix.cumsum(axis=0)
+    windows = list(prefix[:, None])
+    if len(set(middle)) > 1:
+        windows = [
+            np.unique(prefix[n:] - prefix[: len(prefix) - n], axis=0)
+            for n in range(len(prefix))
+        ]
     return Units(
         lead=counts(units[: inside[0]]),
         trail=counts(units[inside[-1] + 1 :]),

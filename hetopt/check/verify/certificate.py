@@ -23,6 +23,7 @@ from hetopt.check.plan.reading import (
 from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.findings import Doubt, Finding
 from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
+from hetopt.cost.boundaries.places import searched_table
 from hetopt.cost.table import LONGEST_S
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
@@ -95,6 +96,10 @@ class CertificateCheck:
         if self.objective == "simulated" and self.principles.relaxed:
             msg = "the least simulated time is sought with all principles kept"
             raise InputError(msg, field="relaxed")
+        #: Plans are priced by ``table``; bounds and searches are about this one.
+        self.searched = searched_table(
+            table, self.principles, simulated=self.objective == "simulated"
+        )
         self.status = choice(data, "status", choices(Status), "")
         self.digests = {
             key: text(data, key, "") for key in ("problem_digest", "table_digest")
@@ -327,7 +332,7 @@ class CertificateCheck:
         """Return what tasks are about."""
         return Verified(
             problem=self.problem,
-            table=self.table,
+            table=self.searched,
             principles=self.principles,
             objective=self.objective,
             end=self.end,

@@ -17,14 +17,27 @@ if TYPE_CHECKING:
 NEVER = 2**60
 
 
-@kernel
+#: So many sums take about a tenth of a second.
+_SUMS = 10**8
+
+
 def add(before: Ints, costs: Ints, after: Ints) -> None:
     """after[p + m, u + l] = min(itself, before[p, u] + costs[m, l]).
 
-    As every stage holds a unit at least, nothing stands where p > u or m > l.
+    As every stage holds a unit at least, nothing stands where p > u or m > l. Large
+    tables are gone through bit by bit, so that a deadline can end it.
     """
+    stages = len(before)
+    rows = max(1, _SUMS * stages // (before.size * costs.size + 1))
+    for first in range(0, stages, rows):
+        add_rows(before, costs, after, first, min(stages, first + rows))
+
+
+@kernel
+def add_rows(before: Ints, costs: Ints, after: Ints, first: int, end: int) -> None:
+    """Do so for ``first <= p < end``."""
     stages, units = before.shape
-    for p in range(stages):
+    for p in range(first, end):
         for u in range(p, units):
             reached = before[p, u]
             if reached >= NEVER:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.check.verify.bound import PS_PER_NS, OutOfTime, unproven, unproven_ranges
 from hetopt.check.verify.search import search
 from hetopt.cost.table import LONGEST_NS
+from hetopt.deadline import Deadline, Stopped, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,9 +94,11 @@ def make(
     """Return the function that runs tasks in a process; None where time is up."""
 
     def run(task: BoundsTask | SearchTask) -> Weak | dict[int, Found] | None:
+        end = payload.end
+        left_s = None if end is None else end - time.monotonic()
         try:
-            return task.run(payload)
-        except OutOfTime:
+            return run_until(Deadline.after(left_s), lambda: task.run(payload))
+        except (OutOfTime, Stopped):
             return None
 
     return run

@@ -118,8 +118,8 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
     """
     from hetopt.errors import InfeasibleError
     from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.loading import load
     from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.registry import load
     from hetopt.solvers.request import Request
 
     interruption.hold()

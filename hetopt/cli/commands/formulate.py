@@ -238,10 +238,12 @@ def _uniap(problem: Problem, table: CostTable, options: argparse.Namespace) -> W
 
 
 def _plan_of(decision: Decision, table: CostTable) -> Plan:
-    from hetopt.cost.table_file import table_digest
+    from hetopt.cost.boundaries.places import searched_table
+    from hetopt.problem.principles import PRUNED
     from hetopt.solvers.decisions.assembly import plan_of
+    from hetopt.solvers.loading import as_planned
 
-    return plan_of(decision, table, table_digest(table))
+    return as_planned(plan_of(decision, searched_table(table, PRUNED), ""), table)
 
 
 def _mark(table: CostTable, options: argparse.Namespace) -> str:
@@ -268,6 +270,7 @@ def _data(
     problem: Problem, table: CostTable, options: argparse.Namespace
 ) -> ProgramData:
     """Return what (p, q) is built from, with a cutoff that no plan exceeds."""
+    from hetopt.cost.boundaries.places import searched_table
     from hetopt.formulations.chain import Chain
     from hetopt.formulations.program import (
         ProgramData,
@@ -275,10 +278,12 @@ def _data(
         within,
     )
     from hetopt.formulations.space import undominated
+    from hetopt.problem.principles import PRUNED
 
     stages, microbatches = options.p, options.q
     _refuse("--p", stages, problem.stage_counts)
     _refuse("--q", microbatches, tuple(part.microbatches for part in table.slices))
+    table = searched_table(table, PRUNED)
     chain = Chain.of(table)
     part = undominated(table, table.at(microbatches), chain)
     cutoff = objective_ceiling(part, chain, stages)

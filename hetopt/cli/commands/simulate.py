@@ -7,15 +7,28 @@ import sys
 from typing import TYPE_CHECKING
 
 from hetopt.cli.output import emit
-from hetopt.cli.planned import add_planned, load_checked
+from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.planned import add_planned, load_made
 
 if TYPE_CHECKING:
     import argparse
+
+    from hetopt.report.timeline.timeline import Timeline
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_planned(command)
+    command.add_argument(
+        "--svg",
+        metavar="FILE",
+        help="draw the iteration: what every stage and link does when, and the memory",
+    )
+    command.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write every event of the iteration for Perfetto (JSON trace events)",
+    )
     command.add_argument(
         "--json", action="store_true", help="print the run as JSON, nothing else"
     )
@@ -24,19 +37,44 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Simulate a plan that passes its check, and print where its time goes."""
     from hetopt.pricing import price
+    from hetopt.report.simulation import simulation_report, simulation_to_json
     from hetopt.schedule.simulator import simulate
 
-    table, plan = load_checked(options.problem, options.plan, options.table)
+    ensure_outputs(
+        (options.svg, options.trace),
+        (options.plan, options.table),
+        problems=(options.problem,),
+    )
+    problem, table, plans = load_made(options.problem, options.plan, options.table)
+    plan = plans[0]
     priced = price(plan, table)
     simulation = simulate(priced.times)
     if options.json:
-        from hetopt.report.simulation import simulation_to_json
-
         data = simulation_to_json(plan, priced, simulation)
         emit(json.dumps(data, indent=2, allow_nan=False))
-        return 0
-    from hetopt.report.console import draw
-    from hetopt.report.simulation import simulation_report
+    else:
+        from hetopt.report.console import draw
 
-    emit(draw(simulation_report(plan, priced, simulation), sys.stdout))
+        emit(draw(simulation_report(plan, priced, simulation), sys.stdout))
+    if options.svg is not None or options.trace is not None:
+        from hetopt.report.timeline.modelled import modelled_timeline
+
+        _write(modelled_timeline(problem.name, plan, priced, simulation), options)
     return 0
+
+
+def _write(timeline: Timeline, options: argparse.Namespace) -> None:
+    """Write the picture and the trace, as asked for."""
+    from hetopt.files import write_text
+
+    if options.svg is not None:
+        from hetopt.report.timeline.picture import picture
+
+        write_text(options.svg, picture(timeline))
+    if options.trace is not None:
+        from hetopt.report.timeline.trace import trace_json
+
+        write_text(options.trace, trace_json(timeline))
+    if not options.json:
+        names = [name for name in (options.svg, options.trace) if name is not None]
+        emit(f"wrote {', '.join(names)}")

@@ -110,7 +110,7 @@ class _Verifier:
     ) -> None:
         self.check = check
         self.problem = check.problem
-        self.table = check.table
+        self.table = check.searched
         self.deadline = deadline
         self.options = options
         self.document = document
@@ -136,6 +136,7 @@ class _Verifier:
         if not doubts:
             return "no bound rests on a search"
         chosen = _chosen(doubts, self.options.sample, self.options.seed)
+        self._refute(chosen)
         if self.check.objective == "simulated":
             return self._simulated(chosen)
         with_ranges = [doubt for doubt in chosen if doubt.ranges is not None]
@@ -147,6 +148,20 @@ class _Verifier:
         if not left:
             return words
         return f"{words}, {len(left)} of them with {self._resolve(left)}"
+
+    def _refute(self, doubts: Sequence[Doubt]) -> None:
+        """Refuse claims that a plan made at once refutes: those above the value.
+
+        Such a plan is hardly ever better than the certificate's own.
+        """
+        from hetopt.solvers.certificate.search_again import better, refuted_at_once
+
+        value = self.check.value
+        for doubt in doubts:
+            bound = doubt.bound_ps
+            far = bound is None or value is None or bound > value
+            if far and refuted_at_once(self.problem, self.table, doubt):
+                self._raise([_finding(doubt, better(doubt))])
 
     def _search(self, doubts: Sequence[Doubt]) -> list[Doubt]:
         """Search programs by ``check.verify.search``; return what it leaves open."""
@@ -174,8 +189,8 @@ class _Verifier:
             self._show(done + 1, "searched again", len(tasks))
             group = by_count[task.microbatches]
             if found is None:
-                late = [_finding(doubt, unsettled(doubt)) for doubt in group.values()]
-                self._raise(late)
+                first, *others = group.values()
+                self._raise([_finding(first, unsettled(first, len(others)))])
             self._raise(
                 [
                     _finding(group[p], better(group[p]))

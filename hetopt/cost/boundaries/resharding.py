@@ -19,7 +19,8 @@ Equal layouts need none of this: every device sends to its peer, under any name.
 Between clusters a boundary drives as many connections as there are sending pairs,
 at most the network interfaces of the nodes that host either stage. A connection is
 no faster than an interface and than the link says of one; what a node carries may be
-less than its interfaces do, and all connections share the link's capacity. Messages
+less than its interfaces do, and all connections share the link's capacity and the
+uplinks of both clusters. Messages
 of one connection wait for each other: the latency is paid once, and ``message_s`` for
 each of them. Where there is no link, kappa is infinite. Host-staged links copy
 to and from the host first. kappa is the sum of the steps of the fastest strategy;
@@ -310,10 +311,15 @@ def link_use(sender: Side, receiver: Side, link: ClusterLink, pairs: Ints) -> Li
         link.connection_bytes_per_s or np.inf,
     )
     rate = np.minimum(rate, hosts * (link.node_bytes_per_s or np.inf))
+    shared = min(
+        link.capacity_bytes_per_s or np.inf,
+        sender.cluster.uplink_bytes_per_s or np.inf,
+        receiver.cluster.uplink_bytes_per_s or np.inf,
+    )
     return LinkUse(
         connections=connections,
         messages=pairs / connections,
-        bytes_per_s=np.minimum(rate, link.capacity_bytes_per_s or np.inf),
+        bytes_per_s=np.minimum(rate, shared),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise, product
+from itertools import accumulate, combinations, pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.shapes import element_bytes
 from hetopt.cost.table import ClusterTable, Layout, TableSlice
 from hetopt.cost.units import tables
+from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,9 +79,12 @@ def table_slices(
                     draft.put(cut, i, j, each, number)
             if draft.tied is not None and tied is not None:
                 draft.put_tied(i, j, tied)
+    largest = np.max(totals, axis=0)
     return [
-        draft.finished(q, own)
-        for draft, (q, own) in zip(drafts, tables.items(), strict=True)
+        draft.finished(q, own, _shared(problem, float(largest[number])))
+        for number, (draft, (q, own)) in enumerate(
+            zip(drafts, tables.items(), strict=True)
+        )
     ]
 
 
@@ -145,7 +149,12 @@ class _Draft:
         source = (self.known[i][:, None], self.known[j])
         self.tied[self.spans[i], self.spans[j]] = seconds[source]
 
-    def finished(self, microbatches: int, tables: Sequence[ClusterTable]) -> TableSlice:
+    def finished(
+        self,
+        microbatches: int,
+        tables: Sequence[ClusterTable],
+        shared: SharedLinks | None,
+    ) -> TableSlice:
         """Return the slice, its times in whole nanoseconds."""
         transfer_ns = np.where(
             self.transfer > 0, np.maximum(nanoseconds(self.transfer), 1), 0
@@ -163,7 +172,28 @@ class _Draft:
             occupancy_ns=np.minimum(occupancy_ns, transfer_ns),
             resharding=self.resharding,
             tied_ns=None if self.tied is None else nanoseconds(self.tied),
+            shared=shared,
         )
+
+
+def _shared(problem: Problem, total_bytes: float) -> SharedLinks | None:
+    """Return how long the largest boundary tensor keeps uplinks and links.
+
+    Boundaries that share may be cuts of different classes; the largest is assumed.
+    """
+    clusters = problem.clusters
+    uplinks = [cluster.uplink_bytes_per_s or np.inf for cluster in clusters]
+    capacity = np.full((len(clusters), len(clusters)), np.inf)
+    for i, j in combinations(range(len(clusters)), 2):
+        link = problem.links.between(clusters[i].name, clusters[j].name)
+        if link is not None:
+            capacity[i, j] = capacity[j, i] = link.capacity_bytes_per_s or np.inf
+    if np.isinf(uplinks).all() and np.isinf(capacity).all():
+        return None
+    return SharedLinks(
+        uplink_ns=nanoseconds(total_bytes / np.array(uplinks)),
+        link_ns=nanoseconds(total_bytes / capacity),
+    )
 
 
 def _numbered(table: ClusterTable, keys: Sequence[_Key], span: slice) -> ClusterTable:

@@ -17,8 +17,8 @@ def score_bytes(
     """Bytes per token that the softmax keeps.
 
     Fused: a log-sum-exp per head. Unfused, of every score: the softmax, the mask of the
-    dropout and its result (Korthikanti et al., section 4: ``5 a s^2 b``). Nothing if
-    it is recomputed.
+    dropout and its result (Korthikanti et al., section 4: ``5 a s^2 b``), and the
+    tangent of a cap. Nothing if it is recomputed.
 
     Parameters
     ----------
@@ -27,7 +27,8 @@ def score_bytes(
     """
     if recompute != "none":
         return 0.0
-    each = 4 if piece.kernels.fused_attention else (2 * e + 1) * keys
+    caps = piece.model.architecture.attention_softcap is not None
+    each = 4 if piece.kernels.fused_attention else (2 * e + 1 + caps * e) * keys
     return each * piece.block.heads / tp
 
 
@@ -48,11 +49,24 @@ def score_traffic(piece: Piece, keys: int, tp: Ints, e: int) -> Floats | float:
     """Bytes per token that unfused operations move forward, besides their inputs.
 
     Scores are written, scaled and masked, normalised, dropped out (with a mask of a
-    byte) and read again.
+    byte) and read again; a cap divides them, takes the tangent and multiplies.
     """
     if piece.kernels.fused_attention:
         return 0.0
-    return (8 * e + 1) * keys * piece.block.heads / tp
+    caps = piece.model.architecture.attention_softcap is not None
+    return (8 * e + 1 + 6 * e * caps) * keys * piece.block.heads / tp
+
+
+def causal_keys(tokens: int, window: int) -> float:
+    """Return the mean of tokens that a token of a sequence attends to.
+
+    Parameters
+    ----------
+    window
+        Of a sliding window, 0: none.
+    """
+    width = min(window or tokens, tokens)
+    return width - width * width / (2 * tokens)
 
 
 def _core_sizes(shape: ShardShape) -> tuple[int, ...]:
@@ -83,7 +97,7 @@ _CORE_PLACE = ("microbatch", "seq_len", "query")
 
 
 class Attention(Piece):
-    """Norm, queries, keys and values, rotary embedding, core, output, residual."""
+    """Norms, queries, keys and values, rotary embedding, core, output, residual."""
 
     collectives = (2, 1)
     profiled = (
@@ -117,16 +131,15 @@ class Attention(Piece):
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, kv = self.query(shape.tp), self.kv(shape.tp)
         whole_tokens = tokens * shape.cp
-        # QK^T and PV are 2 FLOPs each per pair; causality halves the pairs of a fused
-        # kernel, the others compute all and mask half.
-        keys = self._keys
-        halved = block.attention == "causal" and self.kernels.fused_attention
-        pairs = tokens * keys * (0.5 if halved else 1.0)
+        # QK^T and PV are 2 FLOPs each per pair.
+        keys, norms = self._keys, self.norms_before + self.norms_after
+        pairs = tokens * self._computed_keys
         moved = tokens * score_traffic(self, keys, shape.tp, e)
         moved = moved + e * (2 * tokens * query + 2 * whole_tokens * kv)
-        # Norm: read, write. Dropout and residual: two reads, a mask, a write.
-        # Rotary embedding: queries and keys read and written.
-        elementwise = own * hidden * (5 * e + 1) + tokens * 2 * e * (query + kv)
+        # A norm: read, write. Dropout and residual: two reads, a mask, a write.
+        # Rotary embedding and norms of queries and keys: these read and written.
+        elementwise = own * hidden * ((3 + 2 * norms) * e + 1)
+        elementwise = elementwise + tokens * 2 * e * (query + kv) * (1 + self._qk_norms)
         if block.window:
             # Tokens are put in the order of their windows, and back.
             elementwise = elementwise + own * hidden * 4 * e
@@ -140,22 +153,33 @@ class Attention(Piece):
                 keys=pairs / tokens,
             ),
             elementwise=elementwise,
-            kernels=6 if block.window else 4,
+            kernels=(5 if block.window else 3) + norms + 2 * self._qk_norms,
         )
 
     def parameters(self, tp: Ints) -> Floats:
         """Return matrices and biases by tp; the norm and the last bias replicated."""
         hidden, query = self.block.hidden, self.query(tp)
         inner = query + 2 * self.kv(tp)
-        weights = hidden * (inner + query) + self.norm_parameters(tp)
-        return weights + self.has_bias * (inner + hidden)
+        norms = self.norm_parameters(tp, self.norms_before + self.norms_after)
+        weights = hidden * (inner + query) + norms
+        qkv_bias, out_bias, _ = self.model.biases
+        weights = weights + qkv_bias * inner + float(out_bias * hidden)
+        match self.model.architecture.qk_norm:
+            case "none":
+                return weights
+            case "head":
+                return weights + 2 * self.block.head_dim * self.norm_vectors
+            case "all":
+                return weights + (query + self.kv(tp)) * self.norm_vectors
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of inputs of norm, matrices and core, and a mask."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
-        core = e * (2 * self.query(shape.tp) + 2 * self.kv(shape.tp))
+        query, kv = self.query(shape.tp), self.kv(shape.tp)
+        core = e * (2 * query + 2 * kv + self._qk_norms * (query + kv))
         core = core + score_bytes(self, self._keys, shape.tp, e, recompute)
-        return own * self.block.hidden * (2 * e + 1) + tokens * core
+        norms = self.norms_before + self.norms_after
+        return own * self.block.hidden * ((1 + norms) * e + 1) + tokens * core
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of inputs, gradients and unfused scores."""
@@ -167,6 +191,24 @@ class Attention(Piece):
     def _keys(self) -> int:
         """Tokens that a token attends to, before causality halves them."""
         return self.block.window or self.tokens
+
+    @property
+    def _computed_keys(self) -> float:
+        """Keys per token whose scores are computed.
+
+        Causality and a sliding window leave pairs out of a fused kernel, the others
+        compute all and mask those: of ``s`` tokens each attends to half of ``s``, with
+        a window of ``w`` of them to ``w - w^2 / 2s``.
+        """
+        keys = self._keys
+        if self.block.attention != "causal" or not self.kernels.fused_attention:
+            return float(keys)
+        return causal_keys(keys, self.window)
+
+    @property
+    def _qk_norms(self) -> int:
+        """Norms of queries and keys: none or one of each."""
+        return int(self.model.architecture.qk_norm != "none")
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of queries, keys and values."""

@@ -47,7 +47,8 @@ class CrossAttention(Piece):
         hidden, query, kv = self.block.hidden, self.query(tp), self.kv(tp)
         weights = 2 * hidden * query + 2 * self.source_hidden * kv
         weights = weights + self.norm_parameters(tp)
-        return weights + self.has_bias * (query + 2 * kv + hidden)
+        qkv_bias, out_bias, _ = self.model.biases
+        return weights + qkv_bias * (query + 2 * kv) + float(out_bias * hidden)
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return what attention keeps, and the context.

@@ -31,10 +31,14 @@ class Embedding(Piece):
         """Count the look-up, the dropout and what they move."""
         tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
         own = shape.own_tokens(self.tokens)
+        scaled = self.model.architecture.embedding_scale != 1
         elementwise = tokens * hidden * 2 * e + own * hidden * (2 * e + 1)
+        elementwise = elementwise + scaled * own * hidden * 2 * e
         # The table's fp32 gradient is read and written in the row of every token.
         backward = elementwise + tokens * hidden * 8
-        return Operations.of(elementwise=elementwise, backward=backward, kernels=3)
+        return Operations.of(
+            elementwise=elementwise, backward=backward, kernels=3 + scaled
+        )
 
     def parameters(self, tp: Ints) -> Floats:
         """Return the table's shard and the position table, which is replicated."""

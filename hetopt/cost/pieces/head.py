@@ -40,11 +40,13 @@ class Head(Piece):
         hidden, rows = self.block.hidden, self.loss_rows(shape)
         logits = logit_shard(self.model, shape.tp)
         norm, loss = shape.own_tokens(self.tokens) * hidden * 2 * e, self.kernels.loss
+        # A division, a hyperbolic tangent and a product, each read and written.
+        capped = 6 * e * self._caps
         return Operations.of(
             multiply(rows, hidden, logits, e),
-            elementwise=norm + rows * logits * loss.forward,
-            backward=2 * norm + rows * logits * loss.backward,
-            kernels=6,
+            elementwise=norm + rows * logits * (loss.forward + capped),
+            backward=2 * norm + rows * logits * (loss.backward + capped),
+            kernels=6 + 3 * self._caps,
         )
 
     def parameters(self, tp: Ints) -> Floats:
@@ -53,9 +55,9 @@ class Head(Piece):
         return self.block.hidden * logits + self.norm_parameters(tp)
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of the inputs of norm and matrix, and of the loss."""
+        """Return the bytes of the inputs of norm, matrix and cap, and of the loss."""
         own = shape.own_tokens(self.tokens)
-        softmax = self.kernels.loss.kept * self._logits(shape)
+        softmax = (self.kernels.loss.kept + e * self._caps) * self._logits(shape)
         return own * self.block.hidden * 2 * e + softmax
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
@@ -63,6 +65,11 @@ class Head(Piece):
         loss = self.kernels.loss
         passing = (loss.peak - loss.kept) * self._logits(shape)
         return e * self._input_elements(shape) + passing
+
+    @property
+    def _caps(self) -> int:
+        """Caps of the logits: none or one, whose tangent backward needs."""
+        return int(self.model.architecture.logit_softcap is not None)
 
     def _logits(self, shape: Shape) -> Floats:
         return self.loss_rows(shape) * logit_shard(self.model, shape.tp)

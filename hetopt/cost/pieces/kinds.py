@@ -22,6 +22,7 @@ from hetopt.problem.model import (
     LAYER,
     MLP_DOWN,
     MLP_UP,
+    WITHOUT_WINDOW,
 )
 
 if TYPE_CHECKING:
@@ -46,9 +47,14 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
     """Return the pieces of a unit; raises ValueError for an unknown kind."""
     seq_len, kernels = training.seq_len, kernels_of(training)
 
-    def piece(of: Callable[..., Piece], index: int, source: int | None = None) -> Piece:
+    def piece(
+        of: Callable[..., Piece],
+        index: int,
+        source: int | None = None,
+        window: int = 0,
+    ) -> Piece:
         """Make a piece of a block, which may read another block's output as well."""
-        read = {}
+        read = {"window": window}
         if source is not None:
             read["source_tokens"] = model.tokens(source, seq_len)
             read["source_hidden"] = model.parts[source].hidden
@@ -65,10 +71,13 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
         return (piece(Patches if model.patch else Embedding, 0),)
     if kind == HEAD:
         return (piece(Classifier if model.classes else Head, len(model.parts) - 1),)
+    window = 0
+    if kind in WITHOUT_WINDOW:
+        kind, window = WITHOUT_WINDOW[kind], model.architecture.sliding_window or 0
     if kind in _OF_A_LAYER:
-        return (piece(_OF_A_LAYER[kind], 0),)
+        return (piece(_OF_A_LAYER[kind], 0, window=window),)
     index, first = model.place_of(kind)
-    pieces = [piece(of, index) for of in _OF_A_LAYER.values()]
+    pieces = [piece(of, index, window=window) for of in _OF_A_LAYER.values()]
     context = model.parts[index].context
     if context:
         source = [part.name for part in model.parts].index(context)

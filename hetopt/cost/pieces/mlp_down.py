@@ -11,7 +11,7 @@ from hetopt.problem.training import Recompute
 
 
 class MlpDown(Piece):
-    """Matrix, dropout and residual."""
+    """Matrix, norm if it comes last, dropout and residual."""
 
     collectives = (1, 0)
     profiled = (
@@ -30,19 +30,22 @@ class MlpDown(Piece):
         hidden = self.block.hidden
         return Operations.of(
             multiply(tokens, self.gradient_width(shape.tp), hidden, e),
-            elementwise=own * hidden * (3 * e + 1),
-            kernels=1,
+            elementwise=own * hidden * ((3 + 2 * self.norms_after) * e + 1),
+            kernels=1 + self.norms_after,
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return the matrix by tp; the bias, added after a reduction, replicated."""
+        """Return the matrix by tp; norm and bias, behind a reduction, replicated."""
         hidden = self.block.hidden
-        return hidden * self.block.ffn / tp + float(self.has_bias * hidden)
+        replicated = self.norm_parameters(tp, self.norms_after)
+        replicated = replicated + float(self.model.biases[2] * hidden)
+        return hidden * self.block.ffn / tp + replicated
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of the inner activations and the dropout mask."""
+        """Return the bytes of the inner activations, a norm's input and the mask."""
         own = shape.own_tokens(self.tokens)
-        return own * self.block.hidden + self.input_bytes(shape, e)
+        kept = own * self.block.hidden * (1 + self.norms_after * e)
+        return kept + self.input_bytes(shape, e)
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Return the bytes of the inner activations."""

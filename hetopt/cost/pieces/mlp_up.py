@@ -35,23 +35,26 @@ class MlpUp(Piece):
         """Count the multiplication, the norm and the activation."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         hidden, width, inner = self.block.hidden, self._width(shape.tp), self.matrices
+        norms = own * hidden * 2 * e * self.norms_before
         return Operations.of(
             multiply(tokens, hidden, inner * width, e),
-            elementwise=own * hidden * 2 * e + tokens * width * e * (inner + 1),
-            kernels=2,
+            elementwise=norms + tokens * width * e * (inner + 1),
+            kernels=1 + self.norms_before,
         )
 
     def parameters(self, tp: Ints) -> Floats:
         """Return matrices and biases by tp; the norm replicated."""
         inner = self.gradient_width(tp)
-        weights = self.block.hidden * inner + self.norm_parameters(tp)
-        return weights + self.has_bias * inner
+        norms = self.norm_parameters(tp, self.norms_before)
+        weights = self.block.hidden * inner + norms
+        return weights + self.model.biases[2] * inner
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inputs of norm, matrices and activation."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         inner = tokens * self.block.ffn / shape.tp * e
-        return own * self.block.hidden * 2 * e + inner * self.matrices
+        inputs = own * self.block.hidden * (1 + self.norms_before) * e
+        return inputs + inner * self.matrices
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of the activation's input."""

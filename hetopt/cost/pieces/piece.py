@@ -35,6 +35,9 @@ class Piece(ABC):
     source_tokens, source_hidden
         Tokens per sequence and width of what it reads besides: the context, or the
         tokens that are merged; 0 if nothing.
+    window
+        Tokens that a token of this layer attends to, itself and those just before; 0:
+        all before it.
     """
 
     #: Of its own tensor: all-gathers and reduce-scatters per pass, and all-gathers of
@@ -49,6 +52,7 @@ class Piece(ABC):
     kernels: Kernels
     source_tokens: int = 0
     source_hidden: int = 0
+    window: int = 0
 
     @abstractmethod
     def operations(self, shape: Shape, e: int) -> Operations:
@@ -109,18 +113,23 @@ class Piece(ABC):
         return kv_width(self.block, tp)
 
     @property
-    def has_bias(self) -> bool:
-        """Models with LayerNorm are GPT-like and have biases; others have none."""
-        return self.model.norm == "layer"
-
-    @property
     def norm_vectors(self) -> int:
         """Vectors of a norm."""
         return 2 if self.model.norm == "layer" else 1
 
-    def norm_parameters(self, tp: Ints) -> Floats:
-        """Parameters of a norm of the piece's tokens."""
-        return np.full(len(tp), float(self.block.hidden * self.norm_vectors))
+    @property
+    def norms_before(self) -> int:
+        """Norms before attention, or before the MLP: none or one."""
+        return int(self.model.architecture.norm_place != "after")
+
+    @property
+    def norms_after(self) -> int:
+        """Norms after attention, or after the MLP: none or one."""
+        return int(self.model.architecture.norm_place != "before")
+
+    def norm_parameters(self, tp: Ints, norms: int = 1) -> Floats:
+        """Parameters of some norms of the piece's tokens."""
+        return np.full(len(tp), float(norms * self.block.hidden * self.norm_vectors))
 
     def _input_elements(self, shape: Shape) -> Floats:
         """Elements of the input: as it comes, and gathered over tp."""

@@ -31,7 +31,14 @@ from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.errors import InputError
-from hetopt.problem.model import ATTENTION, BLOCKS, END_KINDS, LAYER, Model
+from hetopt.problem.model import (
+    ATTENTION,
+    BLOCKS,
+    END_KINDS,
+    LAYER,
+    WITHOUT_WINDOW,
+    Model,
+)
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -145,7 +152,7 @@ class ForestSource:
         seconds = self._predict(
             {unit: shards_of(unit, model, training, shape) for unit in needed}, fp32
         )
-        asked = tuple(dict.fromkeys((*kinds, LAYER)))
+        asked = tuple(dict.fromkeys((*kinds, LAYER, ATTENTION)))
         roofline = Roofline().shard_times(replace(query, kinds=asked))
         modelled = np.stack([roofline.forward_s, roofline.backward_s], axis=2)
         core_modelled = np.stack(
@@ -156,11 +163,12 @@ class ForestSource:
         for number, kind in enumerate(kinds):
             if not parts[kind]:
                 times[:, number] = modelled[:, number]
-            elif parts[kind] == (LAYER,) and kind != LAYER:
-                share = modelled[:, number] / modelled[:, asked.index(LAYER)]
-                times[:, number] = seconds[LAYER] * share
             else:
                 times[:, number] = np.add.reduce([seconds[u] for u in parts[kind]])
+            whole = _whole(kind, parts[kind])
+            if whole is not None:
+                share = modelled[:, number] / modelled[:, asked.index(whole)]
+                times[:, number] = times[:, number] * share
             if kind in (LAYER, ATTENTION) and ATTENTION_CORE in seconds:
                 core[:, number] = np.minimum(seconds[ATTENTION_CORE], times[:, number])
             else:
@@ -202,7 +210,8 @@ class ForestSource:
         return None
 
     def _parts(self, kind: str, fp32: bool) -> tuple[str, ...]:
-        """Return the profiled units whose times make up a kind's."""
+        """Return the profiled units whose times make up a kind's, or hold it."""
+        kind = WITHOUT_WINDOW.get(kind, kind)
         if (kind, fp32) in self._rows:
             return (kind,)
         if kind == LAYER and all((block, fp32) in self._rows for block in BLOCKS):
@@ -236,6 +245,18 @@ class ForestSource:
             numbers = np.stack(list(shards.columns.values()), axis=1)
             parts += [unit.encode(), numbers.tobytes()]
         return prediction_cache.digest(*parts)
+
+
+def _whole(kind: str, parts: tuple[str, ...]) -> str | None:
+    """Return the kind that parts are profiled of, of which ``kind`` takes a share.
+
+    That is the layer of one of its units, and what a unit with a sliding window is
+    without it. None: they are profiled of ``kind`` itself, or there are none.
+    """
+    if not parts:
+        return None
+    whole = LAYER if parts == (LAYER,) else WITHOUT_WINDOW.get(kind, kind)
+    return None if whole == kind else whole
 
 
 def far_shards(known: Shards, wanted: Shards) -> NDArray[np.bool_]:

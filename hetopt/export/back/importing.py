@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.check import check_plan
 from hetopt.check.plan.rules import mesh_findings
@@ -18,10 +18,13 @@ from hetopt.cost.build import build_table
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.name_clusters import name_clusters
+from hetopt.export.shared.architecture import shown
 from hetopt.formulations.decision import Decision
 from hetopt.pricing import price
+from hetopt.problem.architecture import ARCHITECTURE_FIELDS
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
+from hetopt.problem.stated import stated
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.schedules import FREE, rule_of
@@ -225,11 +228,11 @@ def roomy_table(
 def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
     """Raise InputError if the files belong to another model or training."""
     for name, value in pipeline.says.items():
-        of = problem.training if hasattr(problem.training, name) else problem.model
-        if getattr(of, name) != value:
+        own = _stated(problem, name)
+        if own != value and not (name == "activation" and own is None):
             msg = (
-                f"the files say {_spelled(value)}, the problem "
-                f"{_spelled(getattr(of, name))}: correct whichever is wrong"
+                f"the files say {shown(value)}, the problem {shown(own)}: correct "
+                "whichever is wrong"
             )
             raise InputError(msg, field=name)
     layers = sum(stage.layers for stage in pipeline.stages)
@@ -249,8 +252,12 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         raise InputError(msg, field="microbatches")
 
 
-def _spelled(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _stated(problem: Problem, name: str) -> Any:
+    """Return what a problem says of something that files may say."""
+    if name in ARCHITECTURE_FIELDS:
+        return stated(problem.model, name)
+    of = problem.training if hasattr(problem.training, name) else problem.model
+    return getattr(of, name)
 
 
 def _units_per_layer(problem: Problem) -> int:

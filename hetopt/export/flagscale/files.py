@@ -14,6 +14,7 @@ import yaml
 
 from hetopt.export.flagscale.losses import shards_optimizer
 from hetopt.export.job import MASTER_PORT
+from hetopt.export.shared.megatron_architecture import flagscale_model
 from hetopt.export.shared.megatron_model import (
     kernel_settings,
     model_settings,
@@ -194,9 +195,7 @@ def _recompute(job: Job) -> Arguments:
 def _model(job: Job) -> Arguments:
     training = job.problem.training
     return {
-        **model_settings(job.problem),
-        "attention_dropout": 0.0,
-        "hidden_dropout": 0.0,
+        **model_settings(job.problem, flagscale_model),
         "global_batch_size": training.global_batch,
         "micro_batch_size": job.microbatch_size(job.stages[0]),
         "train_iters": 100,

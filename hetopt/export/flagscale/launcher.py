@@ -11,11 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.flagscale.files import files, uses_host
-from hetopt.export.flagscale.losses import launched, losses
+from hetopt.export.flagscale.losses import flagscale_losses, launched, losses
 from hetopt.export.flagscale.reading import looks_like_flagscale, read_flagscale
 from hetopt.export.launcher import Launcher, Limits, Reader
 from hetopt.export.shared.losses import heads_divide
-from hetopt.export.shared.megatron_model import problem_losses
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
@@ -61,7 +60,7 @@ LAUNCHER = Launcher(
         recompute=(("none", "full"), ("selective",)),
         zero=(0, 1),
         equal_ends=True,
-        losses=problem_losses,
+        losses=flagscale_losses,
         fits=heads_divide,
     ),
     reader=Reader(looks_like=looks_like_flagscale, read=read_flagscale),

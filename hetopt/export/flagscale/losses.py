@@ -15,17 +15,19 @@ from hetopt.export.shared.losses import (
     model_losses,
     stages_named,
 )
+from hetopt.export.shared.megatron_architecture import flagscale_model
 from hetopt.export.shared.megatron_model import problem_losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Degrees, Job
+    from hetopt.problem.problem import Problem
 
 
 def losses(job: Job) -> Iterator[Loss]:
     """Yield everything of a job that FlagScale would lose."""
-    yield from problem_losses(job.problem)
+    yield from flagscale_losses(job.problem)
     yield from model_losses(job.problem.model)
     yield from layer_losses(job)
     yield from _strategy_losses(job)
@@ -44,6 +46,11 @@ def losses(job: Job) -> Iterator[Loss]:
         lambda strategy: (strategy.dp, strategy.cp * strategy.tp),
         "device sends each receiver its part",
     )
+
+
+def flagscale_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what FlagScale cannot do of a problem, whatever its plan."""
+    yield from problem_losses(problem, flagscale_model)
 
 
 def launched(job: Job) -> Job:

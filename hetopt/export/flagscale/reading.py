@@ -7,13 +7,14 @@ another job than the user meant.
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
 from hetopt.export.flagscale.recompute import full_recompute
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
+from hetopt.export.shared.megatron_says import architecture_says
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -245,16 +246,13 @@ def _places(
     return places
 
 
-def _says(
-    train: Settings, meshes: Sequence[ProcessMesh]
-) -> dict[str, int | bool | str]:
-    says: dict[str, int | bool | str] = {
+def _says(train: Settings, meshes: Sequence[ProcessMesh]) -> dict[str, Any]:
+    says: dict[str, Any] = {
         "seq_len": train.number("seq_length"),
         "global_batch": train.number("global_batch_size"),
         "hidden": train.number("hidden_size"),
         "heads": train.number("num_attention_heads"),
         "tied": not train.flag("untie_embeddings_and_output_weights"),
-        "gated": train.flag("swiglu"),
     }
     says["kv_heads"] = says["heads"]
     if train.flag("group_query_attention"):
@@ -268,4 +266,7 @@ def _says(
     )
     if train.has("fp8_format"):
         says["precision"] = "fp8"
-    return says
+    settings = {
+        name: str(value) for name, value in train.items() if value not in (None, False)
+    }
+    return says | architecture_says(settings, train.number("num_layers"), train.wrong)

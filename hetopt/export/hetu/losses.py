@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Loss
+from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import choice_losses
 from hetopt.export.shared.losses import (
     boundary_losses,
@@ -63,6 +64,7 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Hetu cannot do of a problem, whatever the plan."""
     model = problem.model
     yield from model_losses(model)
+    yield from architecture_losses(model, as_said(model, ()))
     yield from choice_losses(problem.training)
     if model.tied:
         yield Loss(

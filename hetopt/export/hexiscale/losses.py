@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, model_size
 from hetopt.export.launcher import Loss
+from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import (
     NO_SEQUENCE_PARALLEL,
     UNFUSED_ATTENTION,
@@ -48,7 +49,7 @@ def launched(job: Job) -> Job:
     ranks = sorted(
         found.placement.ranks, key=lambda rank: (rank.dp, rank.stage, rank.tp)
     )
-    numbered = (replace(rank, rank=number) for number, rank in enumerate(ranks))
+    numbered = (rank._replace(rank=number) for number, rank in enumerate(ranks))
     return replace(found, placement=replace(found.placement, ranks=tuple(numbered)))
 
 
@@ -86,6 +87,7 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
             f"{', '.join(MODEL_SIZES)} alone, at any number of layers",
             instead=None,
         )
+    yield from architecture_losses(problem.model, as_said(problem.model, ()))
     yield from choice_losses(
         problem.training, (NO_SEQUENCE_PARALLEL, UNFUSED_ATTENTION, UNFUSED_LOSS)
     )

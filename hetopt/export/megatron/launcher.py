@@ -12,6 +12,7 @@ from hetopt.export.shared.megatron import (
     megatron_losses,
     shards_optimizer,
 )
+from hetopt.export.shared.megatron_architecture import megatron_lm_model
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import (
     kernel_settings,
@@ -46,8 +47,10 @@ def commands(job: Job) -> str:
         "Copy this folder into a checkout of Megatron-LM on every host, so that "
         "the checkout's `pretrain_gpt.py` is in the folder above, and run on each "
         "host its own script; ranks meet on the first host. The scripts hold what "
-        "the plan decides; data, tokenizer, learning rate and checkpoints follow "
-        "as arguments. A trial with made-up data, on the first host:",
+        "the plan decides and the model whole, also where the parser's default is "
+        "the same (norms, positions, biases, dropout; for megatron-core 0.16); data, "
+        "tokenizer, learning rate and checkpoints follow as arguments. A trial with "
+        "made-up data, on the first host:",
         f"    ./{first} {trial}",
     ]
     return "\n\n".join(parts + mixed_note(job))
@@ -56,7 +59,7 @@ def commands(job: Job) -> str:
 def _arguments(job: Job) -> list[str]:
     """Return the words of the command line; the user's own arguments follow."""
     settings = {
-        **model_settings(job.problem),
+        **model_settings(job.problem, megatron_lm_model),
         **_parallelism(job),
         **_training(job),
         **recompute_settings(job.stages[0].strategy.recompute),

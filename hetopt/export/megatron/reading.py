@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
 from hetopt.export.shared.megatron_layout import layout_layers
+from hetopt.export.shared.megatron_says import architecture_says
 from hetopt.export.shared.shell_arguments import calling_scripts, has_script
 
 if TYPE_CHECKING:
@@ -84,13 +85,13 @@ def read_megatron(folder: Path) -> PipelineReadBack:
             [(dp, cp, tp)] * stages,
             [_recompute(arguments)] * stages,
         ),
-        says=_says(arguments),
+        says=_says(arguments, sum(layers)),
     )
 
 
-def _says(arguments: ShellArguments) -> dict[str, int | bool]:
+def _says(arguments: ShellArguments, layers: int) -> dict[str, Any]:
     """Return what the arguments say of model and training."""
-    says: dict[str, int | bool] = {
+    says: dict[str, Any] = {
         name: arguments.count(argument)
         for name, argument in _SAYS.items()
         if argument in arguments
@@ -99,6 +100,16 @@ def _says(arguments: ShellArguments) -> dict[str, int | bool]:
         # The arguments are complete, so what they leave out is off.
         says["tied"] = "--untie-embeddings-and-output-weights" not in arguments
         says["zero"] = int("--use-distributed-optimizer" in arguments)
+        settings = {
+            name.removeprefix("--").replace("-", "_"): value
+            for name, value in arguments.values.items()
+        }
+
+        def wrong(name: str, message: str) -> InputError:
+            field = "--" + name.replace("_", "-")
+            return InputError(message, file=arguments.file, field=field)
+
+        says |= architecture_says(settings, layers, wrong)
     return says
 
 

@@ -24,15 +24,22 @@ from hetopt.export.shared.megatron import (
     megatron_losses,
     shards_optimizer,
 )
+from hetopt.export.shared.megatron_architecture import (
+    bridge_model,
+    window_frequency,
+    window_size,
+)
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import problem_losses, stored_precision
 from hetopt.export.shared.one_mesh import launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
+from hetopt.problem.stated import stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.export.job import Job
+    from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -48,6 +55,19 @@ _HAS = (FP8, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS)
 
 #: As PyTorch Lightning names them, and after it Megatron-Bridge's optimizers.
 _TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
+
+#: A model's activation -> the function in the program; None is GELU in either form.
+_ACTIVATIONS = {
+    None: "torch.nn.functional.gelu",
+    "silu": "torch.nn.functional.silu",
+    "gelu": "torch.nn.functional.gelu",
+    "gelu-tanh": "fast_gelu",
+    "quick-gelu": "quick_gelu",
+    "relu": "torch.nn.functional.relu",
+    "squared-relu": "squared_relu",
+}
+
+_IMPORTED = "from megatron.core.activations import {}\n"
 
 _PROGRAM = '''\
 """Pretrain with Megatron-Bridge what recipe.yaml says, on made-up data.
@@ -71,7 +91,7 @@ from megatron.bridge.training.config import (
 )
 from megatron.bridge.training.gpt_step import forward_step
 from megatron.bridge.training.pretrain import pretrain
-
+{imported}
 with open("recipe.yaml", encoding="utf-8") as file:
     recipe = yaml.safe_load(file)
 optimizer, scheduler = distributed_fused_adam_with_cosine_annealing(
@@ -81,7 +101,8 @@ config = ConfigContainer(
     model=GPTModelProvider(
         **recipe.pop("model"),
         pipeline_dtype=torch.{dtype},
-{activation}    ),
+        activation_func={activation},
+    ),
     train=TrainingConfig(**recipe.pop("train"), train_iters=10, eval_iters=0),
     optimizer=optimizer,
     scheduler=scheduler,
@@ -111,13 +132,13 @@ pretrain(config=config, forward_step_func=forward_step)
 
 def losses(job: Job) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a plan."""
-    yield from megatron_losses(job)
+    yield from megatron_losses(job, bridge_model)
     yield from _own_losses(job.problem)
 
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a problem, whatever its plan."""
-    yield from problem_losses(problem)
+    yield from problem_losses(problem, bridge_model)
     yield from _own_losses(problem)
 
 
@@ -134,8 +155,8 @@ def _own_losses(problem: Problem) -> Iterator[Loss]:
 
 def files(job: Job) -> Mapping[str, str]:
     """Return the recipe, a program that reads it, and one script per node."""
-    activation = "        activation_func=torch.nn.functional.silu,\n"
     precision = stored_precision(job.problem.training)
+    activation = _ACTIVATIONS[stated(job.problem.model, "activation")]
     return {
         "recipe.yaml": yaml.safe_dump(
             recipe(job), sort_keys=False, default_flow_style=False, width=4096
@@ -143,7 +164,8 @@ def files(job: Job) -> Mapping[str, str]:
         "pretrain.py": _PROGRAM.format(
             dtype=_DTYPES[precision],
             precision=_TRAINERS[precision],
-            activation=activation if job.problem.model.gated else "",
+            activation=activation,
+            imported="" if "." in activation else _IMPORTED.format(activation),
         ),
         **torchrun_scripts(job, ["pretrain.py"], ENVIRONMENT),
     }
@@ -153,7 +175,8 @@ def commands(job: Job) -> str:
     """Say where to run the scripts."""
     first = script_name(job, 0)
     parts = [
-        "`recipe.yaml` holds what the plan decides, under the names that override "
+        "`recipe.yaml` holds what the plan decides and the model whole (norms, "
+        "positions, biases, dropout), under the names that override "
         "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your "
         "data, tokenizer, learning rate, iterations and checkpoints there. Copy "
         "this folder to every host and run on each, where `megatron.bridge` can "
@@ -182,12 +205,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "vocab_size": model.vocab,
             "should_pad_vocab": True,
             "seq_length": training.seq_len,
-            "position_embedding_type": (
-                "learned_absolute" if model.positions else "rope"
-            ),
-            "normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
-            "add_bias_linear": model.norm != "rms",
-            "gated_linear_unit": model.gated,
+            **_architecture(bridge_model(model)),
             "share_embeddings_and_output_weights": model.tied,
             "tensor_model_parallel_size": strategy.tp,
             "pipeline_model_parallel_size": len(job.stages),
@@ -218,6 +236,44 @@ def recipe(job: Job) -> dict[str, Any]:
         },
         "mixed_precision": _MIXED.get(training.precision),
     }
+
+
+def _architecture(model: Model) -> dict[str, Any]:
+    """Return the fields of a model as ``bridge_model`` returns it."""
+    own, (qkv, _, mlp) = model.architecture, model.biases
+    fields: dict[str, Any] = {
+        "normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
+        "layernorm_epsilon": own.norm_eps,
+        "layernorm_zero_centered_gamma": own.norm_zero_centred,
+        "qk_layernorm": own.qk_norm == "head",
+        "add_bias_linear": mlp,
+        "add_qkv_bias": qkv and not mlp,
+        "gated_linear_unit": model.gated,
+        "hidden_dropout": own.hidden_dropout,
+        "attention_dropout": own.attention_dropout,
+        "position_embedding_type": "learned_absolute" if model.positions else "rope",
+    }
+    if own.attention_scale is not None:
+        fields["softmax_scale"] = own.attention_scale
+    window = window_size(model)
+    if window is not None:
+        fields |= {
+            "window_size": list(window),
+            "window_attn_skip_freq": window_frequency(model),
+        }
+    if model.positions:
+        return fields
+    fields |= {
+        "rotary_base": int(own.rotary_base),
+        "rotary_percent": own.rotary_fraction,
+        "rotary_interleaved": own.rotary_interleaved,
+    }
+    scaling = own.rotary_scaling
+    if scaling is None:
+        return fields
+    if scaling.kind == "linear":
+        return fields | {"seq_len_interpolation_factor": scaling.factor}
+    return fields | {"rope_scaling": True, "rope_scaling_factor": scaling.factor}
 
 
 LAUNCHER = Launcher(

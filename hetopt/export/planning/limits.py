@@ -63,8 +63,12 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
     if not problem.model.is_decoder_only:
         msg = "the launcher trains decoder-only models with causal attention"
         raise InputError(msg, field="model")
-    for loss in limits.losses(problem) if limits.losses else ():
-        raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
+    losses = tuple(limits.losses(problem) if limits.losses else ())
+    if losses:
+        msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"
+        if all(loss.instead for loss in losses):
+            msg += " (a plan made without --for is exported with --allow-lossy)"
+        raise InputError(msg, field="--for")
 
 
 def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Limits, Loss
 from hetopt.export.shared.losses import heads_divide
+from hetopt.export.shared.megatron_architecture import megatron_lm_model
 from hetopt.export.shared.megatron_model import problem_losses
 from hetopt.export.shared.one_mesh import (
     one_mesh_losses,
@@ -19,24 +20,42 @@ from hetopt.export.shared.one_mesh import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hetopt.export.job import Job
+    from hetopt.plans import Strategy
+    from hetopt.problem.model import Model
+    from hetopt.problem.problem import Problem
 
 #: Tensor and context parallelism assert it on devices before Blackwell.
 ENVIRONMENT: Mapping[str, str] = MappingProxyType({"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
+
+
+def _fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees; windows leave sequences whole."""
+    windows = problem.model.architecture.sliding_window is not None
+    return heads_divide(strategy, problem) and (strategy.cp == 1 or not windows)
+
 
 LIMITS = Limits(
     schedules=("1f1b",),
     shared=("dp", "cp", "tp", "recompute"),
     zero=(0, 1),
     losses=problem_losses,
-    fits=heads_divide,
+    fits=_fits,
 )
 
 
-def megatron_losses(job: Job) -> Iterator[Loss]:
-    """Yield what Megatron-LM cannot do of a plan."""
+def megatron_losses(
+    job: Job, said: Callable[[Model], Model] = megatron_lm_model
+) -> Iterator[Loss]:
+    """Yield what Megatron-LM cannot do of a plan.
+
+    Parameters
+    ----------
+    said
+        As of ``megatron_model.model_settings``.
+    """
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
@@ -53,7 +72,14 @@ def megatron_losses(job: Job) -> Iterator[Loss]:
             what=f"ZeRO {zero} in a pipeline: it shards optimizer states alone",
             instead="ZeRO 1, which needs more memory",
         )
-    yield from problem_losses(job.problem)
+    parts = max(stage.strategy.cp for stage in job.stages)
+    if parts > 1 and job.problem.model.architecture.sliding_window is not None:
+        yield Loss(
+            what=f"cp {parts} with a sliding window: keys and values that go round "
+            "(cp_comm_type p2p) have none (to plan so, pin cp: 1)",
+            instead=None,
+        )
+    yield from problem_losses(job.problem, said)
 
 
 def shards_optimizer(job: Job) -> bool:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Loss
+from hetopt.export.shared.architecture import architecture_losses
+from hetopt.export.shared.megatron_architecture import (
+    architecture_arguments,
+    megatron_lm_model,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Training
 
@@ -16,8 +22,14 @@ if TYPE_CHECKING:
 Arguments = dict[str, Any]
 
 
-def model_settings(problem: Problem) -> Arguments:
-    """Return the model and its sequences."""
+def model_settings(problem: Problem, said: Callable[[Model], Model]) -> Arguments:
+    """Return the model and its sequences.
+
+    Parameters
+    ----------
+    said
+        Returns the model that the runtime trains if told as much as can be.
+    """
     model, training = problem.model, problem.training
     settings: Arguments = {
         "num_layers": model.layers,
@@ -31,11 +43,7 @@ def model_settings(problem: Problem) -> Arguments:
     return settings | {
         "seq_length": training.seq_len,
         "max_position_embeddings": max(model.positions, training.seq_len),
-        "position_embedding_type": "learned_absolute" if model.positions else "rope",
-        "normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
-        # Models with RMSNorm have no biases, as hetopt counts them.
-        "disable_bias_linear": model.norm == "rms",
-        "swiglu": model.gated,
+        **architecture_arguments(said(model)),
         "untie_embeddings_and_output_weights": not model.tied,
     }
 
@@ -70,9 +78,18 @@ def stored_precision(training: Training) -> str:
     return "bf16" if training.precision == "fp8" else training.precision
 
 
-def problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield what Megatron-LM cannot do of a problem, whatever its plan."""
+def problem_losses(
+    problem: Problem, said: Callable[[Model], Model] = megatron_lm_model
+) -> Iterator[Loss]:
+    """Yield what Megatron-LM cannot do of a problem, whatever its plan.
+
+    Parameters
+    ----------
+    said
+        As of ``model_settings``.
+    """
     model, training = problem.model, problem.training
+    yield from architecture_losses(model, said(model))
     if training.zero and training.optimizer != "adam":
         yield Loss(
             what=f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",

@@ -84,6 +84,11 @@ class Settings:
         """Whether there is such a key, with a value."""
         return self.get(key) is not None
 
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Yield every key with its value."""
+        for key, (_, value) in self._values.items():
+            yield key, value
+
     def flag(self, key: str) -> bool:
         """Return true or false; false if it is left out."""
         value = self.get(key, False)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
+from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import (
     GRADIENTS_BF16,
     NO_SEQUENCE_PARALLEL,
@@ -133,6 +134,8 @@ def launched(job: Job) -> Job:
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what the program cannot do of a problem, whatever its plan."""
     model, training = problem.model, problem.training
+    gelu = None if model.gated else "gelu"
+    yield from architecture_losses(model, as_said(model, (), activation=gelu))
     has = (UNFUSED_LOSS, NO_SEQUENCE_PARALLEL, GRADIENTS_BF16)
     yield from choice_losses(training, has)
     if 0 < model.positions < training.seq_len:

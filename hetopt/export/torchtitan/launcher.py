@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Launcher, Loss
+from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import FP8, UNFUSED_LOSS, choice_losses
 from hetopt.export.shared.one_mesh import (
     launched,
@@ -21,11 +22,13 @@ from hetopt.export.shared.one_mesh import (
 from hetopt.export.shared.schedule_csv import schedule_text
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.export.shared.torch_modules import module_names
+from hetopt.problem.architecture import RotaryScaling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.export.job import Job
+    from hetopt.problem.model import Model
 
 _DTYPES = {
     "bf16": "bfloat16",
@@ -40,7 +43,7 @@ _FLOAT8 = "quantize.linear.float8"
 _FLAVOR = '''\
 """Adds the plan's model to TorchTitan's Llama 3 models."""
 
-from torchtitan.models.llama3.model.args import TransformerModelArgs
+from torchtitan.models.llama3.model.args import RoPEScalingArgs, TransformerModelArgs
 from torchtitan.protocols.train_spec import get_train_spec
 
 get_train_spec("llama3").model_args["hetopt"] = TransformerModelArgs(
@@ -53,13 +56,25 @@ get_train_spec("llama3").model_args["hetopt"] = TransformerModelArgs(
     multiple_of={ffn},
     ffn_dim_multiplier={multiplier!r},
     max_seq_len={seq_len},
+    norm_eps={norm_eps!r},
+    rope_theta={rotary_base!r},
+    # Its default stretches frequencies as Llama 3.1 does; a factor of 1 does not.
+    rope_scaling_args=RoPEScalingArgs(
+        scaling_factor={factor!r},
+        low_freq_factor={low!r},
+        high_freq_factor={high!r},
+        original_max_position_embeddings={original},
+    ),
 )
 '''
 
 
 def files(job: Job) -> Mapping[str, str]:
     """Return configuration, model, schedule, and one script per node."""
-    model, training = job.problem.model, job.problem.training
+    model, training = _said(job.problem.model), job.problem.training
+    scaling = model.architecture.rotary_scaling or RotaryScaling(
+        kind="llama3", factor=1.0
+    )
     flavor = _FLAVOR.format(
         hidden=model.hidden,
         layers=model.layers,
@@ -70,6 +85,12 @@ def files(job: Job) -> Mapping[str, str]:
         # Llama multiplies 8/3 of the hidden size by it, to about ffn / 3.
         multiplier=model.ffn / (8 * model.hidden),
         seq_len=training.seq_len,
+        norm_eps=model.architecture.norm_eps,
+        rotary_base=model.architecture.rotary_base,
+        factor=scaling.factor,
+        low=scaling.low_freq_factor,
+        high=scaling.high_freq_factor,
+        original=scaling.original_positions,
     )
     files = {
         "train.toml": _toml(job),
@@ -88,7 +109,8 @@ def commands(job: Job) -> str:
     first = script_name(job, 0)
     parts = [
         "For TorchTitan 0.2.2. `train.toml` holds what the plan decides, "
-        "`hetopt_flavor.py` adds a Llama of the plan's size. Tokenizer, data, "
+        "`hetopt_flavor.py` adds a Llama of the plan's size, norm epsilon and "
+        "rotary frequencies. Tokenizer, data, "
         "steps and learning rate follow as arguments. Copy this folder to every "
         "host and run on each, where `torchtitan` can be imported, its own "
         "script; ranks meet on the first host:",
@@ -232,9 +254,22 @@ def _is_sharded(job: Job) -> bool:
     return max(job.zero_stages) > 0 or job.world_size > job.stages[0].strategy.dp
 
 
+def _said(model: Model) -> Model:
+    """Return the model that its Llama trains: SwiGLU, RMSNorm, no biases."""
+    scaling = model.architecture.rotary_scaling
+    llama3 = scaling if scaling is not None and scaling.kind == "llama3" else None
+    return as_said(
+        model,
+        # It turns pairs of neighbours; of halves that is another order of weights.
+        ("norm_eps", "rotary_base", "rotary_interleaved"),
+        rotary_scaling=None if model.positions else llama3,
+    )
+
+
 def _model_losses(job: Job) -> Iterator[Loss]:
     """Yield how the model differs from a Llama, which has no substitute."""
     model = job.problem.model
+    yield from architecture_losses(model, _said(model))
     if not model.gated or model.norm != "rms":
         yield Loss(
             what=f"model {model.name}: its Llama has SwiGLU and RMSNorm", instead=None

@@ -6,6 +6,11 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.architecture import (
+    ARCHITECTURE_FIELDS,
+    Architecture,
+    RotaryScaling,
+)
 from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.model import Block, Model, block_fault
@@ -50,6 +55,7 @@ def build_model(
                 msg = "stands beside a preset of several blocks, expected blocks"
                 raise FieldError(("model", field), msg)
     fields = _overridden(base, own)
+    fields["architecture"] = _architecture(fields)
     if "blocks" in fields:
         return _build_blocks(fields)
     for required in ("layers", "hidden", "heads"):
@@ -57,6 +63,17 @@ def build_model(
             msg = "is missing, expected it, or a preset or hf_config that gives it"
             raise FieldError(("model", required), msg)
     return raised_at(_PATH, partial(Model, **_defaults(fields)))
+
+
+def _architecture(fields: dict[str, Any]) -> Architecture:
+    """Take what a model computes beside its sizes out of its fields."""
+    own = {name: fields.pop(name) for name in ARCHITECTURE_FIELDS if name in fields}
+    scaling = own.get("rotary_scaling")
+    if scaling is not None:
+        own["rotary_scaling"] = raised_at(
+            (*_PATH, "rotary_scaling"), partial(RotaryScaling, **scaling)
+        )
+    return raised_at(_PATH, partial(Architecture, **own))
 
 
 def _build_blocks(fields: dict[str, Any]) -> Model:

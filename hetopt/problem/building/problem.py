@@ -221,6 +221,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
             spec.host_device, accelerator.host_device, (*path, "host_device")
         ),
         nics_per_node=spec.nics_per_node or spec.devices_per_node,
+        uplink_bytes_per_s=spec.uplink,
         group=group,
         hosts=spec.hosts,
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from hetopt.problem.schema.architecture import ArchitectureSpec
 from hetopt.problem.schema.fields import (
     LayerCount,
     Name,
@@ -41,7 +42,7 @@ class BlockSpec(Strict):
     kv_heads: OptionalCount = Field(None, description="Default: heads.")
     head_dim: OptionalCount = Field(None, description="Default: hidden / heads.")
     ffn: OptionalCount = Field(None, description="Inner size of the MLP.")
-    gated: OptionalFlag = Field(None, description="true: SwiGLU; false: GELU.")
+    gated: OptionalFlag = Field(None, description="true: an MLP of three matrices.")
     attention: OptionalAttention = Field(
         None, description="causal (default) or bidirectional."
     )
@@ -60,11 +61,8 @@ class BlockSpec(Strict):
     )
 
 
-class ModelSpec(Strict):
-    """A transformer: a preset, a config.json, or its fields.
-
-    Fields beside ``preset`` or ``hf_config`` override what that gives.
-    """
+class SizesSpec(Strict):
+    """Where a model's fields come from, its sizes, and what it reads and predicts."""
 
     preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
     hf_config: OptionalName = Field(
@@ -90,7 +88,7 @@ class ModelSpec(Strict):
         description="Vocabulary size; default: 32000, none with patch and classes.",
     )
     gated: OptionalFlag = Field(
-        None, description="true: SwiGLU, three matrices (default); false: GELU, two."
+        None, description="true: an MLP of three matrices (default); false: of two."
     )
     tied: OptionalFlag = Field(
         None, description="Embedding table is also the output head; default: false."
@@ -125,8 +123,6 @@ class ModelSpec(Strict):
         "their defaults.",
     )
 
-    _text = model_validator(mode="before")(preset_if_text)
-
     @field_validator("blocks", mode="before")
     @classmethod
     def _list(cls, value: Any) -> Any:
@@ -134,3 +130,12 @@ class ModelSpec(Strict):
             what = "an empty list" if value == [] else describe(value)
             raise field_error(f"is {what}, expected a list of at least one block")
         return value
+
+
+class ModelSpec(ArchitectureSpec, SizesSpec):
+    """A transformer: a preset, a config.json, or its fields.
+
+    Fields beside ``preset`` or ``hf_config`` override what that gives.
+    """
+
+    _text = model_validator(mode="before")(preset_if_text)

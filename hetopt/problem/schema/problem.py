@@ -28,6 +28,7 @@ from hetopt.problem.schema.fields import (
     KernelName,
     Name,
     OptimizerName,
+    OptionalBandwidth,
     OptionalCount,
     OptionalEmulated,
     OptionalLatency,
@@ -114,6 +115,11 @@ class ClusterSpec(Strict):
         None,
         description="Network interfaces per node, each with inter_node's bandwidth; "
         "default: one per device.",
+    )
+    uplink: OptionalBandwidth = Field(
+        None,
+        description="What all links of the cluster to others share, per direction; "
+        "default: nothing but the links themselves limits it.",
     )
     group: GroupSpec | None = None
     hosts: HostList = Field(

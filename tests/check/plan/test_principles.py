@@ -13,8 +13,8 @@ from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.principles import PRUNED, RELAXABLE, Principles
 from hetopt.report import schemas
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.check.plan.good import NARROW, STAGES, WIDE, one, stage
 from tests.oracle import plain

@@ -35,6 +35,7 @@ TRAIN: dict[str, Any] = {
         "num_attention_heads": 8,
         "seq_length": 1024,
         "swiglu": True,
+        "disable_bias_linear": True,
         "untie_embeddings_and_output_weights": True,
         "micro_batch_size": 1,
         "global_batch_size": 4,

@@ -23,6 +23,7 @@ from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardTimes
 from hetopt.errors import InputError
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.problem.architecture import Architecture
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Training
@@ -116,6 +117,33 @@ def test_blocks_share_out_a_layer(tmp_path: Path) -> None:
     parts = times_of(tmp_path, text, BLOCK_KINDS[1:4])
     assert parts.forward_s.sum(axis=1) == pytest.approx(layer.forward_s[:, 0])
     assert parts.attention_core_s[:, 0] == pytest.approx(layer.attention_core_s[:, 0])
+
+
+@pytest.mark.parametrize("units", [("layer",), BLOCK_KINDS[1:4]])
+def test_a_window_takes_its_share_of_what_was_profiled(
+    tmp_path: Path, units: tuple[str, ...]
+) -> None:
+    """Profiles have no windows: the roofline says what one leaves of a unit."""
+    text = make_text(units)
+    model = small_model(architecture=Architecture(sliding_window=16))
+    kinds = ("layer", "layer-window")
+    source = ForestSource(
+        text, "made-up", params=ForestParams(trees=20), cache=tmp_path
+    )
+    times, modelled = (
+        each.shard_times(query(model, TRAINING, CLUSTER, kinds, ROWS))
+        for each in (source, Roofline())
+    )
+    for told, expected in (
+        (times.forward_s, modelled.forward_s),
+        (times.backward_s, modelled.backward_s),
+    ):
+        share = expected[:, 1] / expected[:, 0]
+        assert np.all(share < 1)
+        assert told[:, 1] == pytest.approx(told[:, 0] * share)
+    cut = ("attention", "attention-window")
+    parts = source.shard_times(query(model, TRAINING, CLUSTER, cut, ROWS))
+    assert np.all(parts.forward_s[:, 1] < parts.forward_s[:, 0])
 
 
 def test_the_core_is_never_longer_than_what_holds_it(tmp_path: Path) -> None:

@@ -113,6 +113,14 @@ def test_a_folder_made_by_hand(tmp_path: Path) -> None:
         "gated": True,
         "zero": 1,
         "precision": "bf16",
+        "activation": "silu",
+        "norm_zero_centred": False,
+        "rotary_interleaved": False,
+        "qk_norm": "none",
+        "qkv_bias": True,
+        "out_bias": True,
+        "mlp_bias": True,
+        "sliding_window": None,
     }
 
 

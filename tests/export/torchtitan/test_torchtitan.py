@@ -22,7 +22,11 @@ def test_torchtitans_model_is_the_plans(seed: int) -> None:
     class Spec:
         model_args = given
 
-    names = {"get_train_spec": lambda _: Spec, "TransformerModelArgs": dict}
+    names = {
+        "get_train_spec": lambda _: Spec,
+        "TransformerModelArgs": dict,
+        "RoPEScalingArgs": dict,
+    }
     exec(compile(code, "hetopt_flavor.py", "exec"), names)
     made, model = given["hetopt"], job.problem.model
     hidden = int(2 * (4 * made["dim"]) / 3)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hetopt.errors import InputError
+from hetopt.problem.architecture import Architecture, RotaryScaling
 from hetopt.problem.model import Model
 from hetopt.problem.reading import read_problem
 
@@ -84,6 +85,9 @@ def test_llama(load: Any) -> None:
         gated=True,
         tied=False,
         norm="rms",
+        architecture=Architecture(
+            activation="silu", qkv_bias=False, out_bias=False, mlp_bias=False
+        ),
     )
 
 
@@ -91,6 +95,7 @@ def test_llama(load: Any) -> None:
     ("config", "kv_heads", "head_dim", "tied"),
     [
         (without(LLAMA, "num_key_value_heads"), 8, 32, False),
+        (without(LLAMA, "num_key_value_heads", model_type="mistral"), 8, 32, False),
         (without(LLAMA, num_key_value_heads=None), 8, 32, False),
         (without(LLAMA, head_dim=None), 2, 32, False),
         (without(LLAMA, head_dim=64), 2, 64, False),
@@ -99,8 +104,8 @@ def test_llama(load: Any) -> None:
         (without(LLAMA, model_type="mistral", sliding_window=4096), 2, 32, False),
         (without(LLAMA, model_type="qwen2", tie_word_embeddings=True), 2, 32, True),
         (without(LLAMA, model_type="qwen3", head_dim=128), 2, 128, False),
-        (without(LLAMA, "tie_word_embeddings", model_type="gemma"), 2, 32, True),
-        (without(LLAMA, model_type="something-new"), 2, 32, False),
+        # Gemma's heads are 256 wide unless the file says otherwise.
+        (without(LLAMA, "tie_word_embeddings", model_type="gemma"), 2, 256, True),
         (without(LLAMA, num_experts=0), 2, 32, False),
         (without(LLAMA, num_local_experts=None), 2, 32, False),
     ],
@@ -128,6 +133,14 @@ def test_gpt2(load: Any) -> None:
         tied=True,
         norm="layer",
         positions=512,
+        architecture=Architecture(
+            activation="gelu-tanh",
+            qkv_bias=True,
+            out_bias=True,
+            mlp_bias=True,
+            hidden_dropout=0.1,
+            attention_dropout=0.1,
+        ),
     )
     assert load(without(GPT2, n_inner=100)).ffn == 100
 
@@ -141,6 +154,103 @@ def test_gpt_neox(load: Any) -> None:
         0,
     )
     assert (model.layers, model.ffn) == (5, 512)
+    own = model.architecture
+    assert (own.rotary_fraction, own.parallel_mlp) == (0.25, True)
+    assert not load({**NEOX, "use_parallel_residual": False}).architecture.parallel_mlp
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (
+            without(LLAMA, rope_theta=5e5, attention_bias=True, mlp_bias=True),
+            {"rotary_base": 5e5, "qkv_bias": True, "out_bias": True, "mlp_bias": True},
+        ),
+        (
+            without(LLAMA, rope_scaling={"type": "linear", "factor": 2.0}),
+            {"rotary_scaling": RotaryScaling(kind="linear", factor=2.0)},
+        ),
+        (
+            without(LLAMA, rope_parameters={"rope_type": "default", "rope_theta": 7e5}),
+            {"rotary_base": 7e5, "rotary_scaling": None},
+        ),
+        (
+            without(
+                LLAMA,
+                model_type="phi3",
+                partial_rotary_factor=0.75,
+                original_max_position_embeddings=1024,
+                rope_scaling={
+                    "type": "su",
+                    "short_factor": [1.0] * 12,
+                    "long_factor": [2.0] * 12,
+                },
+            ),
+            {
+                "rotary_fraction": 0.75,
+                "rotary_scaling": RotaryScaling(kind="longrope", factor=4.0),
+            },
+        ),
+        (
+            without(LLAMA, model_type="mistral"),
+            {"sliding_window": 4096, "full_layers": (), "qkv_bias": False},
+        ),
+        (
+            without(LLAMA, model_type="qwen2", use_sliding_window=True),
+            {"sliding_window": None, "qkv_bias": True, "out_bias": False},
+        ),
+        (
+            without(
+                LLAMA, model_type="qwen2", use_sliding_window=True, max_window_layers=4
+            ),
+            {"sliding_window": 4096, "full_layers": (0, 1, 2, 3)},
+        ),
+        (
+            without(LLAMA, model_type="gemma2", head_dim=32, query_pre_attn_scalar=64),
+            {
+                "activation": "gelu-tanh",
+                "norm_zero_centred": True,
+                "norm_place": "both",
+                "attention_scale": 0.125,
+                "attention_softcap": 50.0,
+                "logit_softcap": 30.0,
+                "embedding_scale": 16.0,
+                "full_layers": (1, 3, 5),
+            },
+        ),
+        (
+            without(
+                LLAMA,
+                model_type="gemma3_text",
+                rope_parameters={
+                    "full_attention": {
+                        "rope_type": "linear",
+                        "factor": 8.0,
+                        "rope_theta": 2e6,
+                    },
+                    "sliding_attention": {"rope_type": "default", "rope_theta": 2e4},
+                },
+            ),
+            {
+                "rotary_base": 2e6,
+                "rotary_local_base": 2e4,
+                "rotary_scaling": RotaryScaling(kind="linear", factor=8.0),
+                "qk_norm": "head",
+                "logit_softcap": None,
+                "full_layers": (5,),
+            },
+        ),
+        (
+            without(LLAMA, model_type="gemma", hidden_activation="gelu"),
+            {"activation": "gelu", "norm_place": "before"},
+        ),
+    ],
+)
+def test_what_layers_compute(
+    load: Any, config: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    own = load(config).architecture
+    assert {name: getattr(own, name) for name in expected} == expected
 
 
 def test_overrides(load: Any) -> None:
@@ -174,6 +284,56 @@ def test_overrides(load: Any) -> None:
         (without(NEOX, "model_type"), "model_type: is missing, expected one of llama"),
         (without(GPT2, "n_positions"), "n_positions: is missing, expected a whole nu"),
         (without(GPT2, n_positions="x"), "n_positions: is 'x', expected a whole numb"),
+        (without(LLAMA, model_type="new"), "model_type: is 'new', expected one of lla"),
+        (without(LLAMA, model_type="phi"), "model_type: is 'phi', whose head has a bi"),
+        (without(LLAMA, model_type="gemma3"), "model_type: is 'gemma3', a model of se"),
+        (without(LLAMA, residual_multiplier=0.2), "residual_multiplier: is not a key "),
+        (without(LLAMA, sliding_window=4096), "sliding_window: is not a key of llama "),
+        (without(LLAMA, rope_local_base_freq=1e4), "rope_local_base_freq: is not a ke"),
+        (without(LLAMA, max_window_layers=3), "max_window_layers: is not a key of lla"),
+        (without(LLAMA, quantization_config={}), "quantization_config: is not a key o"),
+        (without(LLAMA, hidden_act="gelu_10"), "hidden_act: is 'gelu_10', expected on"),
+        (without(LLAMA, hidden_act=3), "hidden_act: is 3, expected one of silu, swish"),
+        (without(LLAMA, rms_norm_eps="1e-5"), "rms_norm_eps: is '1e-5', expected a nu"),
+        (without(LLAMA, attention_bias=1), "attention_bias: is 1, expected true or fa"),
+        (without(LLAMA, rope_theta=10**400), "rope_theta: is"),
+        (without(LLAMA, rope_scaling=3), "rope_scaling: is 3, expected a mapping"),
+        (without(LLAMA, rope_scaling={"type": "ntk"}), "rope_scaling.type: is 'ntk', "),
+        (
+            without(LLAMA, rope_scaling={"type": "linear"}),
+            "rope_scaling.factor: is missing, as rope_type is linear",
+        ),
+        (
+            without(LLAMA, rope_scaling={"rope_type": "llama3", "factor": 8.0}),
+            "rope_scaling.low_freq_factor: is missing, as rope_type is llama3",
+        ),
+        (
+            without(LLAMA, rope_scaling={"type": "linear", "factor": 2, "beta": 1}),
+            "rope_scaling.beta: is not known of rotary embeddings",
+        ),
+        (
+            without(LLAMA, rope_parameters={"rope_theta": 1e4, "mrope_section": [8]}),
+            "rope_parameters.mrope_section: is not known of rotary",
+        ),
+        (without(LLAMA, model_type="phi3", embd_pdrop=0.1), "embd_pdrop: is 0.1, expe"),
+        (without(LLAMA, model_type="mistral", mlp_bias=True), "mlp_bias: is true, exp"),
+        (
+            without(LLAMA, model_type="gemma2", layer_types=["full_attention"]),
+            "layer_types: is a list, expected a list of 6 types",
+        ),
+        (
+            without(LLAMA, model_type="gemma2", layer_types=["linear"] * 6),
+            "layer_types: holds 'linear', expected full_attention or sliding",
+        ),
+        (
+            without(LLAMA, model_type="gemma2", query_pre_attn_scalar=-1),
+            "query_pre_attn_scalar: is -1, expected more than 0",
+        ),
+        (
+            without(LLAMA, model_type="gemma", use_bidirectional_attention=True),
+            "use_bidirectional_attention: is true, expected false: attention has",
+        ),
+        (without(GPT2, scale_attn_weights=False), "scale_attn_weights: is false, exp"),
         ([], "is a list, expected the mapping of a config.json"),
     ],
 )

@@ -8,20 +8,23 @@ from dataclasses import replace
 import pytest
 
 from hetopt.check.verify.certificate import CertificateCheck
+from hetopt.check.verify.findings import Doubt
 from hetopt.cost.table import LONGEST_S
 from hetopt.deadline import Deadline
 from hetopt.problem.principles import Principles
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import (
+    refuted_at_once,
     resolve,
     resolve_simulated,
     second_engine,
 )
 from hetopt.solvers.cp_sat import solve
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
+from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
 
@@ -123,3 +126,36 @@ def test_no_bound_is_above_what_an_iteration_may_take() -> None:
     assert result.best is not None
     check = CertificateCheck(problem, table, data, result.best.plan)
     assert list(check.findings()) == []
+
+
+def test_far_claims_are_refuted_at_once_and_true_ones_never() -> None:
+    refuted, claims = 0, 0
+    for seed in range(12):
+        instance = make_instance(seed)
+        answer = brute_force.solve(instance.problem, instance.table)
+        for (p, q), best in answer.programs.items():
+            # Values are rounded up to a whole tick.
+            least_ps = (best.value_ns - q) * 1000
+            for bound_ps in (None, 100 * least_ps):
+                claims += 1
+                doubt = _doubt(p, q, bound_ps)
+                refuted += refuted_at_once(instance.problem, instance.table, doubt)
+            truth = _doubt(p, q, least_ps)
+            assert not refuted_at_once(instance.problem, instance.table, truth)
+    # The instances have hardly room for any plan; others are refuted by a search.
+    assert refuted > claims / 2
+
+
+def test_what_has_no_plan_is_not_refuted_at_once() -> None:
+    instance = make_instance(3)
+    answer = brute_force.solve(instance.problem, instance.table)
+    problem = instance.problem
+    every = {(p, q) for p in problem.stage_counts for q in problem.microbatch_counts}
+    for p, q in sorted(every - answer.programs.keys()):
+        assert not refuted_at_once(problem, instance.table, _doubt(p, q, None))
+
+
+def _doubt(p: int, q: int, bound_ps: int | None) -> Doubt:
+    return Doubt(
+        field="", stages=p, microbatches=q, bound_ps=bound_ps, always=True, ranges=None
+    )

@@ -24,8 +24,8 @@ from hetopt.solvers.decisions.free_warmups import (
     least_warmups,
     most_in_flight,
 )
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.formulations.programs import END, LAYER, ONE, SYNC
 from tests.oracle import brute_force, plain

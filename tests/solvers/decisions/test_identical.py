@@ -12,8 +12,8 @@ from hetopt.plans import Strategy
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.problem.training import SCHEDULES, ClusterPins, Domain, Pins
 from hetopt.solvers.decisions import identical
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.repeated import make_repeated

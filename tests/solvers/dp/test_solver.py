@@ -21,8 +21,8 @@ from hetopt.problem.training import SCHEDULES, ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.dp.solver import DpEngine, solve
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, table
 from tests.oracle import brute_force

@@ -16,6 +16,7 @@ from hetopt.deadline import Deadline
 from hetopt.errors import InputError, SolverError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.decisions.exact import exact_value
+from hetopt.solvers.loading import load
 from hetopt.solvers.mip import backends as miqp_backends
 from hetopt.solvers.mip import guard as search
 from hetopt.solvers.mip import miqp
@@ -23,7 +24,6 @@ from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, Outcome
 from hetopt.solvers.mip.miqp import MiqpEngine, MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.mip.status import verdict_of
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, hosting, table
 from tests.oracle import brute_force

@@ -18,8 +18,8 @@ from hetopt.cost.table import LONGEST_NS, TICK_S, TOO_LONG_NS
 from hetopt.deadline import Deadline
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance

@@ -13,13 +13,13 @@ from hetopt.check import check_result
 from hetopt.cost.build import build_table
 from hetopt.deadline import Deadline, Stopped
 from hetopt.problem.reading import read_problem_text
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.race.messages import NO_CUTOFF
 from hetopt.solvers.race.task_loop import most_workers, worker_count
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
 from tests.fuzz.generator import make_case

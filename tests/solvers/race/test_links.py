@@ -1,7 +1,8 @@
 """Links as they are: exact solvers, brute force and the checker agree.
 
 Instances are drawn as elsewhere, but their boundaries are what the cost model makes of
-drawn links: with a capacity, with what nodes, connections and messages cost, or none.
+drawn links: with a capacity, with what nodes, connections and messages cost, or none;
+and clusters may have an uplink that its boundaries share.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ from hetopt.cost.boundaries.slices import table_slices
 from hetopt.deadline import Deadline
 from hetopt.problem.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
+from hetopt.problem.training import Domain
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
-from tests.oracle.brute_force import Answer
+from tests.oracle.brute_force import Answer, Found
 from tests.oracle.instances import Instance, make_instance
 
 SEEDS = range(300)
 TICK = Fraction(1, 10**9)
 #: Shares of the cases that are drawn.
-_NONE, _LIMIT = 0.25, 0.5
+_NONE, _LIMIT, _UPLINK = 0.25, 0.5, 0.3
 
 
-def draw_link(rng: Random) -> ClusterLink | None:
+def draw_link(rng: Random, missing: float = _NONE) -> ClusterLink | None:
     """Return none, or one whose transfers take about as long as drawn units."""
-    if rng.random() < _NONE:
+    if rng.random() < missing:
         return None
 
     def rate() -> float | None:
@@ -54,16 +57,46 @@ def draw_link(rng: Random) -> ClusterLink | None:
     )
 
 
+def with_uplinks(problem: Problem, rng: Random, share: float) -> Problem:
+    clusters = tuple(
+        replace(each, uplink_bytes_per_s=10 ** rng.uniform(7, 9))
+        if rng.random() < share
+        else each
+        for each in problem.clusters
+    )
+    return replace(problem, clusters=clusters)
+
+
 def with_links(problem: Problem, rng: Random) -> Problem:
     names = [cluster.name for cluster in problem.clusters]
+    problem = with_uplinks(problem, rng, _UPLINK)
     pairs = {frozenset(pair): draw_link(rng) for pair in combinations(names, 2)}
     return replace(problem, links=ClusterLinks(default=draw_link(rng), pairs=pairs))
 
 
+def with_a_middle(problem: Problem, rng: Random) -> Problem:
+    """Return it with no link missing and every cluster used, so that one is between."""
+    problem = with_uplinks(problem, rng, share=1)
+    names = [cluster.name for cluster in problem.clusters]
+    pairs = {
+        frozenset(pair): draw_link(rng, missing=0) for pair in combinations(names, 2)
+    }
+    own = {
+        name: replace(problem.pins.of(name), stages=Domain(allowed=frozenset({1, 2})))
+        for name in names
+    }
+    pins = replace(problem.pins, clusters=own, stages=Domain(), order=None)
+    links = ClusterLinks(default=draw_link(rng), pairs=pairs)
+    return replace(problem, links=links, pins=replace(pins, forbidden_next=frozenset()))
+
+
 def linked(seed: int) -> Instance:
     """An instance of two or three clusters whose boundaries cross drawn links."""
-    drawn = make_instance(seed, clusters=2 + seed % 2)
-    problem = with_links(drawn.problem, Random(f"links {seed}"))
+    drawn = make_instance(seed, clusters=2 + (seed % 3 > 0))
+    rng = Random(f"links {seed}")
+    problem = with_links(drawn.problem, rng)
+    if seed % 3 == 1:
+        problem = with_a_middle(problem, rng)
     table = drawn.table
     slices = table_slices(
         problem,
@@ -87,7 +120,7 @@ def test_solvers_agree_with_brute_force(seed: int) -> None:
     problem, table = instance.problem, instance.table
     best = answer.best
     for name in ("dp", "cp-sat", "milp"):
-        result = SOLVERS[name].load()(
+        result = load(name)(
             Request(
                 problem=problem,
                 table=table,
@@ -107,6 +140,40 @@ def test_solvers_agree_with_brute_force(seed: int) -> None:
         assert check_result(problem, table, data) == []
 
 
+@pytest.mark.parametrize("seed", [*range(1, 120, 6)])
+def test_bounds_hold_where_clusters_are_visited_again(seed: int) -> None:
+    instance = linked(seed)
+    problem, table = instance.problem, instance.table
+    principles = Principles.relaxing(["p3"])
+    best = brute_force.solve(problem, table, principles).best
+    result = load("dp")(
+        Request(
+            problem=problem,
+            table=table,
+            params=RaceParams(jobs=0, principles=principles),
+            deadline=Deadline.after(60),
+        )
+    )
+    assert check_result(problem, table, result.to_json()) == []
+    if best is None:
+        assert result.status == "infeasible"
+        return
+    exact = float(best.closed_form_ns * TICK)
+    assert result.best is not None
+    assert result.lower_bound_s is not None
+    assert result.lower_bound_s <= exact * (1 + 1e-12)
+    assert result.best.closed_form_s >= exact * (1 - 1e-12)
+    if result.status == "optimal":
+        assert result.best.closed_form_s == pytest.approx(exact, rel=1e-9)
+
+
+def shares(instance: Instance, found: Found) -> bool:
+    """Whether boundaries of a plan meet on an uplink."""
+    _, q, order, _, _ = found.shape
+    shared = instance.table.at(q).shared
+    return shared is not None and any(shared.uplink_ns[j] for j in order[1:-1])
+
+
 def test_the_drawn_links_are_of_all_kinds() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
@@ -121,6 +188,8 @@ def test_the_drawn_links_are_of_all_kinds() -> None:
         if answer.best is not None:
             seen["crossing"] += len(answer.best.shape[2]) > 1
             seen["alone"] += len(answer.best.shape[2]) == 1
+            seen["shared"] += shares(instance, answer.best)
     assert min(seen[key] for key in ("none", "capacity", "node", "message")) > 50
     assert seen["crossing"] > 50
     assert seen["alone"] > 20
+    assert seen["shared"] > 15

@@ -13,8 +13,9 @@ from hetopt.check import check_result
 from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.problem.principles import Principles
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import SOLVERS, load
+from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import MctsParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 

@@ -13,12 +13,12 @@ from hetopt.plans import Strategy
 from hetopt.problem.training import SCHEDULES, ScheduleName
 from hetopt.solvers.cp_sat import CpSatEngine
 from hetopt.solvers.decisions.exact import exact_value
+from hetopt.solvers.loading import load
 from hetopt.solvers.mip.milp import MilpEngine
 from hetopt.solvers.mip.miqp import MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from tests.formulations.programs import ONE, TWO, data_of, hosting, table
 from tests.formulations.programs import best as best_of

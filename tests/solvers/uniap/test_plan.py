@@ -18,8 +18,8 @@ from hetopt.formulations.uniap.programs import uniap_programs
 from hetopt.pricing import price
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import load
 from hetopt.solvers.request import Request
 from hetopt.solvers.uniap.outcome import plan_of
 from hetopt.solvers.uniap.search import UniapParams, UniapSettlement
@@ -29,6 +29,7 @@ from tests.solvers.graphs import brute_force
 from tests.solvers.units import problem, solved, table
 
 if TYPE_CHECKING:
+    from hetopt.plans import Stage, Strategy
     from hetopt.problem.problem import Problem
     from hetopt.solvers.progress import Progress
 
@@ -62,6 +63,33 @@ def test_the_plan_mixes_strategies_and_every_claim_holds() -> None:
     assert priced.closed_form_s == pytest.approx(result.best.closed_form_s)
     assert priced.iteration_time_s == pytest.approx(result.best.iteration_time_s)
     assert max(priced.memory_bytes) <= priced.usable_bytes[0]
+    assert priced.recompute_ns == (0,) * len(stages)
+
+
+def test_what_units_recompute_is_known_where_the_table_has_both() -> None:
+    free = replace(problem(), training=replace(problem().training, recompute={}))
+    costs = build_table(free)
+    best = solved().best
+    assert best is not None
+
+    def full(strategy: Strategy) -> Strategy:
+        return replace(strategy, recompute="full")
+
+    def recomputing(stage: Stage) -> Stage:
+        strategies = tuple(map(full, stage.unit_strategies or ()))
+        return replace(stage, strategy=full(stage.strategy), unit_strategies=strategies)
+
+    pipeline = best.plan.pipeline
+    stages = tuple(map(recomputing, pipeline.stages))
+    again = replace(best.plan, pipelines=(replace(pipeline, stages=stages),))
+    plain, recomputed = price(best.plan, costs), price(again, costs)
+    longer = zip(recomputed.times.backward_ns, plain.times.backward_ns, strict=True)
+    assert recomputed.recompute_ns == tuple(one - other for one, other in longer)
+    assert min(ns for ns in recomputed.recompute_ns if ns is not None) > 0
+    for less, more in zip(
+        recomputed.activation_bytes, plain.activation_bytes, strict=True
+    ):
+        assert 0 < less < more
 
 
 def test_shardings_mix_where_memory_is_shorter_still() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.building.huggingface.config import Config
+from hetopt.problem.building.huggingface.families import FAMILIES, HARMLESS_OF
+from hetopt.problem.building.huggingface.harmless import HARMLESS, NEUTRAL
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.schema.fields import MAX_LAYERS, MAX_WHOLE
 from hetopt.words import describe
@@ -11,18 +14,12 @@ from hetopt.words import describe
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: model_type -> ties embeddings when the file does not say so (the library's
-#: configuration classes differ in this default and leave defaults out of files).
-_GATED = {
-    "llama": False,
-    "mistral": False,
-    "qwen2": False,
-    "qwen3": False,
-    "gemma": True,
-    "gemma2": True,
-    "phi3": False,
+#: model_type -> why it is not among the families.
+_NOT_SUPPORTED = {
+    "phi": "whose head has a bias and whose layers share one norm",
+    "chatglm": "whose keys are its own: use the converted files, of model_type glm",
+    "gemma3": "a model of several modalities: give its text_config as a file",
 }
-_PLAIN = {"gpt2": True, "gpt_neox": False}
 
 _EXPERTS = (
     "num_experts",
@@ -30,6 +27,8 @@ _EXPERTS = (
     "n_routed_experts",
     "moe_num_experts",
 )
+#: Keys of which only the values that are not refused are left.
+_CHECKED = frozenset({*_EXPERTS, "is_encoder_decoder", "num_nextn_predict_layers"})
 
 #: Field of a model -> names it has in config files, the first found counts.
 _NAMES = {
@@ -56,32 +55,42 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
     Raises
     ------
     FieldError
-        Where a field is missing or mistyped, or the architecture is not one that
-        hetopt can describe.
+        Where a field is missing or mistyped, the architecture is not one that hetopt
+        can describe, or a key is unknown.
     """
     if not isinstance(config, dict):
         msg = f"is {describe(config)}, expected the mapping of a config.json"
         raise FieldError((), msg)
     _refuse_other_architectures(config)
-    kind = config.get("model_type")
-    gated = _is_gated(config, kind)
-    fields: dict[str, Any] = {
-        "name": _label(config, name),
-        "gated": gated,
-        "norm": "rms" if gated else "layer",
-        "tied": _tied(config, kind),
-    }
-    for field in _NAMES:
-        value = _count(config, field)
-        if value is not None:
-            fields[field] = value
+    kind = _kind(config)
+    family = FAMILIES[kind]
+    known = Config(config, family.defaults)
+    fields: dict[str, Any] = {"name": _label(config, name)}
+    for field, names in _NAMES.items():
+        size = _count(known, field, names)
+        if size is not None:
+            fields[field] = size
     if "ffn" not in fields:
         # GPT-2's n_inner is null for four times the hidden size.
         if kind != "gpt2":
             raise FieldError(("intermediate_size",), "is missing")
         fields["ffn"] = 4 * fields["hidden"]
     if kind == "gpt2":
-        fields["positions"] = _positions(config)
+        fields["positions"] = _positions(known)
+    fields["tied"] = known.flag("tie_word_embeddings")
+    fields |= family.fixed
+    for read in family.readers:
+        fields |= read(known)
+    for key in {*known.unread()} & NEUTRAL.keys():
+        known.must_be(key, *NEUTRAL[key])
+    harmless = HARMLESS | _CHECKED | HARMLESS_OF.get(kind, frozenset())
+    for key in known.unread():
+        if key not in harmless:
+            msg = (
+                f"is not a key of {kind} that hetopt knows: take it out of the file if "
+                "it changes neither what the model computes nor its memory"
+            )
+            raise FieldError((key,), msg)
     return fields
 
 
@@ -104,7 +113,7 @@ def _refuse_other_architectures(config: Mapping[str, Any]) -> None:
         if key in config:
             msg = (
                 "is given: models of several modalities are not supported, expected "
-                "the config of a text model"
+                "the config of a text model; what is in here may be one"
             )
             raise FieldError((key,), msg)
     if config.get("is_encoder_decoder"):
@@ -115,61 +124,38 @@ def _refuse_other_architectures(config: Mapping[str, Any]) -> None:
         raise FieldError(("num_nextn_predict_layers",), msg)
 
 
-def _is_gated(config: Mapping[str, Any], kind: Any) -> bool:
+def _kind(config: Mapping[str, Any]) -> str:
+    """Return a known ``model_type``."""
+    kind = config.get("model_type")
+    if isinstance(kind, str) and kind in FAMILIES:
+        return kind
     if kind is not None and not isinstance(kind, str):
         raise FieldError(("model_type",), f"is {describe(kind)}, expected a name")
-    if kind in _GATED:
-        return True
-    if kind in _PLAIN:
-        return False
-    # Others that look like Llama in every field are read as such.
-    if "rms_norm_eps" in config and config.get("hidden_act") in ("silu", "swiglu"):
-        return True
-    known = ", ".join((*_GATED, *_PLAIN))
     what = "is missing" if kind is None else f"is {kind!r}"
-    msg = f"{what}, expected one of {known}, or fields like Llama's; or give the fields"
+    if kind in _NOT_SUPPORTED:
+        what += f", {_NOT_SUPPORTED[kind]}"
+    known = ", ".join(FAMILIES)
+    msg = f"{what}, expected one of {known}; or give the model's fields"
     raise FieldError(("model_type",), msg)
 
 
-def _tied(config: Mapping[str, Any], kind: Any) -> bool:
-    value = config.get("tie_word_embeddings")
-    if value is None:
-        return {**_GATED, **_PLAIN}.get(kind, False)
-    if not isinstance(value, bool):
-        msg = f"is {describe(value)}, expected true or false"
-        raise FieldError(("tie_word_embeddings",), msg)
-    return value
-
-
-def _count(config: Mapping[str, Any], field: str) -> int | None:
-    names = _NAMES[field]
+def _count(config: Config, field: str, names: tuple[str, ...]) -> int | None:
+    most = MAX_LAYERS if field == "layers" else MAX_WHOLE
     for name in names:
-        value = config.get(name)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            msg = f"is {describe(value)}, expected a whole number of at least 1"
-            raise FieldError((name,), msg)
-        most = MAX_LAYERS if field == "layers" else MAX_WHOLE
-        if value > most:
-            msg = f"is {describe(value)}, expected at most {most}"
-            raise FieldError((name,), msg)
-        return value
+        value = config.whole(name, most=most)
+        if value is not None:
+            return value
     if field in ("layers", "hidden", "heads", "vocab"):
         others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
         raise FieldError((names[0],), f"is missing{others}, expected a whole number")
     return None
 
 
-def _positions(config: Mapping[str, Any]) -> int:
-    for name in ("n_positions", "n_ctx"):
-        value = config.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-        if value is not None:
-            msg = f"is {describe(value)}, expected a whole number of at least 1"
-            raise FieldError((name,), msg)
-    raise FieldError(("n_positions",), "is missing, expected a whole number")
+def _positions(config: Config) -> int:
+    value = config.whole("n_positions") or config.whole("n_ctx")
+    if value is None:
+        raise FieldError(("n_positions",), "is missing, expected a whole number")
+    return value
 
 
 def _label(config: Mapping[str, Any], name: str) -> str:

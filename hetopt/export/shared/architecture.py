@@ -1,0 +1,78 @@
+"""What a model computes beside its sizes, and what a runtime makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+from hetopt.export.launcher import Loss
+from hetopt.problem.architecture import ARCHITECTURE_FIELDS, Architecture, RotaryScaling
+from hetopt.problem.stated import stated
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from hetopt.problem.model import Model
+
+
+def as_said(model: Model, can: Collection[str], **own: Any) -> Model:
+    """Return the model that a runtime trains.
+
+    Parameters
+    ----------
+    can
+        Fields of an architecture that the runtime has settings for.
+    own
+        Fields that the runtime has a value of its own for; others are as where nothing
+        is said.
+    """
+    kept = {
+        field: getattr(model.architecture, field)
+        for field in ARCHITECTURE_FIELDS
+        if field in can
+    }
+    return replace(model, architecture=Architecture(**kept | own))
+
+
+def architecture_losses(model: Model, said: Model) -> Iterator[Loss]:
+    """Yield how the model that a runtime trains differs from the one that is meant.
+
+    Parameters
+    ----------
+    said
+        As ``as_said`` returns it.
+    """
+    for field in ARCHITECTURE_FIELDS:
+        wanted, given = stated(model, field), stated(said, field)
+        if wanted == given or (field == "activation" and wanted is None):
+            continue
+        if field == "full_layers" and said.architecture.sliding_window is None:
+            # The window is lost, which says it all.
+            continue
+        if field == "rotary_local_base" and not model.architecture.differs(field):
+            continue
+        instead = f"{field} {shown(given)}"
+        if field == "rotary_local_base" and said.architecture.rotary_scaling:
+            instead += ", with the rotary_scaling of all layers"
+        yield Loss(
+            what=f"model.{field} {shown(wanted)}: it has no setting for it",
+            instead=instead,
+        )
+
+
+def shown(value: object) -> str:
+    """Return a value as a problem file has it."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case tuple():
+            return f"of {len(value)}"
+        case RotaryScaling():
+            pairs = ((each.name, getattr(value, each.name)) for each in fields(value))
+            told = ", ".join(f"{name}: {shown(each)}" for name, each in pairs)
+            return "{" + told + "}"
+    return str(value)

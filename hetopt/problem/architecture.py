@@ -1,0 +1,218 @@
+"""What a model computes beside its sizes: norms, positions, attention, activations.
+
+The fields are those in which current dense decoders differ; names of configuration
+keys and of runtimes' settings are where they are read and written.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
+NormPlace = Literal["before", "after", "both"]
+QkNorm = Literal["none", "head", "all"]
+ScalingKind = Literal["linear", "llama3", "dynamic", "yarn", "longrope"]
+
+
+def _check_above_zero(of: object, field: str) -> None:
+    value = getattr(of, field)
+    if not 0 < value < math.inf:
+        msg = f"{field} is {value:g}, expected more than 0"
+        raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotaryScaling:
+    """How rotary frequencies are stretched for longer sequences.
+
+    Attributes
+    ----------
+    kind
+        ``linear``: positions are divided by ``factor``. ``llama3``: low frequencies
+        are, high ones are not (Llama 3.1). Others are known by name: no launcher that
+        hetopt writes for computes them.
+    factor
+        Above 0.
+    low_freq_factor, high_freq_factor, original_positions
+        Of ``llama3``: frequencies whose wave is longer than ``original_positions /
+        low_freq_factor`` tokens are low, those shorter than ``original_positions /
+        high_freq_factor`` high. Other kinds leave them as they are.
+    """
+
+    kind: ScalingKind
+    factor: float
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_positions: int = 8192
+
+    def __post_init__(self) -> None:
+        for field in ("factor", "low_freq_factor", "high_freq_factor"):
+            _check_above_zero(self, field)
+        if self.original_positions < 1:
+            msg = (
+                f"original_positions is {self.original_positions}, expected at least 1"
+            )
+            raise ValueError(msg)
+        if self.low_freq_factor >= self.high_freq_factor:
+            msg = (
+                f"low_freq_factor is {self.low_freq_factor:g}, expected less than "
+                f"high_freq_factor ({self.high_freq_factor:g})"
+            )
+            raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """What every layer of a model computes, and with which constants.
+
+    Attributes
+    ----------
+    activation
+        Of the MLP. None: SiLU if the MLP is gated, otherwise GELU in whichever of its
+        two forms a runtime has.
+    norm_eps
+        Added to the variance in every norm; between 0 and 1.
+    norm_zero_centred
+        Whether a norm multiplies with 1 + its weight (Gemma).
+    norm_place
+        ``before`` attention and MLP; ``after`` them, ahead of the residual (OLMo-2);
+        ``both`` (Gemma-2, GLM-4).
+    qk_norm
+        Norm of queries and keys: of each ``head``, or of ``all`` heads together
+        (OLMo-2); ``none``.
+    qkv_bias, out_bias, mlp_bias
+        Biases of queries, keys and values; of attention's output; of the MLP. None:
+        all of them if norms are LayerNorm, none if they are RMSNorm.
+    parallel_mlp
+        Whether attention and MLP read the same input, and both results are added to it
+        (GPT-NeoX).
+    rotary_base, rotary_fraction, rotary_interleaved
+        Base of the frequencies, above 1; share of a head that is turned, above 0 and at
+        most 1; whether neighbours form pairs (GLM-4) rather than the two halves.
+    rotary_local_base
+        Base in layers with a sliding window (Gemma-3), above 1; None: the same.
+    rotary_scaling
+        None: frequencies are not stretched.
+    attention_scale
+        Scores are multiplied with it; above 0; None: ``head_dim ** -0.5``.
+    attention_softcap, logit_softcap
+        Scores, or logits, x become ``cap * tanh(x / cap)``; above 0; None: they stay.
+    sliding_window
+        Tokens that a token attends to, itself and those just before; None: to all
+        before it.
+    full_layers
+        Layers, counted from 0 and ascending, that attend to all all the same.
+    hidden_dropout, attention_dropout
+        Probabilities, at least 0 and less than 1: of embeddings and the results of
+        attention and MLP; of scores. Memory is priced with the masks of dropout
+        whatever they are, as hetopt's published sources count it.
+    embedding_scale
+        What embeddings are multiplied with (Gemma: the root of the hidden size).
+    """
+
+    activation: Activation | None = None
+    norm_eps: float = 1e-5
+    norm_zero_centred: bool = False
+    norm_place: NormPlace = "before"
+    qk_norm: QkNorm = "none"
+    qkv_bias: bool | None = None
+    out_bias: bool | None = None
+    mlp_bias: bool | None = None
+    parallel_mlp: bool = False
+    rotary_base: float = 10_000.0
+    rotary_fraction: float = 1.0
+    rotary_interleaved: bool = False
+    rotary_local_base: float | None = None
+    rotary_scaling: RotaryScaling | None = None
+    attention_scale: float | None = None
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+    sliding_window: int | None = None
+    full_layers: tuple[int, ...] = ()
+    hidden_dropout: float = 0.0
+    attention_dropout: float = 0.0
+    embedding_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in (
+            "norm_eps",
+            "attention_scale",
+            "attention_softcap",
+            "logit_softcap",
+            "embedding_scale",
+            "rotary_fraction",
+        ):
+            if getattr(self, field) is not None:
+                _check_above_zero(self, field)
+        for field in ("norm_eps", "hidden_dropout", "attention_dropout"):
+            if not 0 <= getattr(self, field) < 1:
+                msg = f"{field} is {getattr(self, field):g}, expected 0 to less than 1"
+                raise ValueError(msg)
+        if self.rotary_fraction > 1:
+            msg = f"rotary_fraction is {self.rotary_fraction:g}, expected at most 1"
+            raise ValueError(msg)
+        for field in ("rotary_base", "rotary_local_base"):
+            base = getattr(self, field)
+            if base is not None and not 1 < base < math.inf:
+                msg = f"{field} is {base:g}, expected more than 1"
+                raise ValueError(msg)
+        if self.sliding_window is not None and self.sliding_window < 1:
+            msg = f"sliding_window is {self.sliding_window}, expected at least 1"
+            raise ValueError(msg)
+        if self.sliding_window is None:
+            for field, unset in (("full_layers", ()), ("rotary_local_base", None)):
+                if getattr(self, field) != unset:
+                    msg = f"{field} is given, but there is no sliding_window"
+                    raise ValueError(msg)
+        ascending = sorted({layer for layer in self.full_layers if layer >= 0})
+        if list(self.full_layers) != ascending:
+            msg = "full_layers is not ascending from 0, expected each layer once"
+            raise ValueError(msg)
+
+    def windows(self, layers: int) -> tuple[bool, ...]:
+        """Whether each of so many layers has the sliding window."""
+        if self.sliding_window is None:
+            return (False,) * layers
+        full = frozenset(self.full_layers)
+        return tuple(layer not in full for layer in range(layers))
+
+    def fault(
+        self, layers: int, head_dim: int, positions: int, decoder_only: bool, /
+    ) -> str:
+        """Say what of it a model's other fields contradict; empty if nothing.
+
+        What it says opens with the name of the field that is wrong.
+        """
+        turned = int(head_dim * self.rotary_fraction)
+        if positions:
+            for field in ARCHITECTURE_FIELDS:
+                if field.startswith("rotary") and self.differs(field):
+                    return f"{field} is given, but positions says a table is learned"
+        elif self.rotary_fraction < 1 and (turned < 2 or turned % 2):
+            return (
+                f"rotary_fraction is {self.rotary_fraction:g}, which turns {turned} of "
+                f"{head_dim} numbers of a head, expected an even number"
+            )
+        if self.sliding_window is not None and not decoder_only:
+            return (
+                f"sliding_window is {self.sliding_window}, expected it of a "
+                "decoder-only model alone; blocks have windows of their own"
+            )
+        if self.full_layers and self.full_layers[-1] >= layers:
+            return (
+                f"full_layers is up to {self.full_layers[-1]}, expected layers from 0 "
+                f"to {layers - 1}"
+            )
+        return ""
+
+    def differs(self, field: str) -> bool:
+        """Whether a field is other than it is where nothing is said about it."""
+        return bool(getattr(self, field) != getattr(PLAIN, field))
+
+
+#: What a model computes that says nothing about it.
+PLAIN = Architecture()
+#: Names of all fields, which are those of a problem file, too.
+ARCHITECTURE_FIELDS = tuple(field.name for field in fields(Architecture))

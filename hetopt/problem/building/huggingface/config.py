@@ -1,0 +1,104 @@
+"""The keys of a ``config.json``, which remember whether anybody read them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.schema.fields import MAX_WHOLE
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class Config:
+    """A mapping of a config file.
+
+    Parameters
+    ----------
+    data
+        What the file says.
+    defaults
+        What a key stands for where it is left out.
+    path
+        Where the mapping is in the file.
+    """
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        defaults: Mapping[str, Any] | None = None,
+        path: tuple[str, ...] = (),
+    ) -> None:
+        self._data = data
+        self._defaults = defaults or {}
+        self._path = path
+        self._read: set[str] = set()
+
+    def value(self, key: str) -> Any:
+        """Return what a key says; its default if it is left out."""
+        self._read.add(key)
+        return self._data[key] if key in self._data else self._defaults.get(key)
+
+    def wrong(self, key: str, message: str) -> FieldError:
+        """Return the error that says ``message`` about a key."""
+        return FieldError((*self._path, key), message)
+
+    def whole(self, key: str, least: int = 1, most: int = MAX_WHOLE) -> int | None:
+        """Return a whole number; None if there is none."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            msg = f"is {describe(value)}, expected a whole number of at least {least}"
+            raise self.wrong(key, msg)
+        if value > most:
+            raise self.wrong(key, f"is {describe(value)}, expected at most {most}")
+        return value
+
+    def number(self, key: str) -> float | None:
+        """Return a number; None if there is none."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if not isinstance(value, bool) and isinstance(value, int | float):
+            number = float(value) if abs(value) < 1e300 else math.inf
+            if math.isfinite(number):
+                return number
+        raise self.wrong(key, f"is {describe(value)}, expected a number")
+
+    def flag(self, key: str) -> bool:
+        """Return true or false; false if there is neither."""
+        value = self.value(key)
+        if value is None:
+            return False
+        if not isinstance(value, bool):
+            raise self.wrong(key, f"is {describe(value)}, expected true or false")
+        return value
+
+    def part(self, key: str, defaults: Mapping[str, Any] | None = None) -> Config:
+        """Return the mapping under a key, without any keys if there is none."""
+        value = self.value(key)
+        if value is not None and not isinstance(value, dict):
+            raise self.wrong(key, f"is {describe(value)}, expected a mapping")
+        return Config(value or {}, defaults, (*self._path, key))
+
+    def must_be(self, key: str, value: Any, why: str) -> None:
+        """Raise FieldError unless a key is left out, null or ``value``."""
+        given = self.value(key)
+        if given is not None and (given != value or type(given) is not type(value)):
+            msg = f"is {describe(given)}, expected {describe(value)}: {why}"
+            raise self.wrong(key, msg)
+
+    def __contains__(self, key: str) -> bool:
+        """Whether a key is there and not null; that reads it."""
+        self._read.add(key)
+        return self._data.get(key) is not None
+
+    def unread(self) -> Iterator[str]:
+        """Yield the keys that nobody read and that are not null."""
+        for key, value in self._data.items():
+            if key not in self._read and value is not None:
+                yield key

@@ -1,0 +1,133 @@
+"""Rotary embeddings in a ``config.json``: ``rope_theta`` and its kin, old and new.
+
+Transformers 4 has ``rope_theta``, ``rope_scaling`` and ``partial_rotary_factor``;
+transformers 5 has all of them in ``rope_parameters``, Gemma-3 once for each kind of
+layer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.problem.building.huggingface.config import Config
+
+_KINDS = {
+    "linear": "linear",
+    "llama3": "llama3",
+    "dynamic": "dynamic",
+    "yarn": "yarn",
+    "longrope": "longrope",
+    # As longrope was called in the first Phi-3 files.
+    "su": "longrope",
+}
+#: Keys of what no field of a model holds: launchers lose these scalings as a whole.
+_LOST_WHOLE = (
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "long_factor",
+    "long_mscale",
+    "mscale",
+    "mscale_all_dim",
+    "original_max_position_embeddings",
+    "short_factor",
+    "short_mscale",
+    "truncate",
+)
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def rotary(
+    *,
+    bases: tuple[str, ...] = ("rope_theta",),
+    fractions: tuple[str, ...] = (),
+    local: str | None = None,
+) -> Callable[[Config], dict[str, Any]]:
+    """Return a reader of the rotary fields of a model.
+
+    Parameters
+    ----------
+    bases, fractions
+        Keys of the base and of the share of a head that is turned.
+    local
+        Key of the base in layers with a sliding window; None: it is the same.
+    """
+
+    def read(config: Config) -> dict[str, Any]:
+        new, old = config.part("rope_parameters"), config.part("rope_scaling")
+        own = new.part(FULL) if local is not None and FULL in new else new
+        found = {
+            "rotary_base": _first(own, config, bases),
+            "rotary_fraction": _first(own, config, fractions),
+            "rotary_scaling": _scaling(config, own) or _scaling(config, old),
+        }
+        if local is not None:
+            sliding = new.part(SLIDING)
+            base = sliding.number("rope_theta")
+            found["rotary_local_base"] = config.number(local) if base is None else base
+            sliding.must_be("rope_type", "default", "windows have no scaling")
+            _check_read(sliding)
+        for part in (own, old, new):
+            _check_read(part)
+        return {name: value for name, value in found.items() if value is not None}
+
+    return read
+
+
+def _first(own: Config, config: Config, keys: tuple[str, ...]) -> float | None:
+    """Return the number under one of some keys, those of the new form first."""
+    found = [part.number(key) for part in (own, config) for key in keys]
+    return next((value for value in found if value is not None), None)
+
+
+def _scaling(config: Config, own: Config) -> dict[str, Any] | None:
+    """Return the fields of a scaling; None if frequencies are not stretched."""
+    names = [own.value(key) for key in ("rope_type", "type")]
+    name = next((name for name in names if name is not None), "default")
+    if name == "default":
+        return None
+    if not isinstance(name, str) or name not in _KINDS:
+        key = "rope_type" if names[0] is not None else "type"
+        known = ", ".join(("default", *_KINDS))
+        raise own.wrong(key, f"is {describe(name)}, expected one of {known}")
+    kind = _KINDS[name]
+    factor = own.number("factor")
+    if kind == "llama3":
+        fields = {
+            "low_freq_factor": own.number("low_freq_factor"),
+            "high_freq_factor": own.number("high_freq_factor"),
+            "original_positions": own.whole("original_max_position_embeddings"),
+        }
+        for key, value in fields.items():
+            if value is None:
+                if key == "original_positions":
+                    key = "original_max_position_embeddings"
+                raise own.wrong(key, "is missing, as rope_type is llama3")
+    else:
+        fields = {}
+        for key in _LOST_WHOLE if kind != "linear" else ():
+            own.value(key)
+        factor = _stretch(config, own) if factor is None else factor
+    if factor is None:
+        raise own.wrong("factor", f"is missing, as rope_type is {name}")
+    return {"kind": kind, "factor": factor, **fields}
+
+
+def _stretch(config: Config, own: Config) -> float | None:
+    """Return the longest sequence over the one trained with, as Phi-3 says a factor."""
+    key = "original_max_position_embeddings"
+    trained = own.whole(key) or config.whole(key)
+    longest = config.whole("max_position_embeddings")
+    return longest / trained if trained and longest else None
+
+
+def _check_read(config: Config) -> None:
+    """Raise FieldError if a key was not read."""
+    for key in config.unread():
+        msg = "is not known of rotary embeddings: take it out if it changes nothing"
+        raise config.wrong(key, msg)

@@ -1,0 +1,150 @@
+"""What a model computes beside its sizes, as fields of the ``model`` section."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, get_args
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from hetopt.problem.architecture import Activation, NormPlace, QkNorm, ScalingKind
+from hetopt.problem.schema.fields import (
+    OptionalCount,
+    OptionalFlag,
+    Strict,
+    choice,
+    field_error,
+    listed,
+    or_none,
+    whole,
+)
+from hetopt.words import describe
+
+
+def read_number(value: Any) -> float:
+    """Read a finite number."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise field_error(f"is {describe(value)}, expected a number")
+
+
+OptionalNumber = Annotated[
+    float | None, or_none(read_number), WithJsonSchema({"type": "number"})
+]
+LayerNumbers = Annotated[
+    tuple[int, ...] | None,
+    or_none(listed(whole(0))),
+    WithJsonSchema({"type": "array", "items": {"type": "integer", "minimum": 0}}),
+]
+
+
+class RotaryScalingSpec(Strict):
+    """How rotary frequencies are stretched for longer sequences."""
+
+    kind: Annotated[ScalingKind, BeforeValidator(choice(get_args(ScalingKind)))] = (
+        Field(description="linear, llama3, dynamic, yarn or longrope.")
+    )
+    factor: Annotated[float, BeforeValidator(read_number)] = Field(
+        description="How many times longer sequences become."
+    )
+    low_freq_factor: OptionalNumber = Field(None, description="Of llama3; default: 1.")
+    high_freq_factor: OptionalNumber = Field(None, description="Of llama3; default: 4.")
+    original_positions: OptionalCount = Field(
+        None, description="Of llama3; default: 8192."
+    )
+
+
+class ArchitectureSpec(Strict):
+    """Norms, positions, attention and activations."""
+
+    activation: Annotated[Activation | None, or_none(choice(get_args(Activation)))] = (
+        Field(
+            None,
+            description="Of the MLP; default: silu if gated, else GELU in either form "
+            "(gelu, gelu-tanh), as a runtime has it.",
+        )
+    )
+    norm_eps: OptionalNumber = Field(
+        None, description="Added to the variance in norms; default: 1e-5."
+    )
+    norm_zero_centred: OptionalFlag = Field(
+        None, description="Norms multiply with 1 + weight (Gemma); default: false."
+    )
+    norm_place: Annotated[NormPlace | None, or_none(choice(get_args(NormPlace)))] = (
+        Field(
+            None,
+            description="Norms before attention and MLP (default), after them (OLMo-2) "
+            "or both (Gemma-2, GLM-4).",
+        )
+    )
+    qk_norm: Annotated[QkNorm | None, or_none(choice(get_args(QkNorm)))] = Field(
+        None,
+        description="Norm of queries and keys: of each head, or of all heads together "
+        "(OLMo-2); default: none.",
+    )
+    qkv_bias: OptionalFlag = Field(
+        None,
+        description="Biases of queries, keys and values; default: if norm is layer.",
+    )
+    out_bias: OptionalFlag = Field(
+        None, description="Bias of attention's output; default: if norm is layer."
+    )
+    mlp_bias: OptionalFlag = Field(
+        None, description="Biases of the MLP; default: if norm is layer."
+    )
+    parallel_mlp: OptionalFlag = Field(
+        None,
+        description="Attention and MLP read the same input (GPT-NeoX); default: false.",
+    )
+    rotary_base: OptionalNumber = Field(
+        None, description="Base of rotary frequencies; default: 10000."
+    )
+    rotary_fraction: OptionalNumber = Field(
+        None, description="Share of a head that is turned; default: 1."
+    )
+    rotary_interleaved: OptionalFlag = Field(
+        None,
+        description="Neighbours form pairs (GLM-4), not a head's halves; default: "
+        "false.",
+    )
+    rotary_local_base: OptionalNumber = Field(
+        None,
+        description="Base in layers with a sliding window (Gemma-3); default: "
+        "rotary_base.",
+    )
+    rotary_scaling: RotaryScalingSpec | None = Field(
+        None, description="How frequencies are stretched; default: not."
+    )
+    attention_scale: OptionalNumber = Field(
+        None, description="Factor of scores; default: 1 / sqrt(head_dim)."
+    )
+    attention_softcap: OptionalNumber = Field(
+        None, description="Scores become cap * tanh(scores / cap); default: they stay."
+    )
+    logit_softcap: OptionalNumber = Field(
+        None, description="The same of logits (Gemma-2); default: they stay."
+    )
+    sliding_window: OptionalCount = Field(
+        None,
+        description="Tokens that a token attends to, itself and those just before; "
+        "default: all before it.",
+    )
+    full_layers: LayerNumbers = Field(
+        None,
+        description="Layers, counted from 0, without the window; default: none.",
+    )
+    hidden_dropout: OptionalNumber = Field(
+        None,
+        description="Of embeddings and the results of attention and MLP; default: 0.",
+    )
+    attention_dropout: OptionalNumber = Field(
+        None, description="Of attention's scores; default: 0."
+    )
+    embedding_scale: OptionalNumber = Field(
+        None, description="What embeddings are multiplied with (Gemma); default: 1."
+    )

@@ -1,0 +1,186 @@
+"""What happens when, on every stage and every link: what pictures are drawn from.
+
+An iteration that was simulated and one that was measured are written in the same
+records, so that one picture, or one trace, can show both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Where times come from.
+TimeSource = Literal["modelled", "measured"]
+#: What happens in a lane.
+Activity = Literal[
+    "forward", "recompute", "backward", "send-forward", "send-backward", "sync"
+]
+#: A stage computes; its link downstream carries activations, and its link upstream
+#: gradients.
+LaneKind = Literal["stage", "downstream", "upstream"]
+
+_LANE_KINDS: tuple[LaneKind, ...] = get_args(LaneKind)
+_SOURCES: tuple[TimeSource, ...] = get_args(TimeSource)
+
+
+class Lane(NamedTuple):
+    """Where one thing happens at a time: a stage, or one direction of a link.
+
+    Attributes
+    ----------
+    stage
+        Counted from 0; of a link, the stage that sends.
+    kind
+        Which of the stage's lanes.
+    """
+
+    stage: int
+    kind: LaneKind
+
+
+class TimelineEvent(NamedTuple):
+    """Something that takes time.
+
+    Attributes
+    ----------
+    microbatch
+        Counted from 0; None for what belongs to no micro-batch.
+    start_s, end_s
+        Since the iteration began. A transfer ends when all of it has arrived.
+    """
+
+    lane: Lane
+    activity: Activity
+    microbatch: int | None
+    start_s: float
+    end_s: float
+    source: TimeSource = "modelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineStage:
+    """What is said of a stage beside its times.
+
+    Attributes
+    ----------
+    mesh
+        (d, c, t) and recomputation, in words.
+    base_bytes
+        What a device holds all the time: weights, gradients, optimizer states, buffers.
+    activation_bytes
+        What it holds beside that for each micro-batch, from the start of its forward
+        pass to the end of its backward pass.
+    usable_bytes
+        What the framework may allocate on a device.
+    recompute_inside
+        Whether backward passes include recomputation of a length nobody knows.
+    """
+
+    cluster: str
+    mesh: str
+    base_bytes: int
+    activation_bytes: int
+    usable_bytes: int
+    recompute_inside: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """One iteration of a plan.
+
+    Attributes
+    ----------
+    problem
+        Its name.
+    plan
+        What the plan is, one thing per line.
+    problem_digest, table_digest
+        Of what the plan was made from.
+    events
+        Brought into order when this is made: by source, stage, lane and time.
+    """
+
+    problem: str
+    plan: tuple[str, ...]
+    problem_digest: str
+    table_digest: str
+    microbatches: int
+    stages: tuple[TimelineStage, ...]
+    events: tuple[TimelineEvent, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", tuple(sorted(self.events, key=_place)))
+
+    @property
+    def sources(self) -> tuple[TimeSource, ...]:
+        """Where times come from; modelled ones first."""
+        found = {event.source for event in self.events}
+        return tuple(source for source in _SOURCES if source in found)
+
+    def end_s(self, source: TimeSource) -> float:
+        """Return when the last thing ends, by one source."""
+        return max(event.end_s for event in self.events if event.source == source)
+
+    def lanes(self) -> Iterator[tuple[TimeSource, Lane, list[TimelineEvent]]]:
+        """Yield every lane in which something happens, by each source.
+
+        No two events of a lane overlap: a transfer that begins before the one ahead of
+        it has arrived, as its last bytes are still under way, cuts that one's end off.
+        """
+        for (source, lane), run in groupby(self.events, key=_lane):
+            events = list(run)
+            yield source, lane, [*map(_cut, pairwise(events)), events[-1]]
+
+    def memory_steps(self) -> list[list[tuple[float, int]]]:
+        """Return by stage when a device's memory changes, and what it holds from then.
+
+        Seconds and bytes, the first at 0; after the first of the sources.
+        """
+        first = self.events[0].source
+        changes = [{0.0: stage.base_bytes} for stage in self.stages]
+        for event in self.events:
+            if event.source != first:
+                break
+            own = changes[event.lane.stage]
+            more = self.stages[event.lane.stage].activation_bytes
+            if event.activity == "forward":
+                own[event.start_s] = own.get(event.start_s, 0) + more
+            elif event.activity == "backward":
+                own[event.end_s] = own.get(event.end_s, 0) - more
+        return [_sums(own) for own in changes]
+
+
+def _sums(changes: dict[float, int]) -> list[tuple[float, int]]:
+    """Return what is held after each change that is one."""
+    held = 0
+    steps: list[tuple[float, int]] = []
+    for time_s in sorted(changes):
+        held += changes[time_s]
+        if not steps or steps[-1][1] != held:
+            steps.append((time_s, held))
+    return steps
+
+
+def _lane(event: TimelineEvent) -> tuple[TimeSource, Lane]:
+    return event.source, event.lane
+
+
+def _place(event: TimelineEvent) -> tuple[int, int, int, float, float]:
+    return (
+        _SOURCES.index(event.source),
+        event.lane.stage,
+        _LANE_KINDS.index(event.lane.kind),
+        event.start_s,
+        event.end_s,
+    )
+
+
+def _cut(pair: tuple[TimelineEvent, TimelineEvent]) -> TimelineEvent:
+    event, following = pair
+    if event.end_s <= following.start_s:
+        return event
+    return event._replace(end_s=following.start_s)

@@ -1,0 +1,137 @@
+"""What the boundaries of a pipeline share: links between clusters, and uplinks.
+
+Every boundary that touches a cluster sends one way over its uplink, activations or
+gradients, and receives the other way, so that n boundaries are n transfers in each
+direction and micro-batch; and so it is with n boundaries between the same two clusters.
+All n have to pass in a period, whose closed form therefore has (MODEL.md, section 4)
+
+    n * service <= lambda,
+
+with ``service`` the time for which one transfer alone keeps what is shared. Where all
+forwards come first, activations and gradients do not meet, and n counts those of one
+kind that go the same way. Kappa stays
+as it is: in the steady state transfers mostly pass when the others do not. The
+simulation is in ``hetopt.schedule.shared_run``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.schedule.schedules import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hetopt.problem.training import ScheduleName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SharedLinks:
+    """How long one boundary's tensor alone keeps what several may share; J clusters.
+
+    Attributes
+    ----------
+    uplink_ns
+        A cluster's uplink, in one direction; 0 where it has none; shape (J,).
+    link_ns
+        All of the link between two clusters, likewise; 0 where it has no capacity of
+        its own; symmetric; shape (J, J).
+    """
+
+    uplink_ns: NDArray[np.int64]
+    link_ns: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What at least two boundaries use, each for ``service_ns`` a transfer.
+
+    Attributes
+    ----------
+    outward
+        Of each boundary, whether its activations go the one way and its gradients the
+        other, or the reverse. Transfers in opposite directions do not meet.
+    """
+
+    service_ns: int
+    boundaries: tuple[int, ...]
+    outward: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """Shares, and omega of each boundary if there were none.
+
+    Attributes
+    ----------
+    all_first
+        Whether the schedule has all forwards first.
+    """
+
+    all_first: bool
+    occupancy_ns: tuple[int, ...]
+    shares: tuple[Share, ...]
+
+    def contended(self) -> tuple[int, ...]:
+        """Return omega of each boundary as the closed form has it."""
+        occupancy = list(self.occupancy_ns)
+        for share in self.shares:
+            meeting = len(share.boundaries)
+            if self.all_first:
+                meeting = max(map(share.outward.count, (True, False)))
+            together = meeting * share.service_ns
+            for boundary in share.boundaries:
+                occupancy[boundary] = max(occupancy[boundary], together)
+        return tuple(occupancy)
+
+
+def sharing_of(
+    shared: SharedLinks | None,
+    schedule: ScheduleName,
+    clusters: Sequence[int],
+    occupancy_ns: tuple[int, ...],
+) -> Sharing | None:
+    """Return what the boundaries of a pipeline share; None if they share nothing.
+
+    Parameters
+    ----------
+    clusters
+        Of every stage.
+    occupancy_ns
+        Of every boundary, as if it shared nothing.
+    """
+    if shared is None:
+        return None
+    crossings = {
+        boundary: ends
+        for boundary, ends in enumerate(pairwise(clusters))
+        if ends[0] != ends[1]
+    }
+    used = sorted(set(clusters))
+    services: list[tuple[set[int], int]] = [
+        ({j}, int(shared.uplink_ns[j])) for j in used
+    ]
+    services += [({i, j}, int(shared.link_ns[i, j])) for i, j in combinations(used, 2)]
+    shares = []
+    for touched, service_ns in services:
+        users = [b for b, ends in crossings.items() if touched <= set(ends)]
+        if service_ns and len(users) > 1:
+            share = Share(
+                service_ns=service_ns,
+                boundaries=tuple(users),
+                outward=tuple(crossings[b][0] == min(touched) for b in users),
+            )
+            shares.append(share)
+    if not shares:
+        return None
+    return Sharing(
+        all_first=rule_of(schedule).all_first,
+        occupancy_ns=occupancy_ns,
+        shares=tuple(shares),
+    )

@@ -1,0 +1,96 @@
+"""Solvers by name, ready for problems whose boundaries share links.
+
+Where there is anything to share, another table is searched, and plans are priced by the
+true one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hetopt.check import check_plan
+from hetopt.cost.boundaries.places import anywhere, searched_table
+from hetopt.cost.table_file import table_digest
+from hetopt.plans import Pipeline
+from hetopt.result import PricedPlan
+from hetopt.solvers.race.merging import best_first, with_plans
+from hetopt.solvers.registry import solver
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
+    from hetopt.result import Objective, Result
+    from hetopt.solvers.request import Request, Solve
+
+#: Copies of a plan in the table by places: either end may also be priced as a middle.
+_COPIES = 4
+
+
+def load(name: str) -> Solve:
+    """Return the ``solve`` function of a solver; InputError if there is none.
+
+    Plans are priced with what boundaries share, whatever the solver knows of it.
+    """
+    found = solver(name)
+    return partial(sharing_links, found.load(), objective="closed", exact=found.proves)
+
+
+def sharing_links(
+    solve: Solve, request: Request, *, objective: Objective, exact: bool
+) -> Result:
+    """Call ``solve`` on the table to search, and price its plans as they are.
+
+    Parameters
+    ----------
+    exact
+        Whether the solver proves anything.
+    """
+    params, table = request.params, request.table
+    searched = searched_table(
+        table,
+        params.principles,
+        simulated=objective == "simulated",
+        exact=exact,
+    )
+    if searched is table:
+        return solve(request)
+    if params.top > 1:
+        # Copies of a plan count as one below.
+        params = replace(params, top=_COPIES * params.top)
+    result = solve(replace(request, table=searched, params=params))
+    if result.best is None:
+        return result
+    found = [
+        _priced(each.plan, request) for each in (result.best, *result.alternatives)
+    ]
+    plans = best_first(found, table, objective)[: request.params.top]
+    return with_plans(result, plans, table)
+
+
+def as_planned(plan: Plan, table: CostTable) -> Plan:
+    """Return a plan found in the searched table as one of the problem's table."""
+    pipelines = tuple(
+        Pipeline(
+            microbatches=pipeline.microbatches,
+            stages=tuple(
+                replace(stage, strategy=anywhere(stage.strategy))
+                for stage in pipeline.stages
+            ),
+        )
+        for pipeline in plan.pipelines
+    )
+    return replace(plan, pipelines=pipelines, table_digest=table_digest(table))
+
+
+def _priced(plan: Plan, request: Request) -> PricedPlan:
+    plan = as_planned(plan, request.table)
+    checked = check_plan(
+        request.problem, request.table, plan, request.params.principles
+    )
+    return PricedPlan(
+        plan=plan,
+        closed_form_s=checked.closed_form_s,
+        iteration_time_s=checked.iteration_time_s,
+    )
