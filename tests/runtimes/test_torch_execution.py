@@ -98,10 +98,17 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
 
     def norm(x: Any, name: str) -> Any:
         if model.norm == "rms":
-            scale = x.pow(2).mean(-1, keepdim=True).add(1e-5).rsqrt()
+            scale = (
+                x.pow(2).mean(-1, keepdim=True).add(model.architecture.norm_eps).rsqrt()
+            )
             return x * scale * weights[f"{name}_weight"]
         centred = x - x.mean(-1, keepdim=True)
-        spread = centred.pow(2).mean(-1, keepdim=True).add(1e-5).sqrt()
+        spread = (
+            centred.pow(2)
+            .mean(-1, keepdim=True)
+            .add(model.architecture.norm_eps)
+            .sqrt()
+        )
         return centred / spread * weights[f"{name}_weight"] + weights[f"{name}_bias"]
 
     def linear(x: Any, name: str) -> Any:
@@ -110,9 +117,9 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
     def turned(x: Any) -> Any:
         half = model.head_dim // 2
         pairs = torch.complex(x[..., :half], x[..., half:])
-        angle = torch.arange(x.shape[1])[:, None, None] * 10000.0 ** (
-            -torch.arange(half) / half
-        )
+        angle = torch.arange(x.shape[1])[
+            :, None, None
+        ] * model.architecture.rotary_base ** (-torch.arange(half) / half)
         pairs = pairs * torch.polar(torch.ones_like(angle), angle)
         return torch.cat((pairs.real, pairs.imag), -1)
 

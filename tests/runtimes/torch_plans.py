@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.export.job import Job
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.problem.architecture import Architecture
 from hetopt.problem.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
@@ -118,7 +119,11 @@ CASES = {
         schedule="1f1b",
         degrees=((1, 2, 2), (2, 1, 1)),
         q=3,
-        model={"kv_heads": 1, "vocab": 511},
+        model={
+            "kv_heads": 1,
+            "vocab": 511,
+            "architecture": Architecture(norm_eps=0.01, rotary_base=500.0),
+        },
         recompute=("selective", "none"),
     ),
     "whole sequences": Case(

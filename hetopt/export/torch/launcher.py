@@ -50,6 +50,9 @@ _SIZES = (
     "granularity",
 )
 
+#: What the program computes as the model's architecture says; ``job.json`` has it too.
+_ARCHITECTURE = ("norm_eps", "rotary_base")
+
 #: The user's part of a bundle: what starts the program, and units of a model of theirs.
 _TRAIN = '''"""Trains as job.json says; started in every rank by torchrun."""
 
@@ -135,7 +138,9 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what the program cannot do of a problem, whatever its plan."""
     model, training = problem.model, problem.training
     gelu = None if model.gated else "gelu"
-    yield from architecture_losses(model, as_said(model, (), activation=gelu))
+    yield from architecture_losses(
+        model, as_said(model, _ARCHITECTURE, activation=gelu)
+    )
     has = (UNFUSED_LOSS, NO_SEQUENCE_PARALLEL, GRADIENTS_BF16)
     yield from choice_losses(training, has)
     if 0 < model.positions < training.seq_len:
@@ -156,6 +161,7 @@ def _content(job: Job) -> dict[str, Any]:
     """Return the content of ``job.json``."""
     model, training = job.problem.model, job.problem.training
     sizes = {name: getattr(model, name) for name in _SIZES}
+    sizes |= {name: getattr(model.architecture, name) for name in _ARCHITECTURE}
     if model.positions:
         sizes["positions"] = max(model.positions, training.seq_len)
     return {

@@ -19,6 +19,7 @@ from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.export.torch.launcher import TESTED_WITH
 from hetopt.export.torch.reading import read_torch
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
+from hetopt.problem.architecture import Architecture
 from hetopt.problem.training import RESHARDING, Domain, Pins
 from tests.export.jobs import draw_job, restaged, untied
 
@@ -75,6 +76,15 @@ def test_ranks_of_the_program_are_those_of_the_placement(seed: int) -> None:
     ends = [stage["end"] for stage in stages]
     assert [stage["first"] for stage in stages] == [0, *ends[:-1]]
     assert ends[-1] == job.problem.model.layers + 2
+
+
+def test_the_norm_and_the_rotary_embedding_are_the_models() -> None:
+    job = exact(4)
+    said = Architecture(norm_eps=1e-6, rotary_base=5e5)
+    model = replace(job.problem.model, architecture=said)
+    job = replace(job, problem=replace(job.problem, model=model))
+    content = json.loads(bundle(job, TORCH, allow_lossy=False)["job.json"])["model"]
+    assert (content["norm_eps"], content["rotary_base"]) == (1e-6, 5e5)
 
 
 def test_a_bundle_is_the_program_with_the_tested_version(tmp_path: Path) -> None:
@@ -219,6 +229,10 @@ def test_each_loss_is_named() -> None:
     assert "fp8" in lost(under(precision="fp8"))[0]
     assert "unfused" in lost(under(attention="unfused"))[0]
     assert lost(under(sequence_parallel=False, gradients="bf16")) == []
+    said = Architecture(norm_eps=1e-6, rotary_base=5e5, attention_softcap=50.0)
+    assert [what.split()[0] for what in lost(of(architecture=said))] == [
+        "model.attention_softcap"
+    ]
     assert "positions" in lost(of(positions=7))[0]
     assert "pairs" in lost(of(head_dim=7))[0]
 

@@ -54,7 +54,8 @@ class Job:
     ----------
     model
         Sizes: layers, hidden, heads, kv_heads, head_dim, ffn, vocab, gated, tied, norm,
-        positions, granularity.
+        positions, granularity; norm_eps and
+        rotary_base.
     precision
         ``bf16``, ``fp16`` or ``fp32``, of weights and activations.
     gradients

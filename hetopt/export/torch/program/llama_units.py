@@ -53,6 +53,8 @@ def config_of(place: Place) -> Any:
         head_dim=model["head_dim"],
         vocab_size=model["vocab"],
         max_position_embeddings=place.job.seq_len,
+        rms_norm_eps=model["norm_eps"],
+        rope_parameters={"rope_type": "default", "rope_theta": model["rotary_base"]},
         attn_implementation="sdpa",
     )
 

@@ -15,26 +15,25 @@ from torch import Tensor
 
 from .region import Region
 
-#: As in Llama and GPT.
-NORM_EPSILON = 1e-5
-
 
 class Norm(torch.autograd.Function):
     """RMSNorm, or LayerNorm if there is a bias; keeps its input."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, epsilon: float
+    ) -> Tensor:
         """Return the norm of (b, n, h)."""
         ctx.save_for_backward(x, weight)
-        ctx.centred = bias is not None
-        normal = _normal(x, ctx.centred)[0].to(x.dtype)
+        ctx.centred, ctx.epsilon = bias is not None, epsilon
+        normal = _normal(x, ctx.centred, epsilon)[0].to(x.dtype)
         return normal * weight if bias is None else torch.addcmul(bias, normal, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None, None]:
         """Return gradients of input, weight and bias."""
         x, weight = ctx.saved_tensors
-        normal, scale = _normal(x, ctx.centred)
+        normal, scale = _normal(x, ctx.centred, ctx.epsilon)
         wide = grad.float()
         inner = wide * weight.float()
         along = (inner * normal).mean(-1, keepdim=True)
@@ -43,15 +42,15 @@ class Norm(torch.autograd.Function):
             of_input = of_input - inner.mean(-1, keepdim=True)
         of_weight = (wide * normal).flatten(0, -2).sum(0).to(weight.dtype)
         of_bias = wide.flatten(0, -2).sum(0).to(weight.dtype) if ctx.centred else None
-        return (of_input * scale).to(x.dtype), of_weight, of_bias
+        return (of_input * scale).to(x.dtype), of_weight, of_bias, None
 
 
-def _normal(x: Tensor, centred: bool) -> tuple[Tensor, Tensor]:
+def _normal(x: Tensor, centred: bool, epsilon: float) -> tuple[Tensor, Tensor]:
     """Return x in 32 bits with unit variance, and what it was multiplied by."""
     x = x.float()
     if centred:
         x = x - x.mean(-1, keepdim=True)
-    scale = (x.square().mean(-1, keepdim=True) + NORM_EPSILON).rsqrt()
+    scale = (x.square().mean(-1, keepdim=True) + epsilon).rsqrt()
     return x * scale, scale
 
 

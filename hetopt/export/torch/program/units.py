@@ -34,8 +34,6 @@ from .groups import Place
 from .operations import Columns, Gated, Lookup, Loss, Norm, Rows, Turned
 from .region import Region
 
-ROTARY_BASE = 10_000.0
-
 
 def build_unit(index: int, place: Place) -> nn.Module:
     """Return the unit of this index, from 0, as this rank has it."""
@@ -83,7 +81,8 @@ class _Unit(nn.Module):
     def normed(self, x: Tensor, name: str) -> Tensor:
         """Return the norm of (b, m, h)."""
         bias = getattr(self, f"{name}_bias", None)
-        return Norm.apply(x, getattr(self, f"{name}_weight"), bias)
+        weight = getattr(self, f"{name}_weight")
+        return Norm.apply(x, weight, bias, self.model["norm_eps"])
 
     def table(self, name: str) -> None:
         """Make this rank's rows of a token table, padded to the same on all ranks."""
@@ -135,7 +134,7 @@ class Embedding(_Unit):
 def angles(place: Place) -> tuple[Tensor, Tensor]:
     """Return cosines and sines of rotary embeddings, (n, 1, d / 2), for all layers."""
     half = place.job.model["head_dim"] // 2
-    rates = ROTARY_BASE ** (-torch.arange(half) / half)
+    rates = place.job.model["rotary_base"] ** (-torch.arange(half) / half)
     turned = (place.positions[:, None] * rates)[:, None, :].to(place.device)
     return turned.cos(), turned.sin()
 
