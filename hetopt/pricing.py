@@ -281,13 +281,11 @@ def _times(
         sync[-1] += tied
     warmups = tuple(stage.warmup for stage in pipeline.stages)
     transfer = tuple(int(part.transfer_ns[key]) for key in boundaries)
-    occupancy = tuple(int(part.occupancy_ns[key]) for key in boundaries)
+    alone = tuple(int(part.occupancy_ns[key]) for key in boundaries)
     clusters = [place.cluster for place in places]
-    sharing = sharing_of(part.shared, plan.schedule, clusters, occupancy)
-    if sharing is not None:
-        occupancy = sharing.contended()
+    sharing = sharing_of(part.shared, plan.schedule, clusters, alone)
     # What is refused here is the user's: the warm-ups of a plan file, or negative times
-    # of a table file.
+    # of a table.
     try:
         check_warmups_fall(warmups)
         return PipelineTimes(
@@ -302,7 +300,7 @@ def _times(
                 for place in places
             ),
             transfer_ns=transfer,
-            occupancy_ns=occupancy,
+            occupancy_ns=alone if sharing is None else sharing.contended(),
             sync_ns=tuple(sync),
             warmups=warmups,
             sharing=sharing,

@@ -10,9 +10,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hetopt.check import check_plan
+from hetopt.check import check_plan, check_result
 from hetopt.cost.boundaries.places import anywhere, searched_table
 from hetopt.cost.table_file import table_digest
+from hetopt.errors import CheckError
 from hetopt.plans import Pipeline
 from hetopt.result import PricedPlan
 from hetopt.solvers.race.merging import best_first, with_plans
@@ -60,6 +61,9 @@ def sharing_links(
         # Copies of a plan count as one below.
         params = replace(params, top=_COPIES * params.top)
     result = solve(replace(request, table=searched, params=params))
+    findings = check_result(request.problem, searched, result.to_json())
+    if findings:
+        raise CheckError(findings)
     if result.best is None:
         return result
     found = [

@@ -220,12 +220,3 @@ def test_refuses(plan: Plan, message: str) -> None:
     for function in (price, pipeline_times):
         with pytest.raises(InputError, match=message):
             function(plan, table())
-
-
-def test_refuses_a_table_whose_occupancy_exceeds_the_transfer() -> None:
-    sound = table()
-    parts = tuple(
-        replace(part, occupancy_ns=part.transfer_ns + 1) for part in sound.slices
-    )
-    with pytest.raises(InputError, match="boundary 0 is 1013, expected at most its"):
-        price(PLAN, replace(sound, slices=parts))

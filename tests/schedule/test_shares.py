@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,6 +17,9 @@ from hetopt.schedule.shares import Share, SharedLinks, Sharing, sharing_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
+
+if TYPE_CHECKING:
+    pass
 
 
 def shared(uplinks: list[int], link: int = 0) -> SharedLinks:
@@ -94,7 +99,11 @@ def drawn(rng: Random) -> tuple[PipelineTimes, Times, list[int]]:
         warmups=tuple(warmups[::-1]),
         sharing=sharing,
     )
-    alone = Alone(in_phases=False, occupancy=occupancy, ways=ways_of(links, order))
+    alone = Alone(
+        in_phases=False,
+        occupancy=occupancy,
+        ways=ways_of(SimpleNamespace(shared=links), order),
+    )
     other = Times(
         schedule="1f1b",
         microbatches=q,

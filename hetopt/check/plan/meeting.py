@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.schedule.shares import SharedLinks
+    from hetopt.cost.table import TableSlice
 
 
 class Way(NamedTuple):
@@ -64,9 +64,7 @@ class Alone:
         )
 
 
-def ways_of(
-    shared: SharedLinks | None, clusters: Sequence[int]
-) -> tuple[tuple[Way, ...], ...]:
+def ways_of(part: TableSlice, clusters: Sequence[int]) -> tuple[tuple[Way, ...], ...]:
     """Return the ways of every boundary that another one takes as well.
 
     Parameters
@@ -74,6 +72,7 @@ def ways_of(
     clusters
         Of every stage.
     """
+    shared = part.shared
     every: list[list[Way]] = []
     for here, there in pairwise(clusters):
         own = []

@@ -107,7 +107,7 @@ class PricedStages:
         alone = Alone(
             in_phases=STEPS[self.problem.training.schedule].all_first,
             occupancy=tuple(int(self.slice.occupancy_ns[cut]) for cut in cuts),
-            ways=ways_of(self.slice.shared, [cluster for cluster, _ in self.rows]),
+            ways=ways_of(self.slice, [cluster for cluster, _ in self.rows]),
         )
         return Times(
             schedule=self.problem.training.schedule,

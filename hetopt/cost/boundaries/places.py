@@ -91,10 +91,9 @@ def searched_table(
     exact
         Whether sharing has to be in it; a heuristic is better off without.
     """
-    if all(part.shared is None for part in table.slices):
+    if not _may_share(table, principles):
         return table
     placed = exact and principles.consecutive and not simulated
-    placed = placed and len(table.cluster_names) >= _FEWEST
     # With all forwards first, only one boundary of a cluster sends at a time.
     placed = placed and not rule_of(table.schedule).all_first
     return replace(
@@ -106,6 +105,18 @@ def searched_table(
             for part in table.slices
         ),
     )
+
+
+def _may_share(table: CostTable, principles: Principles) -> bool:
+    """Whether boundaries of any plan share anything.
+
+    With all principles kept they do so at a cluster with an uplink between two others.
+    """
+    shared = [part.shared for part in table.slices if part.shared is not None]
+    if not principles.consecutive:
+        return bool(shared)
+    some = any(each.uplink_ns.any() for each in shared)
+    return some and len(table.cluster_names) >= _FEWEST
 
 
 def _by_place(part: TableSlice, shared: SharedLinks) -> TableSlice:
