@@ -99,11 +99,8 @@ def drawn(rng: Random) -> tuple[PipelineTimes, Times, list[int]]:
         warmups=tuple(warmups[::-1]),
         sharing=sharing,
     )
-    alone = Alone(
-        in_phases=False,
-        occupancy=occupancy,
-        ways=ways_of(SimpleNamespace(shared=links), order),
-    )
+    part = cast("TableSlice", SimpleNamespace(shared=links))
+    alone = Alone(in_phases=False, occupancy=occupancy, ways=ways_of(part, order))
     other = Times(
         schedule="1f1b",
         microbatches=q,
