@@ -4,7 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
 
 if TYPE_CHECKING:
-    pass
+    from hetopt.cost.table import TableSlice
 
 
 def shared(uplinks: list[int], link: int = 0) -> SharedLinks:
