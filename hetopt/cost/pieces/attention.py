@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import AttentionCore, Operations, multiply
+from hetopt.cost.pieces.operations import AttentionCore, Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -124,12 +124,12 @@ class Attention(Piece):
         pairs = tokens * keys * (0.5 if halved else 1.0)
         moved = tokens * score_traffic(self, keys, shape.tp, e)
         moved = moved + e * (2 * tokens * query + 2 * whole_tokens * kv)
-        # Norm: read, write. Dropout and residual: two reads, a mask, a write.
         # Rotary embedding: queries and keys read and written.
-        elementwise = own * hidden * (5 * e + 1) + tokens * 2 * e * (query + kv)
+        rotary = moving(tokens * 2 * e * (query + kv), "rope", query + kv)
+        elementwise = [self.norm(own, e), rotary, self.residual(own, e)]
         if block.window:
             # Tokens are put in the order of their windows, and back.
-            elementwise = elementwise + own * hidden * 4 * e
+            elementwise.append(moving(own * hidden * 4 * e, kernels=2))
         return Operations.of(
             multiply(tokens, hidden, query + 2 * kv, e),
             multiply(tokens, query, hidden, e),
@@ -139,8 +139,7 @@ class Attention(Piece):
                 rows=tokens * query / block.head_dim,
                 keys=pairs / tokens,
             ),
-            elementwise=elementwise,
-            kernels=6 if block.window else 4,
+            elementwise=tuple(elementwise),
         )
 
     def parameters(self, tp: Ints) -> Floats:

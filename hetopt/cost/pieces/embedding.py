@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import Operations
+from hetopt.cost.pieces.operations import Operations, moving
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape, vocab_shard
@@ -31,10 +31,15 @@ class Embedding(Piece):
         """Count the look-up, the dropout and what they move."""
         tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
         own = shape.own_tokens(self.tokens)
-        elementwise = tokens * hidden * 2 * e + own * hidden * (2 * e + 1)
+        looked_up, dropped = tokens * hidden * 2 * e, own * hidden * (2 * e + 1)
         # The table's fp32 gradient is read and written in the row of every token.
-        backward = elementwise + tokens * hidden * 8
-        return Operations.of(elementwise=elementwise, backward=backward, kernels=3)
+        backward = looked_up + tokens * hidden * 8
+        return Operations.of(
+            elementwise=(
+                moving(looked_up, "embedding", hidden, backward=backward),
+                moving(dropped, kernels=2, backward=dropped),
+            )
+        )
 
     def parameters(self, tp: Ints) -> Floats:
         """Return the table's shard and the position table, which is replicated."""

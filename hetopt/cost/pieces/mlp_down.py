@@ -30,8 +30,7 @@ class MlpDown(Piece):
         hidden = self.block.hidden
         return Operations.of(
             multiply(tokens, self.gradient_width(shape.tp), hidden, e),
-            elementwise=own * hidden * (3 * e + 1),
-            kernels=1,
+            elementwise=(self.residual(own, e),),
         )
 
     def parameters(self, tp: Ints) -> Floats:

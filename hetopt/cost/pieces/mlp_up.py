@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -37,8 +37,14 @@ class MlpUp(Piece):
         hidden, width, inner = self.block.hidden, self._width(shape.tp), self.matrices
         return Operations.of(
             multiply(tokens, hidden, inner * width, e),
-            elementwise=own * hidden * 2 * e + tokens * width * e * (inner + 1),
-            kernels=2,
+            elementwise=(
+                self.norm(own, e),
+                moving(
+                    tokens * width * e * (inner + 1),
+                    "swiglu" if self.block.gated else "gelu",
+                    width,
+                ),
+            ),
         )
 
     def parameters(self, tp: Ints) -> Floats:
