@@ -201,6 +201,7 @@ class OperatorSource:
             backward_s=stacked[1],
             attention_core_s=stacked[2],
             attention_core_backward_s=stacked[3],
+            sharding=share.sharding,
         )
 
     def _predicted(self, name: str, asked: list[Work]) -> list[Floats]:

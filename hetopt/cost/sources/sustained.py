@@ -2,14 +2,15 @@
 
 Iterations run slower than the same kernels one by one, because clocks fall under load,
 kernels wait for the host and stragglers; and faster where software fuses what was
-measured apart. One share per class of operators and family of devices, fitted on
-published iterations by ``benchmarks/iterations.py``, which prints the shares
+measured apart; and software hides a part of what ZeRO-2 and -3 exchange. One share per
+class of operators, one of those collectives, and family of devices, fitted on published
+iterations by ``benchmarks/iterations.py``, which prints the shares
 (``--fit``) and how far off models are that the fit has not seen. The attention core's
 share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
 Megatron-LM's of 2025 on B200.
 
 Of H20 and Ascend one iteration each is published (HetAuto, Table 1): their relatives'
-shares, times the one factor that explains it.
+shares of operators, times the one factor that explains it.
 """
 
 from __future__ import annotations
@@ -31,21 +32,35 @@ class Sustained:
     ----------
     multiplication, attention, elementwise
         Of multiplications, of the fused attention core, of everything else.
+    sharding
+        Of the collectives of ZeRO-2 and -3 that every micro-batch waits for: above 1
+        where computation hides a part of them.
     """
 
     multiplication: float
     attention: float
     elementwise: float
+    sharding: float = 1.0
 
 
 #: By beginning of the accelerator's name; the longest that fits counts.
 SUSTAINED: Mapping[str, Sustained] = {
-    "A100": Sustained(multiplication=1.11, attention=0.62, elementwise=1.37),
-    "H100": Sustained(multiplication=1.02, attention=0.46, elementwise=0.72),
-    "B200": Sustained(multiplication=1.15, attention=0.63, elementwise=0.355),
-    "H20": Sustained(multiplication=1.41, attention=0.635, elementwise=0.99),
-    "H200": Sustained(multiplication=1.02, attention=0.46, elementwise=0.72),
-    "Ascend": Sustained(multiplication=0.65, attention=0.36, elementwise=0.80),
+    "A100": Sustained(
+        multiplication=1.05, attention=0.584, elementwise=1.09, sharding=1.86
+    ),
+    "H100": Sustained(
+        multiplication=1.025, attention=0.424, elementwise=0.564, sharding=1.06
+    ),
+    "B200": Sustained(multiplication=1.177, attention=0.588, elementwise=0.322),
+    "H20": Sustained(
+        multiplication=1.474, attention=0.61, elementwise=0.811, sharding=1.06
+    ),
+    "H200": Sustained(
+        multiplication=1.025, attention=0.424, elementwise=0.564, sharding=1.06
+    ),
+    "Ascend": Sustained(
+        multiplication=0.653, attention=0.363, elementwise=0.678, sharding=1.86
+    ),
 }
 
 #: Of families without a published iteration: as measured.
