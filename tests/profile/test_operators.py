@@ -135,7 +135,9 @@ def test_a_file_without_kernels_is_continued(tmp_path: Path) -> None:
         for line in path.read_text().splitlines()
         if not line.startswith("memory,") or ",rope" not in line
     ]
-    old = [line.replace(",256,,,", ",,,,") if "memory" in line else line for line in old]
+    old = [
+        line.replace(",256,,,", ",,,,") if "memory" in line else line for line in old
+    ]
     path.write_text("\n".join(old) + "\n")
     before = read_operators(str(path)).rows
     assert {row.kernel for row in before} == {None}

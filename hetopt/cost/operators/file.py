@@ -70,7 +70,9 @@ SIZES = {
     MEMORY: ("bytes",),
 }
 _COUNTS = tuple(
-    dict.fromkeys(name for names in SIZES.values() for name in names if name != "layout")
+    dict.fromkeys(
+        name for names in SIZES.values() for name in names if name != "layout"
+    )
 )
 LAYOUTS = ("TN", "NN", "NT")
 _WORDS = {

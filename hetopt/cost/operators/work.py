@@ -173,7 +173,7 @@ def elementwise(part: Elementwise, rates: Rates, *, backward: bool) -> Work:
     moved = part.backward_bytes if backward else part.bytes
     names = np.full(len(moved), part.kernel or "")
     width = np.ones(len(moved)) if part.width is None else part.width
-    return memory(moved / part.kernels, rates, names, width / part.kernels)
+    return memory(moved / part.kernels, rates, names, width)
 
 
 def memory(

@@ -124,8 +124,10 @@ class Attention(Piece):
         pairs = tokens * keys * (0.5 if halved else 1.0)
         moved = tokens * score_traffic(self, keys, shape.tp, e)
         moved = moved + e * (2 * tokens * query + 2 * whole_tokens * kv)
-        # Rotary embedding: queries and keys read and written.
-        rotary = moving(tokens * 2 * e * (query + kv), "rope", query + kv)
+        # Rotary embedding: queries and keys read and written, each by a kernel.
+        rotary = moving(
+            tokens * 2 * e * (query + kv), "rope", (query + kv) / 2, kernels=2
+        )
         elementwise = [self.norm(own, e), rotary, self.residual(own, e)]
         if block.window:
             # Tokens are put in the order of their windows, and back.

@@ -46,20 +46,20 @@ class Sustained:
 #: By beginning of the accelerator's name; the longest that fits counts.
 SUSTAINED: Mapping[str, Sustained] = {
     "A100": Sustained(
-        multiplication=1.05, attention=0.584, elementwise=1.09, sharding=1.86
+        multiplication=1.05, attention=0.584, elementwise=1.10, sharding=1.86
     ),
     "H100": Sustained(
-        multiplication=1.025, attention=0.424, elementwise=0.564, sharding=1.06
+        multiplication=1.026, attention=0.424, elementwise=0.562, sharding=1.06
     ),
-    "B200": Sustained(multiplication=1.177, attention=0.588, elementwise=0.322),
+    "B200": Sustained(multiplication=1.15, attention=0.634, elementwise=0.359),
     "H20": Sustained(
-        multiplication=1.474, attention=0.61, elementwise=0.811, sharding=1.06
+        multiplication=1.474, attention=0.61, elementwise=0.807, sharding=1.06
     ),
     "H200": Sustained(
-        multiplication=1.025, attention=0.424, elementwise=0.564, sharding=1.06
+        multiplication=1.026, attention=0.424, elementwise=0.562, sharding=1.06
     ),
     "Ascend": Sustained(
-        multiplication=0.653, attention=0.363, elementwise=0.678, sharding=1.86
+        multiplication=0.653, attention=0.362, elementwise=0.683, sharding=1.86
     ),
 }
 

@@ -214,7 +214,9 @@ def test_the_width_of_a_row_tells_norms_of_equal_bytes_apart() -> None:
     forest = memory_forest(*known)
     narrow, wide = (
         forest.predict_s(
-            elementwise(moving(np.array([1e7]), "rmsnorm", width), RATES, backward=False)
+            elementwise(
+                moving(np.array([1e7]), "rmsnorm", width), RATES, backward=False
+            )
         )[0]
         for width in (1024, 8192)
     )
