@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.work import Work
     from hetopt.cost.shapes import Floats
 
-_TREES = 100
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -43,12 +41,15 @@ class Settings:
 
     Attributes
     ----------
+    trees
+        How many.
     max_features
         Share of the features a split chooses from.
     min_samples_leaf
         Rows of a leaf, at least.
     """
 
+    trees: int
     max_features: float
     min_samples_leaf: int
 
@@ -57,11 +58,11 @@ class Settings:
 #: multiplications a handful of weights' shapes was measured: small leaves learn those
 #: by heart.
 SETTINGS = {
-    MATMUL: Settings(max_features=0.5, min_samples_leaf=1),
-    GROUP_MATMUL: Settings(max_features=0.5, min_samples_leaf=20),
-    SDP_FORWARD: Settings(max_features=1.0, min_samples_leaf=1),
-    SDP_BACKWARD: Settings(max_features=1.0, min_samples_leaf=1),
-    MEMORY: Settings(max_features=0.5, min_samples_leaf=1),
+    MATMUL: Settings(trees=100, max_features=0.5, min_samples_leaf=1),
+    GROUP_MATMUL: Settings(trees=100, max_features=0.5, min_samples_leaf=20),
+    SDP_FORWARD: Settings(trees=60, max_features=1.0, min_samples_leaf=1),
+    SDP_BACKWARD: Settings(trees=60, max_features=1.0, min_samples_leaf=1),
+    MEMORY: Settings(trees=60, max_features=0.5, min_samples_leaf=1),
 }
 
 
@@ -122,7 +123,7 @@ class _Curve:
             from sklearn.ensemble import ExtraTreesRegressor
 
             grown = ExtraTreesRegressor(
-                n_estimators=_TREES,
+                n_estimators=settings.trees,
                 max_features=settings.max_features,
                 min_samples_leaf=settings.min_samples_leaf,
                 random_state=0,

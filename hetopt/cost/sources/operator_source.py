@@ -221,15 +221,20 @@ class OperatorSource:
         return np.split(found[name][:, 0], np.arange(rows, sizes[name], rows))
 
     def _key(self, name: str, asked: Work) -> str:
-        versions = [f"{library} {metadata.version(library)}" for library in LIBRARIES]
         part = self.measured[name]
-        known = ["operators", "hetopt " + __version__, *versions, repr(part)]
+        known = ["operators", "hetopt " + __version__, *_versions(), repr(part)]
         return prediction_cache.digest(
             "\n".join(known).encode(),
             asked.terms.tobytes(),
             asked.features.tobytes(),
-            b"" if asked.kernels is None else "\n".join(asked.kernels).encode(),
+            b"" if asked.kernels is None else asked.kernels.tobytes(),
         )
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    """Return the libraries with their versions, whose metadata is slow to read."""
+    return tuple(f"{library} {metadata.version(library)}" for library in LIBRARIES)
 
 
 @cache

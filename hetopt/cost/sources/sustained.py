@@ -2,9 +2,9 @@
 
 Iterations run slower than the same kernels one by one, because clocks fall under load,
 kernels wait for the host and stragglers; and faster where software fuses what was
-measured apart; and software hides a part of what ZeRO-2 and -3 exchange. One share per
-class of operators, one of those collectives, and family of devices, fitted on published
-iterations by ``benchmarks/iterations.py``, which prints the shares
+measured apart, or hides a part of what ZeRO-2 and -3 exchange. One share per class of
+operators and one of those collectives, for each family of devices, are fitted on
+published iterations by ``benchmarks/iterations.py``, which prints the shares
 (``--fit``) and how far off models are that the fit has not seen. The attention core's
 share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
 Megatron-LM's of 2025 on B200.
@@ -46,20 +46,20 @@ class Sustained:
 #: By beginning of the accelerator's name; the longest that fits counts.
 SUSTAINED: Mapping[str, Sustained] = {
     "A100": Sustained(
-        multiplication=1.05, attention=0.584, elementwise=1.10, sharding=1.86
+        multiplication=1.054, attention=0.584, elementwise=1.105, sharding=1.861
     ),
     "H100": Sustained(
-        multiplication=1.026, attention=0.424, elementwise=0.562, sharding=1.06
+        multiplication=1.027, attention=0.428, elementwise=0.558, sharding=1.062
     ),
-    "B200": Sustained(multiplication=1.15, attention=0.634, elementwise=0.359),
+    "B200": Sustained(multiplication=1.151, attention=0.634, elementwise=0.359),
     "H20": Sustained(
-        multiplication=1.474, attention=0.61, elementwise=0.807, sharding=1.06
+        multiplication=1.473, attention=0.613, elementwise=0.8, sharding=1.062
     ),
     "H200": Sustained(
-        multiplication=1.026, attention=0.424, elementwise=0.562, sharding=1.06
+        multiplication=1.027, attention=0.428, elementwise=0.558, sharding=1.062
     ),
     "Ascend": Sustained(
-        multiplication=0.653, attention=0.362, elementwise=0.683, sharding=1.86
+        multiplication=0.653, attention=0.362, elementwise=0.685, sharding=1.861
     ),
 }
 
