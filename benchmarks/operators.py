@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.operators.file import GROUP_MATMUL, MATMUL, parse_operators
-from hetopt.cost.operators.forest import OperatorForest
+from hetopt.cost.operators.forest import SETTINGS, OperatorForest
 from hetopt.cost.operators.relatives import by_class
 from hetopt.cost.operators.work import work_of_rows
 from hetopt.problem.catalogue import operator_files
@@ -56,7 +56,9 @@ def errors(part: Measured) -> tuple[list[float], list[float]]:
             continue
         known = [row for row, is_left in zip(rows, left, strict=True) if not is_left]
         asked = [row for row, is_left in zip(rows, left, strict=True) if is_left]
-        grown = OperatorForest(work_of_rows(part.op, known, part.rates), seconds[~left])
+        grown = OperatorForest(
+            work_of_rows(part.op, known, part.rates), seconds[~left], SETTINGS[part.op]
+        )
         work = work_of_rows(part.op, asked, part.rates)
         forest += np.abs(grown.predict_s(work) / seconds[left] - 1).tolist()
         roofline += np.abs(grown.roofline_s(work) / seconds[left] - 1).tolist()

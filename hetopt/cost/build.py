@@ -343,8 +343,9 @@ def _passes_s(
         repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
         back = times.backward_s[where, number] + alone * moved.backward_s
         back = back + ring_backward
-        forward.append(once + moved.gather_s)
-        backward.append(back + repeated + moved.gather_s + moved.scatter_s)
+        gather_s = moved.gather_s / times.sharding
+        forward.append(once + gather_s)
+        backward.append(back + repeated + gather_s + moved.scatter_s / times.sharding)
     return np.stack(forward, axis=1), np.stack(backward, axis=1)
 
 

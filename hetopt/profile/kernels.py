@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     from hetopt.cost.operators.work import Rates
 
-Moves = Literal["norm", "rotary", "swiglu", "residual"]
+#: Those of a layer with a gated MLP.
+Moves = Literal["rmsnorm", "rope", "swiglu", "add"]
 
 _ELEMENT_BYTES = 2
 
 #: Elements that a kernel reads and writes per token and width, forward, as hetopt
 #: counts them; backward twice as many.
-_MOVED = {"norm": 2, "rotary": 2, "swiglu": 3, "residual": 3}
+_MOVED: dict[Moves, int] = {"rmsnorm": 2, "rope": 2, "swiglu": 3, "add": 3}
 
 #: Sizes are multiples of it, as models' are.
 _STEP = 128
@@ -148,10 +149,11 @@ class Elementwise:
 
     @property
     def operators(self) -> tuple[dict[str, Any], ...]:
-        """Columns of its rows: forward, backward; a residual's gradient is free."""
+        """Columns of its rows: forward, backward; a sum's gradient is free."""
         moved = _ELEMENT_BYTES * _MOVED[self.what] * self.tokens * self.width
-        sizes = (moved,) if self.what == "residual" else (moved, 2 * moved)
-        return tuple({"op": MEMORY, "bytes": size} for size in sizes)
+        sizes = (moved,) if self.what == "add" else (moved, 2 * moved)
+        named = {"op": MEMORY, "kernel": self.what, "n": self.width}
+        return tuple(named | {"bytes": size} for size in sizes)
 
     @property
     def flops(self) -> float:

@@ -12,7 +12,9 @@ import torch
 
 from hetopt.cost.operators.file import (
     OPERATORS_SCHEMA,
+    WRITTEN,
     append_operators,
+    parse_operators,
     read_operators,
     write_operators,
 )
@@ -32,6 +34,7 @@ from hetopt.profile.measuring import (
 from hetopt.profile.task_loop import MOST_SHARE, Task, measure_tasks
 from hetopt.profile.units.edges import DTYPES
 from hetopt.profile.units.kernel_steps import steps_of
+from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -179,12 +182,16 @@ def _open(
     about["hardware"], about["device"] = about["device"], about.pop("accelerator")
     if Path(path).exists():
         drop_unfinished_row(path)
-        profile = read_operators(path)
+        text = read_text(path, "an operator profile")
+        profile = parse_operators(text, path)
         ensure_same_device(path, profile.header, about, SAME_DEVICE)
         for row in profile.rows:
             if row.dtype != dtype:
                 msg = f"{row.dtype} there, {dtype} here; choose another --out"
                 raise InputError(msg, file=path, field="dtype")
+        if "\n" + ",".join(WRITTEN) + "\n" not in text:
+            # Older files lack columns, of which rows that are added have cells.
+            write_operators(path, profile.header, profile.rows)
         return profile
     rates, notes = {}, ""
     if about["device"] not in accelerators():
@@ -208,15 +215,16 @@ def _open(
 
 def _key(row: OperatorRow) -> tuple[object, ...]:
     """Return what a row was measured for."""
-    sizes = (row.m, row.k, row.n, row.groups, row.layout, row.batch, row.seq)
-    widths = (row.heads, row.kv_heads, row.qk_dim, row.v_dim, row.bytes)
+    sizes = (row.kernel, row.m, row.k, row.n, row.groups, row.layout, row.batch)
+    widths = (row.seq, row.heads, row.kv_heads, row.qk_dim, row.v_dim, row.bytes)
     return (row.op, row.dtype, *sizes, *widths)
 
 
 def _found(kernel: Kernel, dtype: str, known: Counter[tuple[object, ...]]) -> bool:
     """Whether a file has all rows of a kernel; takes them from ``known``.
 
-    Different element-wise kernels may move equally many bytes: each row counts once.
+    A backward pass may move as much as another size's forward pass: each row counts
+    once.
     """
     passes = len(kernel.operators)
     keys = Counter(_key(row) for row in rows_of(kernel, dtype, [1.0] * passes))

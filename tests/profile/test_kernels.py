@@ -36,9 +36,11 @@ def test_a_product_has_the_three_layouts_of_training() -> None:
 def test_other_kernels_have_a_row_for_each_pass() -> None:
     core = Attention(batch=1, seq=512, heads=8, kv_heads=2, head_dim=64)
     assert [row.op for row in rows_of(core, "fp16", (1, 2))] == ["sdp_fwd", "sdp_bwd"]
-    norm = Elementwise(what="norm", tokens=128, width=256)
-    assert [row.bytes for row in rows_of(norm, "bf16", (1, 2))] == [131072, 262144]
-    residual = Elementwise(what="residual", tokens=128, width=256)
+    norm = Elementwise(what="rmsnorm", tokens=128, width=256)
+    rows = rows_of(norm, "bf16", (1, 2))
+    assert [row.bytes for row in rows] == [131072, 262144]
+    assert [(row.kernel, row.n) for row in rows] == [("rmsnorm", 256)] * 2
+    residual = Elementwise(what="add", tokens=128, width=256)
     assert [row.bytes for row in rows_of(residual, "bf16", (1,))] == [196608]
 
 

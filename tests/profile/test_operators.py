@@ -26,10 +26,10 @@ ABOUT = describe(CPU)
 KERNELS: tuple[Kernel, ...] = (
     Product(m=128, k=256, n=128),
     Attention(batch=1, seq=128, heads=4, kv_heads=2, head_dim=64),
-    Elementwise(what="norm", tokens=128, width=256),
-    Elementwise(what="rotary", tokens=128, width=256),
+    Elementwise(what="rmsnorm", tokens=128, width=256),
+    Elementwise(what="rope", tokens=128, width=256),
     Elementwise(what="swiglu", tokens=128, width=256),
-    Elementwise(what="residual", tokens=128, width=256),
+    Elementwise(what="add", tokens=128, width=256),
     Product(groups=4, m=128, k=128, n=256),
 )
 ROWS = 3 + 2 + 2 + 2 + 2 + 1 + 3
@@ -116,8 +116,39 @@ def test_an_interrupted_profile_goes_on(tmp_path: Path) -> None:
     assert (third.found, third.measured) == (7, ())
 
 
+def test_element_wise_kernels_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "o.csv"
+    measure_operators(str(path), CPU, "bf16", ABOUT)
+    rows = [row for row in read_operators(str(path)).rows if row.op == "memory"]
+    assert [row.kernel for row in rows] == [
+        *("rmsnorm", "rmsnorm", "rope", "rope", "swiglu", "swiglu", "add")
+    ]
+    assert {row.n for row in rows} == {256}
+
+
+def test_a_file_without_kernels_is_continued(tmp_path: Path) -> None:
+    """Its rows stay, and its element-wise kernels are measured again with names."""
+    path = tmp_path / "o.csv"
+    measure_operators(str(path), CPU, "bf16", ABOUT)
+    old = [
+        line if line.startswith("#") else line.rpartition(",")[0]
+        for line in path.read_text().splitlines()
+        if not line.startswith("memory,") or ",rope" not in line
+    ]
+    old = [
+        line.replace(",256,,,", ",,,,") if "memory" in line else line for line in old
+    ]
+    path.write_text("\n".join(old) + "\n")
+    before = read_operators(str(path)).rows
+    assert {row.kernel for row in before} == {None}
+    assert len(measure_operators(str(path), CPU, "bf16", ABOUT).measured) == 4
+    after = read_operators(str(path)).rows
+    assert after[: len(before)] == before
+    assert {row.kernel for row in after} == {None, "rmsnorm", "rope", "swiglu", "add"}
+
+
 def test_kernels_that_move_as_much_are_told_apart(tmp_path: Path) -> None:
-    """Norm and rotary embedding have equal rows: one is not taken for the other."""
+    """Norm and rotary embedding move equally much: one is not taken for the other."""
     path = tmp_path / "o.csv"
     measure_operators(str(path), CPU, "bf16", ABOUT)
     rows = [line for line in path.read_text().splitlines() if line[:6] == "memory"]

@@ -13,9 +13,10 @@ core of the steps that wait for it; what is longer than that is exposed.
 
 ZeRO-3 gathers a unit's weights before its forward and its backward pass. ZeRO-2 and
 ZeRO-3 keep gradients sharded while they accumulate (that is the memory they save), so
-every micro-batch reduce-scatters them. Software means to hide both behind computation,
-but the 104 published iterations of llm-foundry hide none of it: a fit that gave these
-collectives a share of their own found 0.9 (A100) and 1.3 (H100) of their time exposed.
+every micro-batch reduce-scatters them. Software means to hide both behind computation;
+what of it the published iterations of llm-foundry hide is fitted, and comes with the
+times of operators (``ShardTimes.sharding``): about half on A100, next to nothing on
+H100. Other sources' times hide none of it.
 
 Other hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
 """

@@ -24,6 +24,11 @@ and goes on with one CSV table:
                     of the attention core
     bytes           that a memory operator moves
     time_us         in microseconds
+    kernel          optional, of memory operators: rmsnorm, layernorm, rope, swiglu,
+                    gelu, add or embedding; a kernel has a curve of its own, and rows
+                    without one answer for all others. ``n``, optional too, is then the
+                    width of a token's row: what a norm, a sum, an activation or a
+                    look-up writes, or the queries and keys that are rotated
     output          optional, of multiplications: bf16, fp16 or fp32; if it is not
                     given, NT adds to an fp32 buffer and the others write ``dtype``
     model           optional: whose layer the operator was measured for
@@ -35,8 +40,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from hetopt.cost.pieces.operations import MemoryKernel
 from hetopt.cost.profiles.csv_text import (
     append_rows,
     csv_text,
@@ -63,12 +69,18 @@ SIZES = {
     SDP_BACKWARD: ("batch", "seq", "heads", "kv_heads", "qk_dim", "v_dim"),
     MEMORY: ("bytes",),
 }
+_COUNTS = tuple(
+    dict.fromkeys(
+        name for names in SIZES.values() for name in names if name != "layout"
+    )
+)
 LAYOUTS = ("TN", "NN", "NT")
 _WORDS = {
     "op": tuple(SIZES),
     "dtype": ("bf16", "fp16"),
     "layout": LAYOUTS,
     "output": ("bf16", "fp16", "fp32"),
+    "kernel": get_args(MemoryKernel),
 }
 _KNOWN_VALUES = {
     "schema": (OPERATORS_SCHEMA,),
@@ -84,8 +96,9 @@ class OperatorRow:
     Raises
     ------
     ValueError
-        A size that the operator needs is missing or below 1, or the time is no
-        positive, finite number; reads ``column: what is wrong``.
+        A size that the operator needs is missing, one is below 1, a word is none of
+        those known, or the time is no positive, finite number; reads ``column: what is
+        wrong``.
     """
 
     op: str
@@ -105,6 +118,7 @@ class OperatorRow:
     time_us: float
     output: str | None = None
     model: str | None = None
+    kernel: str | None = None
 
     def __post_init__(self) -> None:
         for name, known in _WORDS.items():
@@ -117,9 +131,14 @@ class OperatorRow:
             if value is None:
                 msg = f"{name}: missing, {self.op} needs it"
                 raise ValueError(msg)
-            if name != "layout" and value < 1:
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
                 msg = f"{name}: {value}, expected at least 1"
                 raise ValueError(msg)
+        if self.kernel is not None and self.op != MEMORY:
+            msg = f"kernel: {self.kernel!r}, but only {MEMORY} operators have one"
+            raise ValueError(msg)
         if not (math.isfinite(self.time_us) and self.time_us > 0):
             msg = f"time_us: {self.time_us}, expected microseconds above 0"
             raise ValueError(msg)
@@ -132,11 +151,11 @@ class OperatorRow:
         return (4 if self.output == "fp32" else 2) * (2 if self.layout == "NT" else 1)
 
 
-_OPTIONAL = ("output", "model")
+_OPTIONAL = ("output", "model", "kernel")
 COLUMNS = tuple(item.name for item in fields(OperatorRow) if item.name not in _OPTIONAL)
 
-
-_WRITTEN = (*COLUMNS, *_OPTIONAL)
+#: Columns of the files that hetopt writes, in their order.
+WRITTEN = (*COLUMNS, *_OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +221,7 @@ def write_operators(
     InputError
         The file cannot be written; it is then as it was before.
     """
-    write_text(path, csv_text(header, _WRITTEN, map(_cells, rows)))
+    write_text(path, csv_text(header, WRITTEN, map(_cells, rows)))
 
 
 def append_operators(path: str, rows: Iterable[OperatorRow]) -> None:
@@ -217,7 +236,7 @@ def append_operators(path: str, rows: Iterable[OperatorRow]) -> None:
 
 
 def _cells(row: OperatorRow) -> tuple[object, ...]:
-    return tuple(getattr(row, column) for column in _WRITTEN)
+    return tuple(getattr(row, column) for column in WRITTEN)
 
 
 def _cell(column: str, text: str) -> str | int | float | None:

@@ -2,10 +2,14 @@
 
 Each file holds one model's layer, forward, in fp16: per tensor-parallel degree and
 number of tokens the times of its ten operators, in milliseconds, of which the medians
-are read. Four are multiplications, five element-wise kernels, whose bytes are those
-that hetopt counts for them. Embedding look-ups and attention (``attention.csv``, the
-kernels of inference) are left out: look-ups depend on more than bytes, and training
-needs the core's backward pass.
+are read. Four are multiplications, six element-wise kernels, whose bytes are those
+that hetopt counts for them. Attention (``attention.csv``, the kernels of inference) is
+left out: training needs the core's backward pass.
+
+The files do not say which norm a layer has: it is taken to be RMSNorm beside a gated
+MLP and LayerNorm beside another, as in the models that vidur measured. A layer whose
+second norm was not measured runs attention and MLP side by side (phi-2): its ``add``
+sums both and the residual.
 
 vidur measures every 32 tokens. Kept are 128, 256, 512 and whole thousands (of 1024):
 what lies between says little that is new, and a forest would grow slowly.
@@ -28,8 +32,10 @@ from hetopt.reading import MOST_TEXT_BYTES, decoded, read_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from hetopt.cost.pieces.operations import MemoryKernel
+
 NOTES = (
-    "forward operators of layers, embedding look-ups and attention left out; bytes of "
+    "forward operators of layers and embedding look-ups, attention left out; bytes of "
     "memory operators are what hetopt counts for them"
 )
 _FILE = "mlp.csv"
@@ -45,11 +51,18 @@ _SIZES = {
     "tp": "num_tensor_parallel_workers",
 }
 _GATED = "use_gated_mlp"
+_SECOND_NORM = "post_attention_layernorm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
-    """What one line of a file was measured for; sizes of the whole model."""
+    """What one line of a file was measured for; sizes of the whole model.
+
+    Attributes
+    ----------
+    sums
+        How many sums of two tensors its ``add`` makes.
+    """
 
     heads: int
     kv_heads: int
@@ -58,6 +71,7 @@ class _Layer:
     tokens: int
     tp: int
     gated: bool
+    sums: int
 
     @property
     def query(self) -> int:
@@ -81,14 +95,19 @@ class _Layer:
         }
 
     @property
-    def elements(self) -> Mapping[str, int]:
-        """Elements per token that element-wise kernels read and write, by name."""
+    def elementwise(self) -> Mapping[str, tuple[MemoryKernel, int, int]]:
+        """By vidur's name: kernel, width, elements per token read and written."""
+        norm: MemoryKernel = "rmsnorm" if self.gated else "layernorm"
+        rotated, inner = self.query + self.kv, self.ffn // self.tp
         return {
-            "input_layernorm": 2 * self.hidden,
-            "post_attention_layernorm": 2 * self.hidden,
-            "attn_rope": 2 * (self.query + self.kv),
-            "mlp_act": (2 + self.gated) * self.ffn // self.tp,
-            "add": 3 * self.hidden,
+            "input_layernorm": (norm, self.hidden, 2 * self.hidden),
+            _SECOND_NORM: (norm, self.hidden, 2 * self.hidden),
+            "attn_rope": ("rope", rotated, 2 * rotated),
+            "mlp_act": ("swiglu", inner, 3 * inner)
+            if self.gated
+            else ("gelu", inner, 2 * inner),
+            "add": ("add", self.hidden, 3 * self.sums * self.hidden),
+            "emb": ("embedding", self.hidden, 2 * self.hidden),
         }
 
 
@@ -177,7 +196,8 @@ def _layer(cells: Mapping[str, str | None]) -> _Layer:
                 f"{sizes[whole]}"
             )
             raise ValueError(msg)
-    return _Layer(gated=gated == "True", **sizes)
+    second = cells.get(_column(_SECOND_NORM))
+    return _Layer(gated=gated == "True", sums=1 if second else 2, **sizes)
 
 
 def _rows(
@@ -200,15 +220,17 @@ def _rows(
                 time_us=time_us,
                 model=model,
             )
-    for operator, elements in layer.elements.items():
+    for operator, (kernel, width, elements) in layer.elementwise.items():
         time_us = _time_us(operator, cells)
         if time_us is not None:
             yield OperatorRow(
                 op=MEMORY,
                 dtype=_DTYPE,
+                n=width,
                 bytes=_ELEMENT_BYTES * layer.tokens * elements,
                 time_us=time_us,
                 model=model,
+                kernel=kernel,
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,8 +20,14 @@ from hetopt.cost.shapes import Floats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from hetopt.cost.operators.file import OperatorRow
-    from hetopt.cost.pieces.operations import AttentionCore, Multiplication
+    from hetopt.cost.pieces.operations import (
+        AttentionCore,
+        Elementwise,
+        Multiplication,
+    )
 
 #: Multiplications of the attention core's backward pass over those of its forward
 #: pass: scores again, and the gradients of scores, queries, keys and values.
@@ -31,8 +37,11 @@ BACKWARD_PRODUCTS = 2.5
 #: computes: the quantum in which work is spread over a device.
 _TILE = 128
 
+#: Rows and columns of the tiles that a multiplication may choose from.
+_TILES = ((_TILE, _TILE), (2 * _TILE, _TILE), (_TILE, 2 * _TILE))
+
 #: Tiles that a device computes at once, about: it has 84 (A40) to 148 (B200)
-#: processors.
+#: processors. Their true number makes forests no better.
 _AT_ONCE = 128
 
 
@@ -45,27 +54,45 @@ class Work:
     compute_s, traffic_s
         Seconds at the device's peak rate, and at its memory bandwidth.
     wave_s
-        Of ``compute_s``, what as many tiles take as a device computes at once: the last
-        wave of tiles takes as long as a full one.
+        Of multiplications, ``compute_s`` of whole waves of whole tiles: the last one
+        takes as long as a full one. Of attention cores, that of one wave.
+    starts
+        Kernels that start one after the other: one per group of a multiplication.
     sizes
         What else the time depends on; (R, F).
     bound_by_compute
         Whether neither traffic nor a start count: of fused attention, which is measured
         at one length of sequence mostly, they cannot be told from its waves.
+    kernels
+        Of element-wise work the kernels' names, empty where nobody says; (R,).
     """
 
     compute_s: Floats
     traffic_s: Floats
     wave_s: Floats
+    starts: Floats
     sizes: Floats
     bound_by_compute: bool = False
+    kernels: NDArray[np.str_] | None = None
+
+    def at(self, rows: NDArray[np.bool_]) -> Work:
+        """Return some of the kernels; ``rows`` are (R,)."""
+        return replace(
+            self,
+            compute_s=self.compute_s[rows],
+            traffic_s=self.traffic_s[rows],
+            wave_s=self.wave_s[rows],
+            starts=self.starts[rows],
+            sizes=self.sizes[rows],
+            kernels=None if self.kernels is None else self.kernels[rows],
+        )
 
     @property
     def terms(self) -> Floats:
         """Return what a linear cost model adds up; (R, 2) or (R, 4)."""
         terms = [self.compute_s, self.wave_s]
         if not self.bound_by_compute:
-            terms += [self.traffic_s, np.ones(len(self.traffic_s))]
+            terms += [self.traffic_s, self.starts]
         return np.stack(terms, axis=1)
 
     @property
@@ -101,7 +128,8 @@ def work_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Work:
             rates,
         )
     if op == MEMORY:
-        return memory(column("bytes"), rates)
+        names = np.array([row.kernel or "" for row in rows])
+        return memory(column("bytes"), rates, names, column("n"))
     batch, seq, heads = column("batch"), column("seq"), column("heads")
     width = column("qk_dim") + column("v_dim")
     # Causal: half of the pairs; 2 FLOPs per pair and element of both products.
@@ -140,13 +168,25 @@ def core(part: AttentionCore, rates: Rates, *, backward: bool) -> Work:
     )
 
 
-def memory(moved_bytes: Floats, rates: Rates) -> Work:
+def elementwise(part: Elementwise, rates: Rates, *, backward: bool) -> Work:
+    """Return the work of one of the kernels of element-wise work."""
+    moved = part.backward_bytes if backward else part.bytes
+    names = np.full(len(moved), part.kernel or "")
+    width = np.ones(len(moved)) if part.width is None else part.width
+    return memory(moved / part.kernels, rates, names, width)
+
+
+def memory(
+    moved_bytes: Floats, rates: Rates, names: NDArray[np.str_], width: Floats
+) -> Work:
     """Return the work of kernels that only move bytes."""
     return Work(
         compute_s=np.zeros(len(moved_bytes)),
         traffic_s=moved_bytes / rates.bytes_per_s,
         wave_s=np.zeros(len(moved_bytes)),
-        sizes=np.empty((len(moved_bytes), 0)),
+        starts=np.ones(len(moved_bytes)),
+        sizes=np.log(width)[:, None],
+        kernels=names,
     )
 
 
@@ -158,21 +198,22 @@ def _products(
     rates: Rates,
 ) -> Work:
     m, k, n = shape
-    tiles = groups * np.ceil(m / _TILE) * np.ceil(n / _TILE)
-    filled = groups * m * n / (tiles * _TILE * _TILE)
+    filled = [_filled(m, n, tile) for tile in _TILES]
     moved = groups * (2 * (m * k + k * n) + output_bytes * m * n)
     compute_s = groups * 2 * m * k * n / rates.flops
     return Work(
         compute_s=compute_s,
-        wave_s=compute_s * _AT_ONCE / tiles,
+        wave_s=compute_s / np.max(filled, axis=0),
         traffic_s=moved / rates.bytes_per_s,
+        starts=groups,
         sizes=np.stack(
             [
                 np.log(m),
                 np.log(k),
                 np.log(n),
-                np.log(tiles),
-                filled,
+                np.log(np.ceil(m / _TILE) * np.ceil(n / _TILE)),
+                *filled,
+                *(_alignment(size) for size in shape),
                 layout == LAYOUTS.index("NN"),
                 layout == LAYOUTS.index("NT"),
                 output_bytes,
@@ -181,6 +222,21 @@ def _products(
             axis=1,
         ),
     )
+
+
+def _filled(m: Floats, n: Floats, tile: tuple[int, int]) -> Floats:
+    """Return the share of whole waves of whole tiles that a product fills."""
+    height, width = tile
+    tiles = np.ceil(m / height) * np.ceil(n / width)
+    waves = np.ceil(tiles / _AT_ONCE)
+    filled: Floats = m * n / (waves * _AT_ONCE * height * width)
+    return filled
+
+
+def _alignment(size: Floats) -> Floats:
+    """Return the logarithm of the power of two, 128 at most, that divides a size."""
+    aligned: Floats = np.log2(np.gcd(np.rint(size).astype(np.int64), _TILE))
+    return aligned
 
 
 def _core(
@@ -194,11 +250,13 @@ def _core(
 ) -> Work:
     scale = BACKWARD_PRODUCTS if backward else 1.0
     compute_s = scale * flops / rates.flops
+    width = flops / (4 * rows * keys)
     return Work(
         compute_s=compute_s,
         wave_s=compute_s * _AT_ONCE * _TILE / rows,
         traffic_s=scale * traffic_bytes / rates.bytes_per_s,
-        sizes=np.stack([np.log(rows), np.log(keys)], axis=1),
+        starts=np.ones(len(rows)),
+        sizes=np.log(np.stack([rows, keys, width], axis=1)),
         bound_by_compute=True,
     )
 

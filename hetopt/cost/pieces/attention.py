@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import AttentionCore, Operations, multiply
+from hetopt.cost.pieces.operations import AttentionCore, Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -136,13 +136,16 @@ class Attention(Piece):
         pairs = tokens * self._computed_keys
         moved = tokens * score_traffic(self, keys, shape.tp, e)
         moved = moved + e * (2 * tokens * query + 2 * whole_tokens * kv)
-        # A norm: read, write. Dropout and residual: two reads, a mask, a write.
-        # Rotary embedding and norms of queries and keys: these read and written.
-        elementwise = own * hidden * ((3 + 2 * norms) * e + 1)
-        elementwise = elementwise + tokens * 2 * e * (query + kv) * (1 + self._qk_norms)
+        # Rotary embedding: queries and keys read and written, each by a kernel.
+        rotary = moving(
+            tokens * 2 * e * (query + kv), "rope", (query + kv) / 2, kernels=2
+        )
+        elementwise = [*self.norms(own, e, norms), rotary, self.residual(own, e)]
+        if self._qk_norms:
+            elementwise.append(moving(tokens * 2 * e * (query + kv), kernels=2))
         if block.window:
             # Tokens are put in the order of their windows, and back.
-            elementwise = elementwise + own * hidden * 4 * e
+            elementwise.append(moving(own * hidden * 4 * e, kernels=2))
         return Operations.of(
             multiply(tokens, hidden, query + 2 * kv, e),
             multiply(tokens, query, hidden, e),
@@ -152,8 +155,7 @@ class Attention(Piece):
                 rows=tokens * query / block.head_dim,
                 keys=pairs / tokens,
             ),
-            elementwise=elementwise,
-            kernels=(5 if block.window else 3) + norms + 2 * self._qk_norms,
+            elementwise=tuple(elementwise),
         )
 
     def parameters(self, tp: Ints) -> Floats:

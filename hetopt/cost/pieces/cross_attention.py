@@ -38,8 +38,7 @@ class CrossAttention(Piece):
                 rows=tokens * query / self.block.head_dim,
                 keys=np.full(len(tokens), float(self.source_tokens)),
             ),
-            elementwise=own * hidden * (5 * e + 1),
-            kernels=2,
+            elementwise=(self.norm(own, e), self.residual(own, e)),
         )
 
     def parameters(self, tp: Ints) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import Operations
+from hetopt.cost.pieces.operations import Elementwise, Operations, moving
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape, vocab_shard
@@ -31,13 +31,19 @@ class Embedding(Piece):
         """Count the look-up, the dropout and what they move."""
         tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
         own = shape.own_tokens(self.tokens)
-        scaled = self.model.architecture.embedding_scale != 1
-        elementwise = tokens * hidden * 2 * e + own * hidden * (2 * e + 1)
-        elementwise = elementwise + scaled * own * hidden * 2 * e
+        looked_up, dropped = tokens * hidden * 2 * e, own * hidden * (2 * e + 1)
+        scaled: tuple[Elementwise, ...] = ()
+        if self.model.architecture.embedding_scale != 1:
+            each = own * hidden * 2 * e
+            scaled = (moving(each, backward=each),)
         # The table's fp32 gradient is read and written in the row of every token.
-        backward = elementwise + tokens * hidden * 8
+        backward = looked_up + tokens * hidden * 8
         return Operations.of(
-            elementwise=elementwise, backward=backward, kernels=3 + scaled
+            elementwise=(
+                moving(looked_up, "embedding", hidden, backward=backward),
+                moving(dropped, kernels=2, backward=dropped),
+                *scaled,
+            )
         )
 
     def parameters(self, tp: Ints) -> Floats:

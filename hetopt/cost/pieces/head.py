@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape, logit_shard
@@ -39,14 +39,19 @@ class Head(Piece):
         """Count the norm, the multiplication and the loss."""
         hidden, rows = self.block.hidden, self.loss_rows(shape)
         logits = logit_shard(self.model, shape.tp)
-        norm, loss = shape.own_tokens(self.tokens) * hidden * 2 * e, self.kernels.loss
+        norm, loss = self.norm(shape.own_tokens(self.tokens), e), self.kernels.loss
         # A division, a hyperbolic tangent and a product, each read and written.
         capped = 6 * e * self._caps
         return Operations.of(
             multiply(rows, hidden, logits, e),
-            elementwise=norm + rows * logits * (loss.forward + capped),
-            backward=2 * norm + rows * logits * (loss.backward + capped),
-            kernels=6 + 3 * self._caps,
+            elementwise=(
+                norm,
+                moving(
+                    rows * logits * (loss.forward + capped),
+                    kernels=5 + 3 * self._caps,
+                    backward=rows * logits * (loss.backward + capped),
+                ),
+            ),
         )
 
     def parameters(self, tp: Ints) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.training import Recompute
@@ -22,11 +22,13 @@ class Merge(Piece):
         """Count joining, the norm and the matrix, which is split like the MLP's."""
         tokens = shape.all_tokens(self.tokens)
         # Joining and the norm read and write the tokens.
-        source = shape.own_tokens(self.source_tokens)
+        copied = shape.own_tokens(self.source_tokens) * self.source_hidden * 2 * e
         return Operations.of(
             multiply(tokens, self.joined, self.block.hidden / shape.tp, e),
-            elementwise=source * self.source_hidden * 4 * e,
-            kernels=2,
+            elementwise=(
+                moving(copied),
+                moving(copied, self.norm_kernel, self.joined),
+            ),
         )
 
     def parameters(self, tp: Ints) -> Floats:

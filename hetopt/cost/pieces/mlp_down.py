@@ -30,8 +30,7 @@ class MlpDown(Piece):
         hidden = self.block.hidden
         return Operations.of(
             multiply(tokens, self.gradient_width(shape.tp), hidden, e),
-            elementwise=own * hidden * ((3 + 2 * self.norms_after) * e + 1),
-            kernels=1 + self.norms_after,
+            elementwise=(self.residual(own, e), *self.norms(own, e, self.norms_after)),
         )
 
     def parameters(self, tp: Ints) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -35,11 +35,16 @@ class MlpUp(Piece):
         """Count the multiplication, the norm and the activation."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         hidden, width, inner = self.block.hidden, self._width(shape.tp), self.matrices
-        norms = own * hidden * 2 * e * self.norms_before
         return Operations.of(
             multiply(tokens, hidden, inner * width, e),
-            elementwise=norms + tokens * width * e * (inner + 1),
-            kernels=1 + self.norms_before,
+            elementwise=(
+                *self.norms(own, e, self.norms_before),
+                moving(
+                    tokens * width * e * (inner + 1),
+                    "swiglu" if self.block.gated else "gelu",
+                    width,
+                ),
+            ),
         )
 
     def parameters(self, tp: Ints) -> Floats:

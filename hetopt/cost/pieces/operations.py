@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from typing import Self
 
     from hetopt.cost.shapes import Floats
+
+#: Element-wise kernels that profiles tell apart; a row per token.
+MemoryKernel = Literal[
+    "rmsnorm", "layernorm", "rope", "swiglu", "gelu", "add", "embedding"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +77,7 @@ class AttentionCore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
-    """Norms, residuals, activations or the loss of one piece.
+    """A norm, a residual, an activation, the loss or the like of one piece.
 
     Attributes
     ----------
@@ -80,11 +85,19 @@ class Elementwise:
         Memory traffic forward and backward; (R,).
     kernels
         How many kernels move them, forward.
+    kernel
+        Which kernel does; None: none that profiles tell apart.
+    width
+        Elements of a token's row, as profiles count them: what a norm, a sum or a
+        look-up writes, what a rotary embedding reads, what an activation writes; (R,).
+        None if ``kernel`` is.
     """
 
     bytes: Floats
     backward_bytes: Floats
     kernels: int
+    kernel: MemoryKernel | None = None
+    width: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,29 +151,14 @@ class Operations:
     def of(
         cls,
         *multiplications: Multiplication,
-        elementwise: Floats,
-        kernels: int,
-        backward: Floats | None = None,
+        elementwise: tuple[Elementwise, ...],
         core: AttentionCore | None = None,
     ) -> Self:
-        """Return what a piece does.
-
-        Parameters
-        ----------
-        elementwise, backward
-            Bytes of element-wise work, forward and backward; backward moves twice as
-            many as forward if None.
-        """
+        """Return what a piece does."""
         return cls(
             multiplications=multiplications,
             cores=() if core is None else (core,),
-            elementwise=(
-                Elementwise(
-                    bytes=elementwise,
-                    backward_bytes=2 * elementwise if backward is None else backward,
-                    kernels=kernels,
-                ),
-            ),
+            elementwise=elementwise,
         )
 
 
@@ -172,6 +170,32 @@ def multiply(m: Floats, k: Floats | int, n: Floats | int, e: int) -> Multiplicat
         k=np.broadcast_to(np.asarray(k, dtype=np.float64), (rows,)),
         n=np.broadcast_to(np.asarray(n, dtype=np.float64), (rows,)),
         element_bytes=e,
+    )
+
+
+def moving(
+    moved: Floats,
+    kernel: MemoryKernel | None = None,
+    width: Floats | int | None = None,
+    *,
+    kernels: int = 1,
+    backward: Floats | None = None,
+) -> Elementwise:
+    """Return element-wise work.
+
+    Parameters
+    ----------
+    moved, backward
+        Bytes, forward and backward; backward moves twice as many as forward if None.
+    width
+        Of ``kernel``.
+    """
+    return Elementwise(
+        bytes=moved,
+        backward_bytes=2 * moved if backward is None else backward,
+        kernels=kernels,
+        kernel=kernel,
+        width=width if width is None else np.full(len(moved), width, dtype=np.float64),
     )
 
 

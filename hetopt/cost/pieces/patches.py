@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetopt.cost.pieces.operations import Operations, multiply
+from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.training import Recompute
@@ -21,9 +21,7 @@ class Patches(Piece):
         elementwise = own * hidden * (2 * e + 1)
         return Operations.of(
             multiply(own, self.model.patch, hidden, e),
-            elementwise=elementwise,
-            backward=elementwise,
-            kernels=2,
+            elementwise=(moving(elementwise, kernels=2, backward=elementwise),),
         )
 
     def parameters(self, tp: Ints) -> Floats:

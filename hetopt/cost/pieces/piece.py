@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from hetopt.cost.pieces.operations import moving
 from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
 
 if TYPE_CHECKING:
     from hetopt.cost.pieces.kernels import Kernels
-    from hetopt.cost.pieces.operations import Operations
+    from hetopt.cost.pieces.operations import Elementwise, MemoryKernel, Operations
     from hetopt.cost.pieces.profiled import Profiled
     from hetopt.problem.model import Block, Model
     from hetopt.problem.training import Recompute
@@ -126,6 +127,25 @@ class Piece(ABC):
     def norms_after(self) -> int:
         """Norms after attention, or after the MLP: none or one."""
         return int(self.model.architecture.norm_place != "before")
+
+    @property
+    def norm_kernel(self) -> MemoryKernel:
+        """The kernel of a norm."""
+        return "layernorm" if self.model.norm == "layer" else "rmsnorm"
+
+    def norm(self, tokens: Floats, e: int) -> Elementwise:
+        """Return the norm of so many tokens, which are read and written."""
+        hidden = self.block.hidden
+        return moving(tokens * hidden * 2 * e, self.norm_kernel, hidden)
+
+    def norms(self, tokens: Floats, e: int, count: int) -> tuple[Elementwise, ...]:
+        """Return so many norms of so many tokens."""
+        return (self.norm(tokens, e),) * count
+
+    def residual(self, tokens: Floats, e: int) -> Elementwise:
+        """Return dropout and sum: two reads, a mask of a byte, a write."""
+        hidden = self.block.hidden
+        return moving(tokens * hidden * (3 * e + 1), "add", hidden)
 
     def norm_parameters(self, tp: Ints, norms: int = 1) -> Floats:
         """Parameters of some norms of the piece's tokens."""

@@ -24,7 +24,7 @@ from hetopt.cost.operators.file import (
     SDP_BACKWARD,
     SDP_FORWARD,
 )
-from hetopt.cost.operators.forest import OperatorForest
+from hetopt.cost.operators.forest import SETTINGS, OperatorForest
 from hetopt.cost.operators.relatives import rates_of
 from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
@@ -136,20 +136,20 @@ class OperatorSource:
             SDP_FORWARD,
             [work.core(core, rates[SDP_FORWARD], backward=False) for core in cores],
         )
-        backward = self._predicted(
+        gradients = self._predicted(
             SDP_BACKWARD,
             [work.core(core, rates[SDP_BACKWARD], backward=True) for core in cores],
         )
         moved = self._predicted(
             MEMORY,
             [
-                work.memory(moved / part.kernels, rates[MEMORY])
+                work.elementwise(part, rates[MEMORY], backward=backward)
                 for unit in units
                 for part in unit.elementwise
-                for moved in (part.bytes, part.backward_bytes)
+                for backward in (False, True)
             ],
         )
-        return self._times(units, products, (forward, backward), moved)
+        return self._times(units, products, (forward, gradients), moved)
 
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.
@@ -201,6 +201,7 @@ class OperatorSource:
             backward_s=stacked[1],
             attention_core_s=stacked[2],
             attention_core_backward_s=stacked[3],
+            sharding=share.sharding,
         )
 
     def _predicted(self, name: str, asked: list[Work]) -> list[Floats]:
@@ -220,19 +221,28 @@ class OperatorSource:
         return np.split(found[name][:, 0], np.arange(rows, sizes[name], rows))
 
     def _key(self, name: str, asked: Work) -> str:
-        versions = [f"{library} {metadata.version(library)}" for library in LIBRARIES]
         part = self.measured[name]
-        known = ["operators", "hetopt " + __version__, *versions, repr(part)]
+        known = ["operators", "hetopt " + __version__, *_versions(), repr(part)]
         return prediction_cache.digest(
-            "\n".join(known).encode(), asked.terms.tobytes(), asked.features.tobytes()
+            "\n".join(known).encode(),
+            asked.terms.tobytes(),
+            asked.features.tobytes(),
+            b"" if asked.kernels is None else asked.kernels.tobytes(),
         )
+
+
+@cache
+def _versions() -> tuple[str, ...]:
+    """Return the libraries with their versions, whose metadata is slow to read."""
+    return tuple(f"{library} {metadata.version(library)}" for library in LIBRARIES)
 
 
 @cache
 def _forest(part: Measured) -> OperatorForest:
     """Grow a forest once per process; it is the same whoever asks."""
     known = work.work_of_rows(part.op, part.rows, part.rates)
-    return OperatorForest(known, np.array([row.time_us * 1e-6 for row in part.rows]))
+    seconds = np.array([row.time_us * 1e-6 for row in part.rows])
+    return OperatorForest(known, seconds, SETTINGS[part.op])
 
 
 def joined(parts: Iterable[Work]) -> Work:
@@ -242,6 +252,12 @@ def joined(parts: Iterable[Work]) -> Work:
         compute_s=np.concatenate([part.compute_s for part in found]),
         traffic_s=np.concatenate([part.traffic_s for part in found]),
         wave_s=np.concatenate([part.wave_s for part in found]),
+        starts=np.concatenate([part.starts for part in found]),
         sizes=np.concatenate([part.sizes for part in found]),
         bound_by_compute=found[0].bound_by_compute,
+        kernels=(
+            None
+            if found[0].kernels is None
+            else np.concatenate([part.kernels for part in found])
+        ),
     )

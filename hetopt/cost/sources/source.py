@@ -62,6 +62,9 @@ class ShardTimes:
         which is then not added; (N,).
     update_s_per_parameter
         What the optimizer takes for a parameter; None if the source does not know.
+    sharding
+        Share of their rate at which ZeRO-2's and ZeRO-3's collectives of every
+        micro-batch run; above 1 where iterations hide a part of them.
     """
 
     forward_s: NDArray[np.float64]
@@ -70,6 +73,7 @@ class ShardTimes:
     attention_core_backward_s: NDArray[np.float64]
     communicates: tuple[bool, ...] = ()
     update_s_per_parameter: float | None = None
+    sharding: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.communicates:

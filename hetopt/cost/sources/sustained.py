@@ -2,14 +2,15 @@
 
 Iterations run slower than the same kernels one by one, because clocks fall under load,
 kernels wait for the host and stragglers; and faster where software fuses what was
-measured apart. One share per class of operators and family of devices, fitted on
+measured apart, or hides a part of what ZeRO-2 and -3 exchange. One share per class of
+operators and one of those collectives, for each family of devices, are fitted on
 published iterations by ``benchmarks/iterations.py``, which prints the shares
 (``--fit``) and how far off models are that the fit has not seen. The attention core's
 share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
 Megatron-LM's of 2025 on B200.
 
 Of H20 and Ascend one iteration each is published (HetAuto, Table 1): their relatives'
-shares, times the one factor that explains it.
+shares of operators, times the one factor that explains it.
 """
 
 from __future__ import annotations
@@ -31,21 +32,35 @@ class Sustained:
     ----------
     multiplication, attention, elementwise
         Of multiplications, of the fused attention core, of everything else.
+    sharding
+        Of the collectives of ZeRO-2 and -3 that every micro-batch waits for: above 1
+        where computation hides a part of them.
     """
 
     multiplication: float
     attention: float
     elementwise: float
+    sharding: float = 1.0
 
 
 #: By beginning of the accelerator's name; the longest that fits counts.
 SUSTAINED: Mapping[str, Sustained] = {
-    "A100": Sustained(multiplication=1.11, attention=0.62, elementwise=1.37),
-    "H100": Sustained(multiplication=1.02, attention=0.46, elementwise=0.72),
-    "B200": Sustained(multiplication=1.15, attention=0.63, elementwise=0.355),
-    "H20": Sustained(multiplication=1.41, attention=0.635, elementwise=0.99),
-    "H200": Sustained(multiplication=1.02, attention=0.46, elementwise=0.72),
-    "Ascend": Sustained(multiplication=0.65, attention=0.36, elementwise=0.80),
+    "A100": Sustained(
+        multiplication=1.054, attention=0.584, elementwise=1.105, sharding=1.861
+    ),
+    "H100": Sustained(
+        multiplication=1.027, attention=0.428, elementwise=0.558, sharding=1.062
+    ),
+    "B200": Sustained(multiplication=1.151, attention=0.634, elementwise=0.359),
+    "H20": Sustained(
+        multiplication=1.473, attention=0.613, elementwise=0.8, sharding=1.062
+    ),
+    "H200": Sustained(
+        multiplication=1.027, attention=0.428, elementwise=0.558, sharding=1.062
+    ),
+    "Ascend": Sustained(
+        multiplication=0.653, attention=0.362, elementwise=0.685, sharding=1.861
+    ),
 }
 
 #: Of families without a published iteration: as measured.

@@ -113,10 +113,10 @@ class _Residual:
 
 
 _ELEMENTWISE: dict[str, Any] = {
-    "norm": _Norm,
-    "rotary": _Rotary,
+    "rmsnorm": _Norm,
+    "rope": _Rotary,
     "swiglu": _Swiglu,
-    "residual": _Residual,
+    "add": _Residual,
 }
 
 

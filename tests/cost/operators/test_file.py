@@ -36,6 +36,44 @@ def test_a_weight_gradient_reads_and_writes_fp32_unless_the_file_says_otherwise(
     assert [row.output_bytes for row in found] == [8, 4, 2]
 
 
+MEMORY = "memory,bf16,,,4096,,,,,,,,,1000,1.5,{}\n"
+
+
+def test_an_element_wise_row_may_say_which_kernel_it_is() -> None:
+    header = HEADER.replace("time_us", "time_us,kernel")
+    text = header + MEMORY.format("rmsnorm") + MEMORY.format("")
+    rows = parse_operators(text, "x.csv").rows
+    assert [(row.kernel, row.n) for row in rows] == [("rmsnorm", 4096), (None, 4096)]
+    assert parse_operators(HEADER + SDP, "x.csv").rows[0].kernel is None
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            MEMORY.format("nrom"),
+            r"x\.csv:7: kernel: 'nrom', expected rmsnorm, layernorm, rope, swiglu, gel",
+        ),
+        (
+            MATMUL.replace("\n", ",add\n"),
+            r"x\.csv:7: kernel: 'add', but only memory operators have one",
+        ),
+        (
+            MEMORY.format("add").replace("4096", "0"),
+            r"x\.csv:7: n: 0, expected at least 1",
+        ),
+        (
+            MEMORY.format("add").replace("4096", "wide"),
+            r"x\.csv:7: n: 'wide' is not a whole number",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_kernel_is_named(row: str, message: str) -> None:
+    header = HEADER.replace("time_us", "time_us,kernel")
+    with pytest.raises(InputError, match=message):
+        parse_operators(header + row, "x.csv")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [

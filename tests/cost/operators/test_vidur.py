@@ -55,14 +55,23 @@ def test_what_ships_is_what_vidurs_file_converts_to(tmp_path: Path) -> None:
     name, file = next(item for item in operator_files().items() if "h100" in item[0])
     shipped = parse_operators(file.read_text("utf-8"), name).rows
     assert rows == [row for row in shipped if row.model == "phi-2"][: len(rows)]
-    assert len(rows) == 8
+    assert [row.kernel for row in rows[4:]] == [
+        *("layernorm", "rope", "gelu", "add", "embedding")
+    ]
+    # phi-2 sums attention, MLP and residual at once.
+    assert rows[-2].bytes == 2 * 4096 * 6 * 2560
+    assert len(rows) == 9
 
 
 def test_a_device_has_its_share_of_heads_and_of_the_inner_width(
     tmp_path: Path,
 ) -> None:
     line = cells(
-        n_kv_head="4", use_gated_mlp="True", num_tensor_parallel_workers="8", mlp_act=""
+        n_kv_head="4",
+        use_gated_mlp="True",
+        num_tensor_parallel_workers="8",
+        mlp_act="",
+        post_attention_layernorm="0.021",
     )
     rows = read_vidur(write(tmp_path, line))
     assert [(row.k, row.n) for row in rows[:4]] == [
@@ -71,8 +80,15 @@ def test_a_device_has_its_share_of_heads_and_of_the_inner_width(
         (2560, 2 * 1280),
         (1280, 2560),
     ]
-    moved = [2 * 2560, 2 * (320 + 80), 3 * 2560]
+    moved = [2 * 2560, 2 * 2560, 2 * (320 + 80), 3 * 2560, 2 * 2560]
     assert [row.bytes for row in rows[4:]] == [2 * 4096 * part for part in moved]
+    assert [(row.kernel, row.n) for row in rows[4:]] == [
+        ("rmsnorm", 2560),
+        ("rmsnorm", 2560),
+        ("rope", 320 + 80),
+        ("add", 2560),
+        ("embedding", 2560),
+    ]
 
 
 def test_models_are_chosen_by_their_folders(tmp_path: Path) -> None:
@@ -150,7 +166,7 @@ def test_a_problem_takes_what_was_converted(
     rates = ("--peak-flops", "900 TFLOPS", "--memory-bandwidth", "3 TB/s")
     names = ("--from", "vidur", "--accelerator", "X1", "--licence", "MIT")
     assert main(["convert-profile", folder, *names, *rates, "--out", str(out)]) == 0
-    assert capsys.readouterr().out.startswith(f"wrote {out}: 8 rows\nassumed: ")
+    assert capsys.readouterr().out.startswith(f"wrote {out}: 9 rows\nassumed: ")
     header = parse_operators(out.read_text(), "x1.csv").header
     assert (header["licence"], header["peak_flops"]) == ("MIT", "900 TFLOPS")
     problem = tmp_path / "problem.yaml"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from hetopt.cost.build import build_table
+from hetopt.cost.communication.within_stage import stage_communication
 from hetopt.cost.operators.relatives import by_class, shipped_operators
 from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.by_cluster import latency_sources
@@ -18,7 +20,13 @@ from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import PeakFlops
 from hetopt.problem.training import Training
-from tests.cost.making import make_cluster, make_model, make_problem, query
+from tests.cost.making import (
+    make_cluster,
+    make_model,
+    make_problem,
+    pinned,
+    query,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,6 +93,102 @@ def test_a_units_time_is_the_sum_of_its_operators(tmp_path: Path) -> None:
     assert times.backward_s[:, 0] == pytest.approx(backward, rel=0.02)
     assert times.attention_core_s[:, 0] == pytest.approx(core, rel=0.02)
     assert times.attention_core_backward_s[:, 0] == pytest.approx(2.5 * core, rel=0.02)
+
+
+def with_kernels(**us_per_mb: float) -> str:
+    """The same operators, with named element-wise kernels of other speeds."""
+    text = operators().replace("time_us\n", "time_us,kernel\n")
+    lines = [
+        line if line.startswith(("#", "op,")) else f"{line},"
+        for line in text.split("\n")
+    ]
+    for kernel, us in us_per_mb.items():
+        lines += [
+            f"memory,bf16,,,1024,,,,,,,,,{10**n},{us * 10**n / 1e6},{kernel}"
+            for n in (6, 7, 8)
+        ]
+    return "\n".join(line for line in lines if line != ",") + "\n"
+
+
+def test_a_units_element_wise_kernels_have_curves_of_their_own(tmp_path: Path) -> None:
+    """Of what a layer moves only its norms become slower, by what they move."""
+    wanted = asked(("layer",), (2, 1, 1))
+    work = unit_operations(wanted.model, wanted.training, "layer", wanted.shape)
+    one = source(tmp_path)
+    slow = OperatorSource(
+        one.accelerator,
+        by_class(with_kernels(rmsnorm=7.0), "x.csv"),
+        sustained=AS_MEASURED,
+        cache=tmp_path,
+    )
+    norms = [part for part in work.elementwise if part.kernel == "rmsnorm"]
+    assert len(norms) == 2
+    for times, moved in (
+        ("forward_s", sum(part.bytes for part in norms)),
+        ("backward_s", sum(part.backward_bytes for part in norms)),
+    ):
+        found = [
+            getattr(either.shard_times(wanted), times)[:, 0] for either in (one, slow)
+        ]
+        # 7 us per megabyte, where all element-wise work takes 2.
+        assert found[1] - found[0] == pytest.approx(5 * moved / 1e12, rel=1e-6)
+
+
+def test_named_kernels_are_borrowed_with_their_class(tmp_path: Path) -> None:
+    """Of a relative with twice the rates they take half as long."""
+    shipped = shipped_operators(accelerators()["H20-96GB"])["memory"]
+    assert shipped.device == "H100"
+    assert {row.kernel for row in shipped.rows} >= {"rmsnorm", "rope", "swiglu", "add"}
+    wanted = asked(("layer", "embedding"), (4, 1, 2))
+    measured = by_class(with_kernels(rmsnorm=7.0, swiglu=3.0, embedding=9.0), "x.csv")
+    slow, fast = (
+        OperatorSource(
+            replace(
+                accelerators()["A100-80GB"],
+                peak_flops=PeakFlops.dense_16_bit(factor * 1e14),
+                memory_bandwidth_bytes_per_s=factor * 1e12,
+            ),
+            measured,
+            sustained=AS_MEASURED,
+            cache=tmp_path,
+        )
+        for factor in (1, 2)
+    )
+    assert slow.borrowed["memory"] == "X1"
+    ratio = slow.shard_times(wanted).forward_s / fast.shard_times(wanted).forward_s
+    assert ratio == pytest.approx(np.full_like(ratio, 2), rel=0.02)
+
+
+def test_collectives_of_sharded_weights_run_at_the_fitted_share(tmp_path: Path) -> None:
+    """What is not hidden of ZeRO-3's, of every unit; other times stay."""
+    problem = make_problem(
+        training=Training(global_batch=8, seq_len=2048, zero=3),
+        pins=pinned(2, dp=4, cp=1, tp=1, recompute="none"),
+    )
+    cluster = problem.clusters[0]
+    one = source(tmp_path)
+    shares = replace(AS_MEASURED, sharding=2.0)
+    hidden = OperatorSource(one.accelerator, one.measured, sustained=shares)
+    whole, half = (
+        build_table(problem, either).at(2).clusters[0] for either in (one, hidden)
+    )
+    moved = stage_communication(
+        problem.model,
+        problem.training,
+        cluster,
+        "layer",
+        Shape.of([(1, 1, 1)]),
+        np.array([4]),
+    )
+    gather_s, scatter_s = float(moved.gather_s[0]), float(moved.scatter_s[0])
+    assert gather_s > 1e-4
+    layer = list(dict.fromkeys(problem.model.units)).index("layer")
+    for name, seconds in (
+        ("forward_ns", gather_s),
+        ("backward_ns", gather_s + scatter_s),
+    ):
+        saved = (getattr(whole, name) - getattr(half, name))[:, layer]
+        assert saved * 1e-9 == pytest.approx([seconds / 2], rel=1e-5)
 
 
 def test_a_device_twice_as_fast_takes_half_as_long(tmp_path: Path) -> None:
