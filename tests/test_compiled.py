@@ -108,10 +108,16 @@ def test_version_and_only_what_kernels_depend_on_counts(copied: Path) -> None:
     assert other != folder
 
 
+#: It moves into bundles as a package of its own, and has no kernels.
+_PROGRAM = "hetopt.export.torch.program"
+
+
 def test_imports_are_those_that_python_sees() -> None:
     """The cheap scan of a file agrees with its syntax tree."""
     modules = _modules()
     for name, path in modules.items():
+        if name.startswith(_PROGRAM):
+            continue
         seen = set()
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ImportFrom):
@@ -122,6 +128,14 @@ def test_imports_are_those_that_python_sees() -> None:
                 seen |= {item.name for item in node.names}
         ours = {each.removesuffix(".__init__") for each in modules}
         assert compiled._imports(name) == seen & ours, name
+
+
+def test_the_program_of_bundles_stands_alone() -> None:
+    for name, path in _modules().items():
+        if name.startswith(_PROGRAM):
+            source = path.read_text()
+            assert "hetopt.compiled" not in source, name
+            assert compiled._imports(name) == set(), name
 
 
 def test_code_that_nobody_uses_is_removed(
