@@ -221,7 +221,11 @@ def test_counts_of_stages_that_fill_no_cluster_have_plans_too() -> None:
 
 @pytest.mark.parametrize(
     ("name", "stages", "closed_form_s"),
-    [("hetauto-exp1", 2, 9.88), ("hetauto-exp2", 4, 11.84), ("hetauto-exp3", 4, 13.80)],
+    [
+        ("hetauto-exp1", 2, 10.50),
+        ("hetauto-exp2", 4, 12.43),
+        ("hetauto-exp3", 4, 13.22),
+    ],
 )
 def test_so_many_iterations_find_a_plan_as_good(
     name: str, stages: int, closed_form_s: float
