@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hetopt.check import check_plan, check_result
+from hetopt.check import check_plan
 from hetopt.cost.boundaries.places import anywhere, searched_table
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError
@@ -61,14 +61,14 @@ def sharing_links(
         # Copies of a plan count as one below.
         params = replace(params, top=_COPIES * params.top)
     result = solve(replace(request, table=searched, params=params))
-    findings = check_result(request.problem, searched, result.to_json())
-    if findings:
-        raise CheckError(findings)
     if result.best is None:
         return result
-    found = [
-        _priced(each.plan, request) for each in (result.best, *result.alternatives)
-    ]
+    found = []
+    for each in (result.best, *result.alternatives):
+        if _priced(each.plan, request, searched) != each:
+            msg = f"{result.solver}: a plan takes another time than it says"
+            raise CheckError([msg])
+        found.append(_priced(as_planned(each.plan, table), request, table))
     plans = best_first(found, table, objective)[: request.params.top]
     return with_plans(result, plans, table)
 
@@ -88,11 +88,8 @@ def as_planned(plan: Plan, table: CostTable) -> Plan:
     return replace(plan, pipelines=pipelines, table_digest=table_digest(table))
 
 
-def _priced(plan: Plan, request: Request) -> PricedPlan:
-    plan = as_planned(plan, request.table)
-    checked = check_plan(
-        request.problem, request.table, plan, request.params.principles
-    )
+def _priced(plan: Plan, request: Request, table: CostTable) -> PricedPlan:
+    checked = check_plan(request.problem, table, plan, request.params.principles)
     return PricedPlan(
         plan=plan,
         closed_form_s=checked.closed_form_s,

@@ -9,9 +9,8 @@ All n have to pass in a period, whose closed form therefore has (MODEL.md, secti
 
 with ``service`` the time for which one transfer alone keeps what is shared. Where all
 forwards come first, activations and gradients do not meet, and n counts those of one
-kind that go the same way. Kappa stays
-as it is: in the steady state transfers mostly pass when the others do not. The
-simulation is in ``hetopt.schedule.shared_run``.
+kind that go the same way. Kappa stays as it is: in the steady state transfers mostly
+pass when the others do not. The simulation is in ``hetopt.schedule.shared_run``.
 """
 
 from __future__ import annotations

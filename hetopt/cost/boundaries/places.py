@@ -13,8 +13,8 @@ sharing at all: its bounds hold, since sharing makes no plan quicker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -66,13 +66,11 @@ def anywhere(strategy: Strategy) -> Strategy:
     """Return a strategy without the end that it is for."""
     if not isinstance(strategy, EndStrategy):
         return strategy
-    return Strategy(
-        dp=strategy.dp,
-        cp=strategy.cp,
-        tp=strategy.tp,
-        recompute=strategy.recompute,
-        zero=strategy.zero,
-    )
+    return Strategy(**_mesh(strategy))
+
+
+def _mesh(strategy: Strategy) -> dict[str, Any]:
+    return {field.name: getattr(strategy, field.name) for field in fields(Strategy)}
 
 
 def searched_table(
@@ -180,11 +178,4 @@ def _with_ends(own: ClusterTable, start: Ints) -> ClusterTable:
 
 
 def _at(strategy: Strategy, end: End) -> EndStrategy:
-    return EndStrategy(
-        dp=strategy.dp,
-        cp=strategy.cp,
-        tp=strategy.tp,
-        recompute=strategy.recompute,
-        zero=strategy.zero,
-        end=end,
-    )
+    return EndStrategy(**_mesh(strategy), end=end)

@@ -21,13 +21,16 @@ from hetopt.check import check_result
 from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
 from hetopt.deadline import Deadline
+from hetopt.errors import CheckError
 from hetopt.problem.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.principles import Principles
+from hetopt.problem.principles import Principles, Relaxable
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Domain
-from hetopt.solvers.loading import load
+from hetopt.result import Result
+from hetopt.solvers.loading import load, sharing_links
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer, Found
@@ -165,6 +168,65 @@ def test_bounds_hold_where_clusters_are_visited_again(seed: int) -> None:
     assert result.best.closed_form_s >= exact * (1 - 1e-12)
     if result.status == "optimal":
         assert result.best.closed_form_s == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [*range(1, 60, 6)])
+def test_the_next_best_plans_share_too(seed: int) -> None:
+    instance, answer = answered(seed)
+    result = load("dp")(
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, top=3),
+            deadline=Deadline.after(60),
+        )
+    )
+    plans = [] if result.best is None else [result.best, *result.alternatives]
+    expected = [float(found.closed_form_ns * TICK) for found in answer.shapes[:3]]
+    assert [each.closed_form_s for each in plans] == pytest.approx(expected, rel=1e-9)
+    assert check_result(instance.problem, instance.table, result.to_json()) == []
+
+
+@pytest.mark.parametrize("relaxed", ["p4", "p4-falling-tp"])
+@pytest.mark.parametrize("seed", [*range(1, 60, 6)])
+def test_clusters_of_several_strategies_share_too(
+    seed: int, relaxed: Relaxable
+) -> None:
+    instance = linked(seed)
+    principles = Principles.relaxing([relaxed])
+    best = brute_force.solve(instance.problem, instance.table, principles).best
+    result = load("dp")(
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0, principles=principles),
+            deadline=Deadline.after(60),
+        )
+    )
+    if best is None:
+        assert result.status == "infeasible"
+        return
+    assert result.best is not None
+    assert result.status == "optimal"
+    exact = float(best.closed_form_ns * TICK)
+    assert result.best.closed_form_s == pytest.approx(exact, rel=1e-9)
+
+
+def test_a_wrong_time_is_found_out_before_it_is_replaced() -> None:
+    instance = linked(1)
+    dp = load("dp")
+
+    def boast(request: Request) -> Result:
+        result = SOLVERS["dp"].load()(request)
+        assert result.best is not None
+        return replace(result, best=replace(result.best, closed_form_s=1e-9))
+
+    request = Request(
+        problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+    )
+    assert dp(request).best is not None
+    with pytest.raises(CheckError, match="another time than it says"):
+        sharing_links(boast, request, objective="closed", exact=True)
 
 
 def shares(instance: Instance, found: Found) -> bool:
