@@ -126,7 +126,7 @@ class Result(Shown):
         Principles that plans need not keep; status, bound and gap are about the
         space that is left.
     choice
-        Why this solver, where ``auto`` chose it.
+        Why this solver, where ``auto`` chose it, or what it had to do without.
     launch
         Where only plans were searched that a launcher can run: which, and its price.
         Status, bound and gap are about these plans.

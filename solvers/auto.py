@@ -66,7 +66,7 @@ def _explained(result: Result, name: str, reason: str) -> Result:
     """Return the result with the reason; dp is compiled later if it was not."""
     if name != "dp" and not result.interrupted and compiling.compile_later():
         reason += "; that is being done in the background, for later runs"
-    return replace(result, choice=reason)
+    return replace(result, choice=f"chosen by auto: {reason}")
 
 
 def heuristic(table: CostTable) -> str:

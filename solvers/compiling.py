@@ -1,8 +1,11 @@
-"""Compiles ``dp`` in the background, for later runs, after a run did without it.
+"""Has what searches need compiled in a process of its own, which may outlive the run.
 
-The process outlives the one that started it, takes only what other processes leave
-idle, and ends when everything is compiled, after about half a minute. Only one works
-at a time.
+``dp`` is compiled for later runs, after one did without it: that takes only what other
+processes leave idle. What a search of simulated times cannot do without is waited for
+while the time limit lasts; if that is too short, a later run finds it.
+
+A process ends when everything is compiled, after about half a minute. Of each kind
+only one works at a time.
 """
 
 from __future__ import annotations
@@ -11,50 +14,79 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
 
-from hetopt.compiled import kept_folder
+from hetopt.compiled import are_kept, kept_folder
 
-#: Held by the process that compiles.
-_LOCK = "compiling.lock"
+if TYPE_CHECKING:
+    from hetopt.deadline import Deadline
+
+#: What can be compiled apart: ``dp``, or what a search of simulated times needs, where
+#: warm-up counts follow from the schedule or are free.
+What = Literal["dp", "simulated", "simulated-free"]
+
+#: The program of that process; what it compiles is beyond this module.
+_PROGRAM = "hetopt.compiling"
+#: Says that the process is not waited for.
+LATER = "later"
+#: Where a search of simulated times has its kernels; the last is for free warm-ups.
+_SIMULATED = tuple(
+    f"hetopt.solvers.simulated.{name}"
+    for name in ("bounds", "fills", "walk", "warmups")
+)
 
 
 def compile_later() -> bool:
-    """Start that process; False where it could not keep what it compiles."""
-    folder = kept_folder()
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    if os.name != "posix" or not os.access(folder, os.W_OK):
-        return False
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
+    """Have ``dp`` compiled; False where what is compiled could not be kept."""
+    process = _start("dp", LATER)
+    if process is None:
         return False
     # Nobody waits for it: Python would complain that it still runs.
     process.returncode = 0
     return True
 
 
-def _compile() -> None:
-    import fcntl
+def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
+    """Whether a search of simulated times is compiled before the time is up.
 
-    from hetopt.problem.training import SCHEDULES
-    from hetopt.solvers.side_by_side import Entry, warm_up
+    Compiling cannot be ended on time in the process that searches. What is started
+    goes on after the deadline. Without a limit, and where nothing can be kept, the
+    search may as well compile for itself: then this is True at once.
 
-    os.nice(19)
-    with (kept_folder() / _LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return
-        # Under any schedule the same is compiled.
-        warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
+    Parameters
+    ----------
+    free
+        Whether warm-up counts are chosen with the rest.
+    """
+    left_s = deadline.left_s()
+    needed = _SIMULATED if free else _SIMULATED[:-1]
+    if left_s is None or all(are_kept(module) for module in needed):
+        return True
+    process = _start("simulated-free" if free else "simulated")
+    if process is None:
+        return True
+    try:
+        process.wait(max(left_s, 0.0))
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        process.returncode = 0
+    return True
 
 
-if __name__ == "__main__":
-    _compile()
+def _start(what: What, *how: str) -> subprocess.Popen[bytes] | None:
+    """Start a process that compiles, apart from what ends this one."""
+    folder = kept_folder()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    if os.name != "posix" or not os.access(folder, os.W_OK):
+        return None
+    with suppress(OSError):
+        return subprocess.Popen(
+            [sys.executable, "-m", _PROGRAM, what, *how],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    return None

@@ -54,7 +54,7 @@ _WARM_UP_ITERATIONS = 1000
 _ROUNDING = 1e-6
 
 #: Two clusters, which any solver plans in a moment.
-_TINY = """\
+TINY = """\
 model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
 clusters:
   - {name: fast, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
@@ -196,7 +196,7 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
         jobs=1,
         iterations=_WARM_UP_ITERATIONS if solver(entry.solver).samples else None,
     )
-    return run_apart(read_problem_text(_TINY % schedule), tiny).process_time_s
+    return run_apart(read_problem_text(TINY % schedule), tiny).process_time_s
 
 
 def _serve(

@@ -141,7 +141,8 @@ RESULT: Schema = {
             "objective_s": _OBJECTIVE,
             "solver_choice": {
                 **TEXT,
-                "description": "Why `auto` chose this solver.",
+                "description": "Why this solver, where `auto` chose it, or what it had "
+                "to do without.",
             },
             "relaxed": {
                 **row(one_of(RELAXABLE)),

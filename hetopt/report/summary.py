@@ -162,7 +162,7 @@ def solver(result: Result) -> str:
     """Return who settled the programs, and why."""
     if result.choice is None:
         return result.solver
-    return f"{result.solver}, chosen by auto: {result.choice}"
+    return f"{result.solver}, {result.choice}"
 
 
 def latencies(result: Result) -> str:

@@ -22,6 +22,7 @@ from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import Domain
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers import compiling
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.registry import SOLVERS
@@ -165,6 +166,9 @@ def resolve_simulated(
 def _search_simulated(
     problem: Problem, table: CostTable, doubt: Doubt, deadline: Deadline
 ) -> str:
+    free = rule_of(table.schedule).free
+    if not compiling.is_simulated_compiled(deadline, free=free):
+        return "stopped"
     data = ProgramData.of(
         table,
         table.at(doubt.microbatches),

@@ -15,7 +15,7 @@ from multiprocessing.connection import wait
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from hetopt.deadline import Stopped
+from hetopt.deadline import Deadline, Stopped
 from hetopt.interruption import held
 from hetopt.solvers.pools import children
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 _SPAWN = multiprocessing.get_context("spawn")
-#: Seconds a worker gets to end by itself before it is killed.
+#: Seconds that workers get together to end by themselves before they are killed.
 _GRACE_S = 1.0
 
 
@@ -140,8 +140,9 @@ class Pool:
                 worker.process.terminate()
             # One that waits for a task takes its closed pipe as the end.
             worker.pipe.close()
+        grace = Deadline.after(_GRACE_S)
         for worker in self._workers:
-            worker.process.join(_GRACE_S)
+            worker.process.join(max(grace.left_s() or 0.0, 0.0))
             if worker.process.is_alive():
                 worker.process.kill()
                 worker.process.join()

@@ -31,11 +31,12 @@ from hetopt.deadline import Stopped, run_until
 from hetopt.errors import InputError
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.interruption import released
 from hetopt.problem.principles import PRUNED
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.simulator import simulate
-from hetopt.solvers import registry
+from hetopt.solvers import compiling, registry
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
 from hetopt.solvers.decisions.pricer import Pricer
@@ -74,6 +75,11 @@ _RAISE = 0.1
 #: How closely (p, q) are bounded at first, and then: width of an interval of the
 #: excess as a share of the limit.
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
+#: Why nothing was searched.
+_UNCOMPILED = (
+    "without its search of simulated times, which the time limit was too short to "
+    "compile; that goes on in the background, for later runs"
+)
 #: How many (p, q) are searched early, and for how many seconds each.
 _EARLY, _EARLY_S = 2, 5.0
 
@@ -120,21 +126,22 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
     interrupted = started.status != "optimal" and not first.is_over()
     most = cutoff_of(request.cutoff_s)
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
-    limit = _take_start(ledger, started, deadline)
-    payload = SimulatedSpec(problem=problem, table=table, top=params.top)
-    pool = open_pool(params, make, payload)
-    loop = _SimulatedRace(ledger, pool, request)
-    try:
-        with suppress(Stopped, KeyboardInterrupt):
-            if not interrupted:
+    compiled = interrupted or _is_compiled(table, deadline)
+    limit = _take_start(ledger, started, deadline if compiled else None)
+    if compiled and not interrupted:
+        payload = SimulatedSpec(problem=problem, table=table, top=params.top)
+        pool = open_pool(params, make, payload)
+        loop = _SimulatedRace(ledger, pool, request)
+        try:
+            with suppress(Stopped, KeyboardInterrupt):
                 loop.run(limit, most)
-    finally:
-        pool.close()
+        finally:
+            pool.close()
     ledger.limit = most
     ledger.plans = {
         shape: found for shape, found in ledger.plans.items() if found.value <= most
     }
-    return result_of(
+    result = result_of(
         ledger,
         problem,
         table,
@@ -143,10 +150,30 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
         search_time_s=deadline.elapsed_s(),
         objective="simulated",
     )
+    late = not compiled and deadline.is_over()
+    return replace(result, choice=_UNCOMPILED) if late else result
 
 
-def _take_start(ledger: SimulatedLedger, started: Result, deadline: Deadline) -> int:
-    """Take in what is known of the closed form; return the first limit of the race."""
+def _is_compiled(table: CostTable, deadline: Deadline) -> bool:
+    """Whether what is needed is compiled before the time is up, or the user stops."""
+    free = rule_of(table.schedule).free
+    try:
+        with released():
+            return compiling.is_simulated_compiled(deadline, free=free)
+    except KeyboardInterrupt:
+        return False
+
+
+def _take_start(
+    ledger: SimulatedLedger, started: Result, deadline: Deadline | None
+) -> int:
+    """Take in what is known of the closed form; return the first limit of the race.
+
+    Parameters
+    ----------
+    deadline
+        For the best warm-up counts of its plan; None to take those it has.
+    """
     for settlement in started.settlements:
         if settlement.how == "infeasible":
             program = ledger.programs[settlement.stages, settlement.microbatches]
@@ -160,14 +187,14 @@ def _take_start(ledger: SimulatedLedger, started: Result, deadline: Deadline) ->
     return NO_CUTOFF
 
 
-def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline) -> Found:
+def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline | None) -> Found:
     """Simulate a plan, with the best warm-up counts unless the time is up before."""
-    try:
-        return run_until(deadline, lambda: ledger.start(plan))
-    except Stopped:
-        decision = decision_of_plan(plan, ledger.table)
-        warmups = tuple(stage.warmup for stage in plan.pipeline.stages)
-        return ledger.value_of(replace(decision, warmups=warmups))
+    if deadline is not None:
+        with suppress(Stopped):
+            return run_until(deadline, lambda: ledger.start(plan))
+    decision = decision_of_plan(plan, ledger.table)
+    warmups = tuple(stage.warmup for stage in plan.pipeline.stages)
+    return ledger.value_of(replace(decision, warmups=warmups))
 
 
 class SimulatedLedger(Ledger):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from subprocess import Popen
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hetopt.compiled import kept_folder
+from hetopt.deadline import Deadline
 from hetopt.solvers import auto, compiling
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from hetopt.solvers.simulated.solver import solve_simulated
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
@@ -40,6 +43,44 @@ def test_the_report_says_that_dp_is_being_compiled(
     assert result.solver == "cp-sat"
     assert result.choice is not None
     assert ("in the background" in result.choice) == able
+
+
+def test_a_search_that_is_not_compiled_in_time_leaves_the_plan_it_began_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = make_instance(3, pinned=False)
+    monkeypatch.setattr(compiling, "are_kept", lambda module: False)
+    monkeypatch.setattr(compiling, "kept_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiling, "_start", lambda *what: Popen(("sleep", "60")))
+    deadline = Deadline.after(1)
+    result = solve_simulated(
+        Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(jobs=0),
+            deadline=deadline,
+        ),
+        solver="cp-sat",
+    )
+    assert result.best is not None
+    assert result.status == "feasible"
+    assert result.choice is not None
+    assert "goes on in the background" in result.choice
+    assert deadline.elapsed_s() < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("free", [False, True])
+def test_a_search_of_simulated_times_is_compiled_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: bool
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compiling, "are_kept", lambda module: False)
+    assert compiling.is_simulated_compiled(Deadline.after(300), free=free)
+    names = ("bounds", "fills", "walk", *(("warmups",) if free else ()))
+    for name in names:
+        pattern = f"hetopt.solvers.simulated.{name}-*/**/*.nbi"
+        assert any(kept_folder().glob(pattern)), name
 
 
 @pytest.mark.slow

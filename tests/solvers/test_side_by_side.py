@@ -14,7 +14,7 @@ from hetopt.solvers.progress import Progress
 from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart
 from tests.report.comparisons import PLAN
 
-TINY = read_problem_text(side_by_side._TINY % "virtual-1f1b")
+TINY = read_problem_text(side_by_side.TINY % "virtual-1f1b")
 
 
 def test_refusals_are_answers() -> None:

@@ -1,0 +1,62 @@
+"""Compiles what a search needs: what ``hetopt.solvers.compiling`` starts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+from hetopt.compiled import kept_folder
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training import SCHEDULES
+from hetopt.solvers.compiling import LATER, What
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
+from hetopt.solvers.side_by_side import TINY, Entry, warm_up
+from hetopt.solvers.simulated.solver import solve_simulated
+
+if TYPE_CHECKING:
+    from hetopt.problem.training import ScheduleName
+
+#: Held by the process that compiles.
+_LOCK = "compiling-%s.lock"
+
+
+def compile_kept(what: What, *, later: bool) -> None:
+    """Compile, and keep it; nothing if another process does so for later runs.
+
+    Parameters
+    ----------
+    later
+        Whether nobody waits for it: it takes only what other processes leave idle.
+    """
+    import fcntl
+
+    if later:
+        os.nice(19)
+    with (kept_folder() / (_LOCK % what)).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if later else 0))
+        except OSError:
+            return
+        match what:
+            case "dp":
+                # Under any schedule the same is compiled.
+                warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
+            case "simulated":
+                _simulate("1f1b")
+            case "simulated-free":
+                _simulate("auto")
+
+
+def _simulate(schedule: ScheduleName) -> None:
+    problem = read_problem_text(TINY % schedule)
+    request = Request(
+        problem=problem, table=build_table(problem), params=RaceParams(jobs=0)
+    )
+    solve_simulated(request, solver="cp-sat")
+
+
+if __name__ == "__main__":
+    compile_kept(cast("What", sys.argv[1]), later=LATER in sys.argv)
