@@ -56,7 +56,7 @@ def errors(part: Measured) -> tuple[list[float], list[float]]:
             continue
         known = [row for row, is_left in zip(rows, left, strict=True) if not is_left]
         asked = [row for row, is_left in zip(rows, left, strict=True) if is_left]
-        grown = OperatorForest(
+        grown = OperatorForest.grown(
             work_of_rows(part.op, known, part.rates), seconds[~left], SETTINGS[part.op]
         )
         work = work_of_rows(part.op, asked, part.rates)

@@ -12,8 +12,8 @@ alone, whose corrections would be those of other kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -25,33 +25,15 @@ from hetopt.cost.operators.file import (
     SDP_BACKWARD,
     SDP_FORWARD,
 )
+from hetopt.cost.operators.trees import Settings, Trees, grow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from hetopt.cost.operators.work import Work
     from hetopt.cost.shapes import Floats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How trees grow.
-
-    Attributes
-    ----------
-    trees
-        How many.
-    max_features
-        Share of the features a split chooses from.
-    min_samples_leaf
-        Rows of a leaf, at least.
-    """
-
-    trees: int
-    max_features: float
-    min_samples_leaf: int
 
 
 #: The few rows of attention cores need all features at every split. Of grouped
@@ -69,8 +51,13 @@ SETTINGS = {
 class OperatorForest:
     """What predicts the kernels of one class on one device."""
 
-    def __init__(self, work: Work, seconds: Floats, settings: Settings) -> None:
-        """Grow trees.
+    def __init__(self, curves: Mapping[str, Curve]) -> None:
+        """Take a curve by kernel; the one without a name answers for all others."""
+        self._curves = curves
+
+    @classmethod
+    def grown(cls, work: Work, seconds: Floats, settings: Settings) -> Self:
+        """Fit rooflines, and grow trees.
 
         Parameters
         ----------
@@ -79,14 +66,39 @@ class OperatorForest:
         settings
             As ``SETTINGS`` has them by class.
         """
-        self._curves: dict[str, _Curve] = {}
         if work.kernels is None:
-            self._others = _Curve(work, seconds, settings)
-            return
-        for name, rows in _by_name(work.kernels):
-            self._curves[name] = _Curve(work.at(rows), seconds[rows], settings)
-        unnamed = self._curves.pop("", None)
-        self._others = unnamed or _Curve(work, seconds, None)
+            return cls({"": Curve.fitted(work, seconds, settings)})
+        curves = {
+            name: Curve.fitted(work.at(rows), seconds[rows], settings)
+            for name, rows in _by_name(work.kernels)
+        }
+        if "" not in curves:
+            curves[""] = Curve.fitted(work, seconds, None)
+        return cls(curves)
+
+    @classmethod
+    def kept(cls, arrays: Mapping[str, NDArray[Any]], like: Work) -> Self:
+        """Return the forest that ``arrays`` made; ValueError if it is none.
+
+        Parameters
+        ----------
+        like
+            Kernels such as it is asked about.
+        """
+        names = [str(name) for name in arrays.get("names", ())]
+        if "" not in names:
+            msg = "no curve answers for other kernels"
+            raise ValueError(msg)
+        return cls(
+            {name: Curve.kept(arrays, f"{i}.", like) for i, name in enumerate(names)}
+        )
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the forest as arrays by name."""
+        found: dict[str, NDArray[Any]] = {"names": np.array(list(self._curves))}
+        for i, curve in enumerate(self._curves.values()):
+            found |= curve.arrays(f"{i}.")
+        return found
 
     def roofline_s(self, work: Work) -> Floats:
         """Return the times of the fitted rooflines alone; (R,)."""
@@ -96,12 +108,13 @@ class OperatorForest:
         """Predict the times of R kernels, all at once; (R,)."""
         return self._answers(work, lambda curve, part: curve.predict_s(part))
 
-    def _answers(self, work: Work, answer: Callable[[_Curve, Work], Floats]) -> Floats:
+    def _answers(self, work: Work, answer: Callable[[Curve, Work], Floats]) -> Floats:
+        others = self._curves[""]
         if work.kernels is None:
-            return answer(self._others, work)
+            return answer(others, work)
         seconds = np.empty(len(work.kernels))
         for name, rows in _by_name(work.kernels):
-            curve = self._curves.get(name, self._others)
+            curve = self._curves.get(name, others)
             seconds[rows] = answer(curve, work.at(rows))
         return seconds
 
@@ -111,36 +124,53 @@ def _by_name(names: NDArray[np.str_]) -> Iterator[tuple[str, NDArray[np.bool_]]]
         yield str(name), names == name
 
 
-class _Curve:
-    """A roofline, and the trees that correct it."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curve:
+    """A roofline, and the trees that correct it; None leaves it as it is.
 
-    def __init__(self, work: Work, seconds: Floats, settings: Settings | None) -> None:
+    Attributes
+    ----------
+    rates
+        What each of the roofline's terms costs; (T,).
+    """
+
+    rates: Floats
+    trees: Trees | None
+
+    @classmethod
+    def fitted(cls, work: Work, seconds: Floats, settings: Settings | None) -> Self:
         """Fit the roofline, and grow trees unless there are no settings."""
-        self._rates = linear_rates(work.terms, seconds)
-        self._trees: list[Any] = []
-        if settings is not None:
-            # Loading scikit-learn takes a second or two.
-            from sklearn.ensemble import ExtraTreesRegressor
+        roofline = cls(rates=linear_rates(work.terms, seconds), trees=None)
+        if settings is None:
+            return roofline
+        corrections = np.log(seconds / roofline.roofline_s(work))
+        return replace(roofline, trees=grow(work.features, corrections, settings))
 
-            grown = ExtraTreesRegressor(
-                n_estimators=settings.trees,
-                max_features=settings.max_features,
-                min_samples_leaf=settings.min_samples_leaf,
-                random_state=0,
-                n_jobs=1,
-            ).fit(work.features, np.log(seconds / self.roofline_s(work)))
-            self._trees = grown.estimators_
+    @classmethod
+    def kept(cls, arrays: Mapping[str, NDArray[Any]], prefix: str, like: Work) -> Self:
+        """Return the curve that ``arrays`` made; ValueError if it is none."""
+        rates = arrays.get(prefix + "rates", np.empty(0))
+        if rates.shape != like.terms.shape[1:] or not (rates >= 0).all():
+            msg = "expected rates of a roofline"
+            raise ValueError(msg)
+        trees = None
+        if prefix + "roots" in arrays:
+            trees = Trees.kept(arrays, prefix, width=like.features.shape[1])
+        return cls(rates=rates, trees=trees)
+
+    def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
+        """Return the curve as arrays, whose names begin with a prefix."""
+        found = {} if self.trees is None else self.trees.arrays(prefix)
+        return {prefix + "rates": self.rates, **found}
 
     def roofline_s(self, work: Work) -> Floats:
         """Return the times of the fitted roofline alone; (R,)."""
-        seconds: Floats = work.terms @ self._rates
+        seconds: Floats = work.terms @ self.rates
         return seconds
 
     def predict_s(self, work: Work) -> Floats:
         """Predict the times of R kernels, all at once; (R,)."""
         seconds = self.roofline_s(work)
-        if self._trees:
-            rows = work.features.astype(np.float32)
-            answers = np.mean([tree.predict(rows) for tree in self._trees], axis=0)
-            seconds = seconds * np.exp(answers)
+        if self.trees is not None:
+            seconds = seconds * np.exp(self.trees.answers(work.features))
         return seconds

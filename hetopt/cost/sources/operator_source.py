@@ -10,6 +10,7 @@ kernels reach (``hetopt.cost.sources.sustained``).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -211,24 +212,14 @@ class OperatorSource:
             return [np.empty(0) for _ in asked]
         whole = joined(asked)
         folder = self._cache or prediction_cache.cache_folder()
-        key = self._key(name, whole)
+        key = _digest(["operators", repr(self.measured[name])], whole)
         sizes = {name: len(whole.traffic_s)}
         found = prediction_cache.load(folder, key, sizes, columns=1)
         if found is None:
-            forest = _forest(self.measured[name])
+            forest = _forest(self.measured[name], folder)
             found = {name: forest.predict_s(whole)[:, None]}
             prediction_cache.store(folder, key, found)
         return np.split(found[name][:, 0], np.arange(rows, sizes[name], rows))
-
-    def _key(self, name: str, asked: Work) -> str:
-        part = self.measured[name]
-        known = ["operators", "hetopt " + __version__, *_versions(), repr(part)]
-        return prediction_cache.digest(
-            "\n".join(known).encode(),
-            asked.terms.tobytes(),
-            asked.features.tobytes(),
-            b"" if asked.kernels is None else asked.kernels.tobytes(),
-        )
 
 
 @cache
@@ -238,11 +229,31 @@ def _versions() -> tuple[str, ...]:
 
 
 @cache
-def _forest(part: Measured) -> OperatorForest:
-    """Grow a forest once per process; it is the same whoever asks."""
+def _forest(part: Measured, folder: Path) -> OperatorForest:
+    """Return a forest, kept or grown; it is the same whoever asks."""
     known = work.work_of_rows(part.op, part.rows, part.rates)
     seconds = np.array([row.time_us * 1e-6 for row in part.rows])
-    return OperatorForest(known, seconds, SETTINGS[part.op])
+    settings = SETTINGS[part.op]
+    key = _digest(["operator forest", repr(settings)], known, seconds.tobytes())
+    kept = prediction_cache.load_arrays(folder, key)
+    if kept is not None:
+        with suppress(ValueError):
+            return OperatorForest.kept(kept, known)
+    forest = OperatorForest.grown(known, seconds, settings)
+    prediction_cache.store_arrays(folder, key, forest.arrays())
+    return forest
+
+
+def _digest(words: list[str], kernels: Work, *more: bytes) -> str:
+    """Return what something is kept by that depends on these, and on libraries."""
+    known = [*words, "hetopt " + __version__, *_versions()]
+    return prediction_cache.digest(
+        "\n".join(known).encode(),
+        kernels.terms.tobytes(),
+        kernels.features.tobytes(),
+        b"" if kernels.kernels is None else kernels.kernels.tobytes(),
+        *more,
+    )
 
 
 def joined(parts: Iterable[Work]) -> Work:

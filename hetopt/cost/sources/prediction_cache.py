@@ -1,26 +1,32 @@
-"""Predictions that were made before, in the user's cache folder.
+"""Predictions that were made before, and forests, in the user's cache folder.
 
-Growing a forest takes seconds, so its predictions are kept, never the forest: plain
-JSON, one file per query, named by a digest of everything the prediction depends on.
-A file that is not what its name says is ignored and written again.
+Growing a forest takes seconds, so its predictions are kept: plain JSON, one file per
+query, named by a digest of everything the prediction depends on. Forests of operators
+answer for any model, so they are kept as well, as arrays and nothing else. A file that
+is not what its name says is ignored and written again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import math
+import zipfile
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetopt.errors import InputError
-from hetopt.files import write_text
+from hetopt.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from hetopt.cost.shapes import Floats
 
@@ -102,6 +108,29 @@ def store(folder: Path, key: str, seconds: Mapping[str, Floats]) -> None:
         _forget_oldest(folder)
 
 
+def load_arrays(folder: Path, key: str) -> dict[str, NDArray[Any]] | None:
+    """Return the arrays that were stored under a key, by name, or None."""
+    path = folder / f"{key}.npz"
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            return None
+        # numpy leaves a file open that it opened itself and cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
+            return dict(data)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        return None
+
+
+def store_arrays(folder: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Keep arrays by name; a cache that cannot be written is no error."""
+    data = io.BytesIO()
+    np.savez(data, allow_pickle=False, **arrays)
+    with contextlib.suppress(OSError, InputError):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_bytes(str(folder / f"{key}.npz"), data.getvalue())
+        _forget_oldest(folder)
+
+
 def _are_times(rows: Any, size: int, columns: int) -> bool:
     """Whether ``rows`` are ``size`` rows of positive, finite seconds."""
     if not isinstance(rows, list) or len(rows) != size:
@@ -117,6 +146,7 @@ def _are_times(rows: Any, size: int, columns: int) -> bool:
 
 
 def _forget_oldest(folder: Path) -> None:
-    files = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+    ours = (path for path in folder.iterdir() if path.suffix in (".json", ".npz"))
+    files = sorted(ours, key=lambda path: path.stat().st_mtime)
     for path in files[:-MOST_FILES]:
         path.unlink(missing_ok=True)

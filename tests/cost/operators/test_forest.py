@@ -51,7 +51,7 @@ def test_a_linear_device_is_learnt_and_extrapolated() -> None:
     known = rows(*SIZES)
     seconds = np.array([row.time_us * 1e-6 for row in known])
     work = work_of_rows(MATMUL, known, RATES)
-    forest = OperatorForest(work, seconds, SETTINGS[MATMUL])
+    forest = OperatorForest.grown(work, seconds, SETTINGS[MATMUL])
     wanted = rows((1024, 2048, 1536), (65536, 16384, 16384))
     found = forest.predict_s(work_of_rows(MATMUL, wanted, RATES))
     expected = [row.time_us * 1e-6 for row in wanted]
@@ -165,7 +165,7 @@ def moved(kernel: str | None, *sizes: int, us_per_mb: float) -> list[OperatorRow
 def memory_forest(*known: OperatorRow) -> OperatorForest:
     seconds = np.array([row.time_us * 1e-6 for row in known])
     work = work_of_rows(MEMORY, known, RATES)
-    return OperatorForest(work, seconds, SETTINGS[MEMORY])
+    return OperatorForest.grown(work, seconds, SETTINGS[MEMORY])
 
 
 def test_each_kernel_has_a_curve_and_rows_without_one_answer_for_the_rest() -> None:

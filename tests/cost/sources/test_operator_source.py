@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pytest
 
 from hetopt.cost.build import build_table
 from hetopt.cost.communication.within_stage import stage_communication
+from hetopt.cost.operators import forest
 from hetopt.cost.operators.relatives import by_class, shipped_operators
 from hetopt.cost.shapes import Shape
+from hetopt.cost.sources import operator_source
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.operator_source import OperatorSource
@@ -93,6 +95,31 @@ def test_a_units_time_is_the_sum_of_its_operators(tmp_path: Path) -> None:
     assert times.backward_s[:, 0] == pytest.approx(backward, rel=0.02)
     assert times.attention_core_s[:, 0] == pytest.approx(core, rel=0.02)
     assert times.attention_core_backward_s[:, 0] == pytest.approx(2.5 * core, rel=0.02)
+
+
+def test_a_forest_is_grown_once_whatever_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = source(tmp_path).shard_times(asked(("layer",), (2, 1, 1)))
+    second = source(tmp_path / "other").shard_times(asked(("head",), (4, 1, 2)))
+
+    def refuse(*parts: object) -> NoReturn:
+        pytest.fail("grown again")
+
+    operator_source._forest.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(forest, "grow", refuse)
+        again = source(tmp_path).shard_times(asked(("head",), (4, 1, 2)))
+    assert again.forward_s.tolist() == second.forward_s.tolist()
+    # What is kept and broken is grown again.
+    operator_source._forest.cache_clear()
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+    for path in tmp_path.glob("*.npz"):
+        path.write_bytes(path.read_bytes()[:-100])
+    found = source(tmp_path).shard_times(asked(("layer",), (2, 1, 1)))
+    assert found.forward_s.tolist() == first.forward_s.tolist()
+    operator_source._forest.cache_clear()
 
 
 def with_kernels(**us_per_mb: float) -> str:
