@@ -324,6 +324,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
+    parser.add_argument(
+        "--only", type=int, nargs="+", metavar="SEED", help="these, and no others"
+    )
     parser.add_argument("--parallel", type=int, default=1, help="cases at once")
     parser.add_argument(
         "--slack", type=float, default=SLACK_S, help="seconds beyond a time limit"
@@ -333,7 +336,7 @@ def main() -> int:
     options = parser.parse_args()
     _preload()
     limits = Limits(limit_s=options.limit, slack_s=options.slack)
-    seeds = range(options.seed, options.seed + options.count)
+    seeds = options.only or range(options.seed, options.seed + options.count)
     outcomes = []
     # Processes of one thread, which may fork, and are no daemons, so may have children.
     fork = multiprocessing.get_context("fork")
