@@ -44,7 +44,8 @@ def ensure_plan(ledger: Ledger, problem: Problem) -> None:
     if not may_be or ledger.plans:
         return
     share_out(ledger)
-    found = first_plan(problem, ledger.table)
+    # Looking again would find the same, and takes longest where there is nothing.
+    found = None if ledger.looked_at_once else first_plan(problem, ledger.table)
     if found is not None:
         ledger.find(found)
 

@@ -74,6 +74,8 @@ class Ledger:
         self.top = top
         self.limit = limit
         self.plans: dict[tuple[object, ...], Found] = {}
+        #: Whether ``first_plan`` had its say.
+        self.looked_at_once = False
         # Asked for again and again: a plan and its place by the tie rule.
         self._ranks: dict[tuple[object, ...], tuple[Found, tuple[object, ...]]] = {}
         self.programs: dict[tuple[int, int], Program] = {}

@@ -168,6 +168,7 @@ class _Race(TaskLoop):
             self.perform(order.tasks(), order.take)
         else:
             found = first_plan(problem, self.ledger.table)
+            self.ledger.looked_at_once = True
             if found is not None:
                 self.find(found)
         cutoff = self.ledger.cutoff

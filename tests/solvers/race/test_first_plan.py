@@ -16,6 +16,8 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool
+from hetopt.solvers.race import first_plan as first
+from hetopt.solvers.race import race
 from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.race.messages import NO_CUTOFF
@@ -41,6 +43,22 @@ def test_there_is_one_where_all_stages_may_be_alike(seed: int) -> None:
     found = first_plan(problem, table)
     if proven.best is not None:
         assert found is not None
+
+
+def test_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    for module in (race, first):
+        monkeypatch.setattr(module, "first_plan", lambda *args: calls.append(args))
+    monkeypatch.setattr(race, "are_kept", lambda module: False)
+    instance = make_instance(3, pinned=False)
+    request = Request(
+        problem=instance.problem,
+        table=instance.table,
+        params=RaceParams(jobs=0),
+        deadline=Deadline.after(1e-9),
+    )
+    assert load("dp")(request).status == "unknown"
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize(
