@@ -117,7 +117,8 @@ def _add_row(
 
 
 def _first_run(problem: str) -> Run:
-    with TemporaryDirectory() as folder:
+    # dp may still be being compiled, for later runs.
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         return run(problem, cache=folder)
 
 
