@@ -14,7 +14,8 @@ from hetopt.export.flagscale.hosts import hosts_of
 from hetopt.export.flagscale.recompute import full_recompute
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
-from hetopt.export.shared.megatron_says import architecture_says
+from hetopt.export.shared.megatron_arguments import FLAGSCALE
+from hetopt.export.shared.megatron_says import model_says, notes, training_says
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from hetopt.export.flagscale.experiment import Experiment
     from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.settings import Settings
+    from hetopt.export.shared.understood import Read
 
 MESHES = "hetero_process_meshes"
 SPLIT = "hetero_pipeline_layer_split"
@@ -69,6 +71,7 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
     _check_ends(train, meshes[0], meshes[-1])
     full = full_recompute(train, layers, microbatches)
     selective = train.text("recompute_granularity", "none") == "selective"
+    settings = train.texts()
     rows = [mesh for mesh in meshes for _ in range(mesh.pp)]
     return PipelineReadBack(
         microbatches=microbatches,
@@ -79,7 +82,8 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
             [(mesh.dp, mesh.cp, mesh.tp) for mesh in rows],
             ["selective" if selective else "full" if on else "none" for on in full],
         ),
-        says=_says(train, meshes),
+        says=_says(train, settings, meshes),
+        reported=(*notes(settings), *FLAGSCALE.report(settings.left())),
     )
 
 
@@ -246,27 +250,13 @@ def _places(
     return places
 
 
-def _says(train: Settings, meshes: Sequence[ProcessMesh]) -> dict[str, Any]:
-    says: dict[str, Any] = {
+def _says(
+    train: Settings, settings: Read, meshes: Sequence[ProcessMesh]
+) -> dict[str, Any]:
+    replicas = max(mesh.dp * mesh.cp for mesh in meshes)
+    return {
         "seq_len": train.number("seq_length"),
         "global_batch": train.number("global_batch_size"),
-        "hidden": train.number("hidden_size"),
-        "heads": train.number("num_attention_heads"),
-        "tied": not train.flag("untie_embeddings_and_output_weights"),
+        **training_says(settings, (replicas, max(mesh.tp for mesh in meshes))),
+        **model_says(settings, train.number("num_layers"), train.wrong),
     }
-    says["kv_heads"] = says["heads"]
-    if train.flag("group_query_attention"):
-        says["kv_heads"] = train.number("num_query_groups", 1)
-    if train.has("ffn_hidden_size"):
-        says["ffn"] = train.number("ffn_hidden_size")
-    if any(mesh.dp * mesh.cp > 1 for mesh in meshes):
-        says["zero"] = int(train.flag("use_distributed_optimizer"))
-    says["precision"] = next(
-        (name for name in ("bf16", "fp16") if train.flag(name)), "fp32"
-    )
-    if train.has("fp8_format"):
-        says["precision"] = "fp8"
-    settings = {
-        name: str(value) for name, value in train.items() if value not in (None, False)
-    }
-    return says | architecture_says(settings, train.number("num_layers"), train.wrong)

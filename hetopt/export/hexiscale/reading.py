@@ -41,7 +41,7 @@ def read_hexiscale(folder: Path) -> PipelineReadBack:
     """
     arguments = calling_scripts(folder, _calls, f"HexiScale's {PATH}")[0]
     _check_schedule(arguments)
-    file = str(folder / Path(arguments.values[PATH]).name)
+    file = str(folder / Path(arguments.values[plain(PATH)]).name)
     content = read_json(file, "HexiScale's pipelines")
     degrees = _pipelines(content, DEGREES, file)
     layers = _pipelines(content, LAYERS, file)
@@ -114,7 +114,7 @@ def _shared(arguments: ShellArguments, name: str, dp: int) -> int:
 
 
 def _check_schedule(arguments: ShellArguments) -> None:
-    kind = arguments.values.get("--pipeline-type", "Gpipe")
+    kind = arguments.get("--pipeline-type", "Gpipe")
     if kind != "Gpipe":
         msg = f"is {kind!r}, expected Gpipe"
         raise InputError(msg, file=arguments.file, field="--pipeline-type")
@@ -132,7 +132,7 @@ def _says(
     arguments: ShellArguments, batch: int, dp: int
 ) -> dict[str, int | bool | str]:
     """Return what the arguments say of model and training."""
-    size = arguments.values.get("--model-size", "llama-7b")
+    size = arguments.get("--model-size", "llama-7b")
     if size not in MODEL_SIZES:
         msg = f"is {size!r}, expected one of {', '.join(MODEL_SIZES)}"
         raise InputError(msg, file=arguments.file, field="--model-size")
@@ -147,10 +147,10 @@ def _says(
         "gated": True,
         "seq_len": SEQ_LEN,
         "global_batch": batch,
-        "precision": arguments.values.get("--mixed-precision", "fp16"),
+        "precision": arguments.get("--mixed-precision", "fp16"),
     }
     if dp > 1:
-        kind = arguments.values.get("--default-dp-type", "zero2")
+        kind = arguments.get("--default-dp-type", "zero2")
         if kind not in _ZERO:
             msg = f"is {kind!r}, expected one of {', '.join(_ZERO)}"
             raise InputError(msg, file=arguments.file, field="--default-dp-type")

@@ -96,5 +96,5 @@ def test_later_arguments_count_and_words_stay_together(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text("x --a 1 2 --b=3 --a 4 --c 5 6\n")
     found = read_script(path)
-    assert found.values == {"--a": "4", "--b": "3", "--c": "5"}
-    assert found.lists == {"--c": ("5", "6")}
+    assert found.values == {"a": "4", "b": "3", "c": "5"}
+    assert found.lists == {"c": ("5", "6")}
