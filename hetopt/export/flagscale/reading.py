@@ -16,6 +16,7 @@ from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron_arguments import FLAGSCALE
 from hetopt.export.shared.megatron_says import model_says, notes, training_says
+from hetopt.export.shared.understood import not_priced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from hetopt.export.flagscale.experiment import Experiment
     from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.settings import Settings
-    from hetopt.export.shared.understood import Read
+    from hetopt.export.shared.understood import Read, Reported
 
 MESHES = "hetero_process_meshes"
 SPLIT = "hetero_pipeline_layer_split"
@@ -83,7 +84,11 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
             ["selective" if selective else "full" if on else "none" for on in full],
         ),
         says=_says(train, settings, meshes),
-        reported=(*notes(settings), *FLAGSCALE.report(settings.left())),
+        reported=(
+            *_replaced(train, meshes[0]),
+            *notes(settings, train.wrong),
+            *FLAGSCALE.report(settings.left()),
+        ),
     )
 
 
@@ -248,6 +253,19 @@ def _places(
             places.append((cluster or kind, tuple(ranks[start:end])))
             start = end
     return places
+
+
+def _replaced(train: Settings, first: ProcessMesh) -> tuple[Reported, ...]:
+    """Return the degrees of all stages that those of the first mesh replace."""
+    degrees = {
+        "tensor_model_parallel_size": first.tp,
+        "context_parallel_size": first.cp,
+    }
+    return tuple(
+        not_priced(name, f"hetopt takes {value} of the first mesh")
+        for name, value in degrees.items()
+        if train.number(name, value) != value
+    )
 
 
 def _says(

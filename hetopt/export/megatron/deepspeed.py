@@ -1,7 +1,7 @@
 """DeepSpeed's configuration of a script of Megatron-DeepSpeed, read back.
 
-Keys are those of DeepSpeed's ``runtime/config.py`` and ``runtime/zero/config.py``; those
-of inner mappings are joined with dots.
+Keys are those of DeepSpeed's ``runtime/config.py`` and ``runtime/zero/config.py``;
+those of inner mappings are joined with dots.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _KEYS = table(
     steps_per_print wall_clock_breakdown gradient_clipping prescale_gradients dump_state
     gradient_predivide_factor zero_allow_untested_optimizer memory_breakdown
     zero_force_ds_cpu_optimizer fp16.auto_cast fp16.loss_scale fp16.initial_scale_power
-    fp16.loss_scale_window fp16.hysteresis fp16.min_loss_scale fp16.consecutive_hysteresis
-    bf16.loss_scale bf16.loss_scale_window bf16.hysteresis bf16.initial_scale_power
+    fp16.loss_scale_window fp16.hysteresis fp16.min_loss_scale
+    fp16.consecutive_hysteresis bf16.loss_scale bf16.loss_scale_window bf16.hysteresis
+    bf16.initial_scale_power
     bf16.min_loss_scale bf16.check_grad_overflow
     optimizer.params.lr optimizer.params.betas optimizer.params.eps
     optimizer.params.weight_decay optimizer.params.torch_adam scheduler.type
@@ -133,14 +134,14 @@ class DeepSpeed:
 
 
 def deepspeed_says(
-    folder: Path, arguments: ShellArguments, batch: int, micro: int, replicas: int
+    folder: Path, arguments: ShellArguments, sizes: tuple[int, int, int]
 ) -> DeepSpeed | None:
     """Read DeepSpeed's configuration; None if the script does not use DeepSpeed.
 
     Parameters
     ----------
-    batch, micro, replicas
-        Sequences an iteration and a micro-batch has, and replicas; the configuration
+    sizes
+        Sequences of an iteration and of a micro-batch, and replicas; the configuration
         has to say the same.
 
     Raises
@@ -173,7 +174,7 @@ def deepspeed_says(
             msg = f"is {given}, expected {stage} as in {_STAGE}"
             raise wrong("zero_optimization.stage", msg)
         stage = given
-        _check_batches(keys, wrong, (batch, micro, replicas))
+        _check_batches(keys, wrong, sizes)
         says |= _training(keys, stage)
         reported = _KEYS.report(keys.left())
         if "gradients" not in says and "bf16.enabled" in keys:
@@ -181,7 +182,7 @@ def deepspeed_says(
             reported += (not_priced("data_types.grad_accum_dtype", why),)
     _check_stage(arguments, stage, file)
     says["zero"] = stage
-    if replicas == 1:
+    if sizes[2] == 1:
         del says["zero"], says["overlap_gradients"]
     return DeepSpeed(says=says, reported=reported)
 
@@ -235,7 +236,7 @@ def _training(keys: Read, stage: int) -> dict[str, Any]:
 def _read(
     folder: Path, arguments: ShellArguments, name: str
 ) -> tuple[str, Read] | None:
-    """Return a file's name and its keys: a here-document of the script, or beside it."""
+    """Return a configuration's name and keys, from the script or beside it."""
     base = PurePath(name).name
     for path, text in arguments.documents.items():
         if path == name or PurePath(path).name == base:

@@ -7,55 +7,35 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hetopt.export.megatron.deepspeed import deepspeed_says
-from hetopt.export.megatron.programs import (
+from hetopt.export.shared.hosts import rank_hosts
+from hetopt.export.shared.megatron_arguments import DEEPSPEED, MEGATRON
+from hetopt.export.shared.megatron_pipeline import (
+    batches_of,
+    degrees_of,
+    layers_of,
+    pipeline_of,
+)
+from hetopt.export.shared.megatron_programs import (
     ensure_decoder,
     other_program,
     unknown_program,
 )
-from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
-from hetopt.export.shared.hosts import even_places, rank_hosts
-from hetopt.export.shared.megatron_arguments import DEEPSPEED, MEGATRON
-from hetopt.export.shared.megatron_layout import layout_layers
-from hetopt.export.shared.megatron_recompute import recompute_of
-from hetopt.export.shared.megatron_says import model_says, notes, training_says
-from hetopt.export.shared.shell_arguments import calling_scripts, has_script
+from hetopt.export.shared.megatron_says import notes
+from hetopt.export.shared.shell_arguments import (
+    calling_scripts,
+    has_script,
+    spelled,
+)
 from hetopt.export.shared.understood import Read, not_priced
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hetopt.export.pipeline import PipelineReadBack
     from hetopt.export.shared.hosts import RankHosts
     from hetopt.export.shared.shell_arguments import ShellArguments
     from hetopt.export.shared.understood import Reported
 
-PIPELINE = "--pipeline-model-parallel-size"
-LAYOUT = "--pipeline-model-parallel-layout"
-FIRST = "--decoder-first-pipeline-num-layers"
-LAST = "--decoder-last-pipeline-num-layers"
-
-#: Schedules, cuts and models that hetopt cannot price, and values that ask for none.
-_REFUSED = {
-    "--num-layers-per-virtual-pipeline-stage": (),
-    "--num-virtual-stages-per-pipeline-rank": (),
-    "--virtual-pipeline-model-parallel-size": (),
-    "--account-for-embedding-in-pipeline-split": (),
-    "--account-for-loss-in-pipeline-split": (),
-    "--standalone-embedding-stage": (),
-    "--pipeline-model-parallel-split-rank": (),
-    "--enable-zbh1-pipeline": (),
-    "--enable-zbh1-exact-semantics": (),
-    "--num-experts": ("1",),
-    "--multi-latent-attention": (),
-    "--mtp-num-layers": ("0",),
-    "--use-megatron-fsdp": (),
-    "--use-custom-fsdp": (),
-    "--use-torch-fsdp2": (),
-    "--data-parallel-sharding-strategy": ("no_shard",),
-    "--ds-sequence-parallel-size": ("1",),
-    "--yaml-cfg": (),
-    "--include": (),
-    "--exclude": (),
-}
 #: Names of older versions.
 _ALIASES = {
     "layernorm_epsilon": "norm_epsilon",
@@ -80,46 +60,22 @@ def read_megatron(folder: Path) -> PipelineReadBack:
     scripts = [_named(one) for one in calling_scripts(folder, _calls, what)]
     arguments = scripts[0]
     ensure_decoder(arguments.program, arguments.names, arguments.file)
-    tp = arguments.count("--tensor-model-parallel-size", 1)
-    cp = arguments.count("--context-parallel-size", 1)
-    layers = _layers(arguments)
-    micro = arguments.count("--micro-batch-size")
+    layers_of(arguments)
+    arguments.count("--micro-batch-size")
     places = _places(folder, arguments)
-    world = len(places) if places is not None else _world_size(scripts)
-    each, rest = divmod(world, len(layers))
-    if rest or each % (tp * cp) or not each:
-        msg = (
-            f"{world} ranks, which is no multiple of tp * cp * stages = {tp} * {cp} * "
-            f"{len(layers)}"
-        )
-        raise arguments.wrong(PIPELINE, msg)
-    dp = each // (tp * cp)
-    batch = arguments.count("--global-batch-size", micro * dp)
-    if batch % (micro * dp):
-        msg = f"is {batch}, which is no multiple of micro-batch size {micro} * dp {dp}"
-        raise arguments.wrong("--global-batch-size", msg)
-    stages = len(layers)
-    settings = arguments.values
-    deepspeed = deepspeed_says(folder, arguments, batch, micro, dp)
-    says = training_says(settings, (dp * cp, tp), legacy=deepspeed is not None)
-    recompute = recompute_of(settings, max(layers), arguments.wrong)
-    says |= {"global_batch": batch} | (deepspeed.says if deepspeed else {})
-    if "--seq-length" in arguments:
-        says["seq_len"] = arguments.count("--seq-length")
-    if "--hidden-size" in arguments:
-        says |= model_says(settings, sum(layers), arguments.wrong)
-    reported = _reported(arguments, deepspeed is not None)
-    return PipelineReadBack(
-        microbatches=batch // (micro * dp),
-        schedule="1f1b",
-        stages=stages_of(
-            even_places(places, stages, each, str(folder)),
-            layers,
-            [(dp, cp, tp)] * stages,
-            [recompute] * stages,
-        ),
-        says=says,
-        reported=(*reported, *(deepspeed.reported if deepspeed else ())),
+    world = len(places) if places is not None else world_size(scripts)
+    dp, _, _ = degrees_of(arguments, world)
+    sizes = (*batches_of(arguments, dp), dp)
+    deepspeed = deepspeed_says(folder, arguments, sizes)
+    legacy = deepspeed is not None
+    found = pipeline_of(arguments, world, places, folder, legacy=legacy)
+    reported = _reported(arguments, legacy)
+    if deepspeed is None:
+        return replace(found, reported=reported)
+    return replace(
+        found,
+        says={**found.says, **deepspeed.says},
+        reported=(*reported, *deepspeed.reported),
     )
 
 
@@ -133,7 +89,7 @@ def _reported(arguments: ShellArguments, deepspeed: bool) -> tuple[Reported, ...
     return (
         *unknown_program(arguments.program),
         *missing,
-        *notes(arguments.values),
+        *notes(arguments.values, arguments.wrong, spelled),
         *arguments.report(DEEPSPEED if deepspeed else MEGATRON),
     )
 
@@ -178,7 +134,7 @@ def _places(folder: Path, arguments: ShellArguments) -> RankHosts | None:
     return tuple(place for place in places if place[0] in kept)
 
 
-def _world_size(scripts: list[ShellArguments]) -> int:
+def world_size(scripts: list[ShellArguments]) -> int:
     """Return the ranks that the scripts start: one a node, or one for all nodes."""
     first = scripts[0]
     names = {"nproc_per_node", "num_gpus", "nnodes", "num_nodes"}
@@ -214,54 +170,3 @@ def _nodes(script: ShellArguments) -> int:
         msg = f"is {text}: hetopt cannot tell how many ranks there are"
         raise script.wrong("--nnodes", msg)
     return script.count("--nnodes", 1) if not most else int(most)
-
-
-def _layers(arguments: ShellArguments) -> tuple[int, ...]:
-    """Return layers per stage as Megatron-LM would cut them."""
-    for name, neutral in _REFUSED.items():
-        if name in arguments and arguments.get(name) not in neutral:
-            raise arguments.wrong(name, "is given, which hetopt cannot price")
-    stages = arguments.count(PIPELINE, 1)
-    if stages > MOST_STAGES:
-        msg = f"is {stages}, expected at most {MOST_STAGES} stages"
-        raise arguments.wrong(PIPELINE, msg)
-    if stages > 1 and "--no-pipeline-parallel" in arguments:
-        msg = f"is given, but {PIPELINE} is {stages}"
-        raise arguments.wrong("--no-pipeline-parallel", msg)
-    if LAYOUT not in arguments:
-        return _even_layers(arguments, stages)
-    for name in (FIRST, LAST):
-        if name in arguments:
-            msg = f"is given beside {LAYOUT}, expected one of the two"
-            raise arguments.wrong(name, msg)
-    try:
-        layers = layout_layers(arguments.get(LAYOUT) or "")
-    except ValueError as error:
-        raise arguments.wrong(LAYOUT, str(error)) from error
-    if len(layers) != stages:
-        msg = f"has {len(layers)} stages, expected {stages} as in {PIPELINE}"
-        raise arguments.wrong(LAYOUT, msg)
-    count = arguments.count("--num-layers", sum(layers))
-    if sum(layers) != count:
-        msg = f"has {sum(layers)} layers, expected {count} as in --num-layers"
-        raise arguments.wrong(LAYOUT, msg)
-    if not all(layers):
-        msg = f"leaves stage {layers.index(0)} without a layer, expected at least one"
-        raise arguments.wrong(LAYOUT, msg)
-    return layers
-
-
-def _even_layers(arguments: ShellArguments, stages: int) -> tuple[int, ...]:
-    """Return layers per stage without a layout: even, ends aside."""
-    count = arguments.count("--num-layers")
-    ends = {
-        number: arguments.count(name)
-        for name, number in ((FIRST, 0), (LAST, stages - 1))
-        if name in arguments
-    }
-    inner = stages - len(ends)
-    left = count - sum(ends.values())
-    if (left % inner or left < inner) if inner else left:
-        msg = f"is {count}, which does not leave the same for each of {inner} stages"
-        raise arguments.wrong("--num-layers", msg)
-    return tuple(ends.get(number, left // (inner or 1)) for number in range(stages))

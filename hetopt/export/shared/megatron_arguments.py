@@ -103,8 +103,9 @@ _UNPRICED = {
         "reuse_grad_buf_for_mxfp8_param_ag"
     ),
     "hetopt prices one kind of FP8, in every layer": (
-        "fp8_recipe=delayed|tensorwise fp8_wgrad no_fp8_wgrad fp8_dot_product_attention "
-        "fp8_multi_head_attention first_last_layers_bf16 num_layers_at_start_in_bf16 "
+        "fp8_recipe=delayed|tensorwise fp8_wgrad no_fp8_wgrad "
+        "fp8_dot_product_attention fp8_multi_head_attention "
+        "first_last_layers_bf16 num_layers_at_start_in_bf16 "
         "num_layers_at_end_in_bf16 tp_only_amax_red inference_rng_tracker "
         "fp8_quantizer_factory use_kitchen kitchen_config_file kitchen_recipe_number"
     ),
@@ -190,8 +191,8 @@ _UNPRICED = {
         "use_mp_args_from_checkpoint_args log_max_attention_logit"
     ),
     "the model is the checkpoint's, which hetopt cannot read": "use_checkpoint_args",
-    "hetopt prices the problem's vocabulary, the runtime pads the tokenizer's": (
-        "vocab_size make_vocab_size_divisible_by"
+    "hetopt prices the problem's vocabulary, the runtime pads a tokenizer's": (
+        "make_vocab_size_divisible_by vocab_size"
     ),
     "hetopt's models have no such layers": (
         "expert_model_parallel_size=1 expert_tensor_parallel_size "
@@ -241,15 +242,10 @@ FLAGSCALE = table(
     norm_init_weight rotary_interleaved_patch skip_iters_range skip_samples_range
     special_tokens_file tokenizer_path wandb_log_model wandb_mode
     """,
-    {},
+    {
+        "hetopt prices transfers between clusters as the problem's links are": (
+            "hetero_use_cpu_communication"
+        )
+    },
     MEGATRON,
-)
-
-#: What HexiScale's program, made from Galvatron's, has beside what its reader asks for.
-HEXISCALE = table(
-    """
-    adam_weight_decay check_loss dropout_prob epochs initialize_on_meta load_params
-    local_rank lr profile run_iter save_profiled_memory seed
-    """,
-    {},
 )

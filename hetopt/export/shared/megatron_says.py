@@ -79,8 +79,9 @@ def model_says(
         "tied": "untie_embeddings_and_output_weights" not in settings,
         "norm": "rms" if _lower(settings, "normalization") == "rmsnorm" else "layer",
     }
-    if "padded_vocab_size" in settings:
-        says["vocab"] = whole(settings, "padded_vocab_size", wrong)
+    rows = vocabulary(settings, wrong)
+    if rows is not None:
+        says["vocab"] = rows
     for name, (field, default) in _NUMBERS.items():
         says[field] = number(settings, name, wrong, default)
     says |= {field: name in settings for name, field in _FLAGS.items()}
@@ -94,6 +95,21 @@ def model_says(
         | _positions(settings, wrong)
         | _windows(settings, layers, wrong)
     )
+
+
+def vocabulary(settings: Mapping[str, str], wrong: Wrong) -> int | None:
+    """Return the rows of the token table if the settings alone decide them.
+
+    The tokenizer for made-up data adds one token; other tokenizers are files.
+    """
+    if "padded_vocab_size" in settings:
+        return whole(settings, "padded_vocab_size", wrong)
+    if settings.get("tokenizer_type") != "NullTokenizer":
+        return None
+    tp = whole(settings, "tensor_model_parallel_size", wrong, 1)
+    unit = tp * whole(settings, "make_vocab_size_divisible_by", wrong, 128)
+    rows = whole(settings, "vocab_size", wrong, 0) + 1
+    return rows if rows > 1 and rows % unit == 0 else None
 
 
 def _ffn(settings: Mapping[str, str], hidden: int, wrong: Wrong) -> int:
@@ -130,9 +146,10 @@ def _positions(settings: Mapping[str, str], wrong: Wrong) -> dict[str, Any]:
     kind = settings.get("position_embedding_type", "learned_absolute")
     if "use_rotary_position_embeddings" in settings:
         kind = "rope"
-    most = whole(settings, "max_position_embeddings", wrong, 0, least=0)
+    name = "max_position_embeddings"
+    most = whole(settings, name, wrong, 0, least=0)
     if kind == "learned_absolute" and "no_position_embedding" not in settings:
-        return {"positions": most}
+        return {"positions": most} if name in settings else {}
     if kind != "rope":
         msg = f"is {describe(kind)}, hetopt can price rope and learned_absolute"
         raise wrong("position_embedding_type", msg)
@@ -192,21 +209,28 @@ def training_says(
     return says
 
 
-def notes(settings: Mapping[str, str]) -> tuple[Reported, ...]:
+def notes(
+    settings: Mapping[str, str], wrong: Wrong, spelled: Callable[[str], str] = str
+) -> tuple[Reported, ...]:
     """Return what settings that are read say beside what is priced of them."""
     found = []
+    if vocabulary(settings, wrong) is None and "vocab_size" in settings:
+        why = (
+            "hetopt prices the problem's vocabulary, the runtime a tokenizer's, padded"
+        )
+        found.append(not_priced(spelled("vocab_size"), why))
     if "fp16" in settings and "accumulate_allreduce_grads_in_fp32" not in settings:
         why = "is not given: hetopt prices gradients in 32 bits, they are in 16"
-        found.append(not_priced("--accumulate-allreduce-grads-in-fp32", why))
+        found.append(not_priced(spelled("accumulate_allreduce_grads_in_fp32"), why))
     if settings.get("transformer_impl", "transformer_engine") != "transformer_engine":
         why = "hetopt prices the kernels of Transformer Engine"
-        found.append(not_priced("--transformer-impl", why))
+        found.append(not_priced(spelled("transformer_impl"), why))
     if "use_legacy_models" in settings:
         why = "hetopt prices the kernels of megatron-core"
-        found.append(not_priced("--use-legacy-models", why))
+        found.append(not_priced(spelled("use_legacy_models"), why))
     if settings.get("cp_comm_type", "p2p") != "p2p":
         why = "hetopt prices keys and values that go round between devices"
-        found.append(not_priced("--cp-comm-type", why))
+        found.append(not_priced(spelled("cp_comm_type"), why))
     return tuple(found)
 
 

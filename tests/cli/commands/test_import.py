@@ -22,8 +22,11 @@ TRAIN: dict[str, Any] = {
         "sequence_parallel": True,
         "use_distributed_optimizer": True,
         "bf16": True,
+        "cross_entropy_loss_fusion": True,
+        "overlap_grad_reduce": True,
         "hetero": {
             "enable_hetero": True,
+            "hetero_use_cpu_communication": True,
             "hetero_process_meshes": [1, 1, 1, 2, 1, 1, 1, 1, 1, 1],
             "hetero_pipeline_layer_split": [2, 2],
             "hetero_device_types": ["fast", "A40"],
@@ -32,6 +35,11 @@ TRAIN: dict[str, Any] = {
     "model": {
         "num_layers": 4,
         "hidden_size": 1024,
+        "ffn_hidden_size": 4096,
+        "normalization": "RMSNorm",
+        "position_embedding_type": "rope",
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
         "num_attention_heads": 8,
         "seq_length": 1024,
         "swiglu": True,
