@@ -54,6 +54,10 @@ class Settings:
         """Return the settings of an inner mapping, without any if there is none."""
         return Settings(self._document, (*self._home, *path))
 
+    def whole(self) -> Settings:
+        """Return the settings of the whole file."""
+        return Settings(self._document)
+
     def part(self, key: str) -> Settings:
         """Return what is under a key as if it were a file of its own."""
         return Settings(self._document.part(key))

@@ -27,6 +27,7 @@ MOST_SCRIPT_BYTES = 2**17
 _LAUNCHERS = re.compile(
     r"(?:.*/)?(?:torchrun|deepspeed|python[0-9.]*|torch\.distributed\.(?:run|launch))"
 )
+_OVERRIDE = re.compile(r"\+{0,2}(\w+(?:\.\w+)+)=(.*)", re.DOTALL)
 _MODULES = re.compile(r"torch\.distributed\.(?:run|launch)")
 
 
@@ -51,6 +52,8 @@ class ShellArguments:
         Names of arguments before the program, which are its launcher's.
     documents
         Text of here-documents by the file they go to.
+    overrides
+        Settings that follow the program as ``a.b=value``, by their path.
     undecided
         Conditions and loops whose lines are all read though they may not all run.
     """
@@ -61,6 +64,7 @@ class ShellArguments:
     program: str | None = None
     launchers: frozenset[str] = frozenset()
     documents: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
 
     def __contains__(self, name: str) -> bool:
@@ -262,6 +266,11 @@ def _command(path: Path, script: Script, words: list[str]) -> ShellArguments:
         program=None if at is None else words[at],
         launchers=_names(before) - _names(after) if at is not None else frozenset(),
         documents=script.documents,
+        overrides={
+            match[1]: match[2]
+            for word in after
+            if (match := _OVERRIDE.fullmatch(word)) is not None
+        },
         undecided=tuple(script.undecided),
     )
 
