@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
+from hetopt.export.flagscale.one_mesh import read_one_mesh
 from hetopt.export.flagscale.recompute import full_recompute
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron_arguments import FLAGSCALE
+from hetopt.export.shared.megatron_programs import ensure_decoder
 from hetopt.export.shared.megatron_says import model_says, notes, training_says
 from hetopt.export.shared.understood import not_priced
 
@@ -48,8 +50,9 @@ class ProcessMesh(NamedTuple):
 
 
 def looks_like_flagscale(folder: Path) -> bool:
-    """Whether the experiment of a folder has heterogeneous meshes."""
-    return find_experiment(folder).train.flag("enable_hetero")
+    """Whether the experiment of a folder trains, with meshes or with one for all."""
+    train = find_experiment(folder).train
+    return train.flag("enable_hetero") or train.has("num_layers")
 
 
 def read_flagscale(folder: Path) -> PipelineReadBack:
@@ -62,8 +65,9 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
     """
     found = find_experiment(folder)
     train = found.train
+    _check_task(found)
     if not train.flag("enable_hetero"):
-        raise train.wrong("enable_hetero", "is not true, expected meshes")
+        return read_one_mesh(found)
     meshes = _meshes(train)
     types = _types(train, meshes)
     layers = _layers(train, sum(mesh.pp for mesh in meshes))
@@ -90,6 +94,18 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
             *FLAGSCALE.report(settings.left()),
         ),
     )
+
+
+def _check_task(found: Experiment) -> None:
+    """Raise InputError for an experiment that pre-trains no decoder."""
+    task = found.section("task")
+    kind, entry = task.get("type", "train"), task.get("entrypoint")
+    if kind != "train" and found.settings is not None:
+        msg = f"is {kind}: hetopt can price the pre-training of a decoder alone"
+        raise found.settings.under("task").wrong("type", msg)
+    names = frozenset(iter(found.train.texts()))
+    program = entry if isinstance(entry, str) else None
+    ensure_decoder(program, names, found.train.file)
 
 
 def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:

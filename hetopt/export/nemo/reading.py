@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from hetopt.errors import InputError
-from hetopt.export.nemo.settings import BRIDGE, Recipe
+from hetopt.export.nemo.settings import BRIDGE, Recipe, bridge_path
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron_pipeline import pipeline_of
 from hetopt.export.shared.megatron_programs import ensure_decoder
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.export.shared.hosts import RankHosts
 
-_DEGREE = "tensor_model_parallel_size"
+_DEGREE = "model.tensor_model_parallel_size"
 #: Classes of configuration -> section.
 _CLASSES = {
     "TrainingConfig": "train",
@@ -56,9 +56,7 @@ _CLASSES = {
 
 def looks_like_nemo(folder: Path) -> bool:
     """Whether a recipe of a folder has a model with degrees or batches."""
-    return any(
-        path.rpartition(".")[2] == _DEGREE and "." in path for path in _read(folder)[0]
-    )
+    return any(bridge_path(path) == _DEGREE for path in _read(folder)[0])
 
 
 def read_nemo(folder: Path) -> PipelineReadBack:

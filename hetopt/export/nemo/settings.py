@@ -109,7 +109,7 @@ class Recipe:
 
     def __init__(self, values: Mapping[str, Any], file: str) -> None:
         self.file = file
-        self._values = {_section(path): value for path, value in values.items()}
+        self._values = {bridge_path(path): value for path, value in values.items()}
         self._paths: dict[str, str] = {}
         self.says: dict[str, Any] = {}
         self.reported: list[Reported] = []
@@ -152,7 +152,7 @@ class Recipe:
             if value is False:
                 self._paths[_OFF[setting]] = path
                 texts[_OFF[setting]] = ""
-        elif value in (None, False, []) or path == "tokenizer.vocab_size":
+        elif _is_off(value) or path == "tokenizer.vocab_size":
             return
         elif name == "optimizer":
             texts[name] = str(value).lower().replace("fused_", "")
@@ -223,11 +223,16 @@ class Recipe:
             texts[argument] = ""
 
 
-def _section(path: str) -> str:
+def bridge_path(path: str) -> str:
+    """Return a setting's path in Megatron-Bridge."""
     for before, after in _SECTIONS:
         if path.startswith(before):
             return after + path.removeprefix(before)
     return path
+
+
+def _is_off(value: Any) -> bool:
+    return value is None or value is False or value == []
 
 
 def _text(value: Any) -> str:

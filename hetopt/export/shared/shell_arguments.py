@@ -1,4 +1,4 @@
-"""The arguments of the program that a launch script starts, read without running it."""
+"""The arguments of the program that a launch script starts, without running it."""
 
 from __future__ import annotations
 
@@ -56,6 +56,9 @@ class ShellArguments:
         Settings that follow the program as ``a.b=value``, by their path.
     undecided
         Conditions and loops whose lines are all read though they may not all run.
+    complaint
+        Returns the error that says something about an argument where that is no
+        script's.
     """
 
     file: str
@@ -66,6 +69,7 @@ class ShellArguments:
     documents: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
+    complaint: Callable[[str, str], InputError] | None = None
 
     def __contains__(self, name: str) -> bool:
         return plain(name) in self.values
@@ -107,6 +111,8 @@ class ShellArguments:
 
     def wrong(self, name: str, message: str) -> InputError:
         """Return the error that says ``message`` about an argument."""
+        if self.complaint is not None:
+            return self.complaint(plain(name), message)
         return InputError(message, file=self.file, field=spelled(name))
 
     def report(self, known: ArgumentTable) -> tuple[Reported, ...]:

@@ -122,8 +122,8 @@ def test_what_is_not_feasible_is_written_with_a_warning(
         ("model", "hidden_size", 2048, "hidden: the files say 2048, the problem 1024"),
         ("model", "num_layers", 5, "adds up to 4, num_layers is 5"),
         ("model", "micro_batch_size", 3, "expected a multiple of"),
-        ("system", "hetero", {"enable_hetero": False}, "is not true, expected meshes"),
-        ("system", "hetero", [1], "expected meshes"),
+        ("system", "hetero", {"enable_hetero": False}, "cannot tell how many ranks"),
+        ("system", "hetero", [1], "cannot tell how many ranks"),
     ],
 )
 def test_bad_folders_are_one_line(

@@ -378,7 +378,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
         ("none", {"a.yaml": "experiment: {}\n"}, "names no train"),
         ("lost", {"a.yaml": "experiment: {}\ndefaults: [{train: x}]\n"}, "there is no"),
         ("list", {"a.yaml": "system: {hetero: 1}\nmodel: [1]\n"}, "is no mapping"),
-        ("plain", {"a.yaml": "system: {x: 1}\nmodel: {}\n"}, "is not true"),
+        ("plain", {"a.yaml": "system: {x: 1}\nmodel: {}\n"}, "num_layers: is"),
     ):
         (tmp_path / name).mkdir()
         for file, text in files.items():
