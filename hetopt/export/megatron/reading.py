@@ -44,6 +44,10 @@ _ALIASES = {
 }
 
 
+#: Of Megatron-DeepSpeed.
+_KV_HEADS = "num_key_value_heads"
+
+
 def read_megatron(folder: Path) -> PipelineReadBack:
     """Read the scripts of a folder and its ``nodes`` folder.
 
@@ -97,6 +101,8 @@ def _named(arguments: ShellArguments) -> ShellArguments:
     left = arguments.values.left()
     new = {_ALIASES[name]: value for name, value in left.items() if name in _ALIASES}
     kept = {name: value for name, value in left.items() if name not in _ALIASES}
+    if _KV_HEADS in kept:
+        new |= {"num_query_groups": kept.pop(_KV_HEADS), "group_query_attention": ""}
     return replace(arguments, values=Read(new | kept))
 
 

@@ -50,6 +50,8 @@ def recompute_of(settings: Mapping[str, str], largest: int, wrong: Wrong) -> Rec
     if given is not None and not selective:
         raise wrong(name, f"is {given!r}, expected full or selective")
     if "checkpoint_activations" in settings:
+        # DeepSpeed's own way to do the same.
+        settings.get("deepspeed_activation_checkpointing")
         number = whole(settings, "checkpoint_num_layers", wrong, 1)
         if number > 1:
             msg = f"is {number}: hetopt can price each layer from its own input alone"

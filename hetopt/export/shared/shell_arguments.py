@@ -168,7 +168,8 @@ def has_script(folder: Path, calls: Callable[[ShellArguments], bool]) -> bool:
     """Whether a script of a folder that can be read calls a runtime."""
     for path in _script_paths(folder):
         try:
-            if calls(read_script(path, calls)):
+            programs, everything = _programs(path)
+            if any(map(calls, (*programs, everything))):
                 return True
         except InputError:
             continue
@@ -231,9 +232,27 @@ def read_script(
     Raises
     ------
     InputError
-        The file cannot be read, a quote is not closed, its variables stand for more
-        text or larger numbers than a command takes, or it starts the program several
-        times with different arguments.
+        As ``_programs``, or the script starts the program several times with different
+        arguments.
+    """
+    programs, everything = _programs(path)
+    meant = [one for one in programs if calls is None or calls(one)]
+    if len(meant) > 1:
+        msg = (
+            f"starts {len(meant)} programs, or one in as many ways: keep the one meant"
+        )
+        raise InputError(msg, file=str(path))
+    return meant[0] if meant else everything
+
+
+def _programs(path: Path) -> tuple[list[ShellArguments], ShellArguments]:
+    """Return the arguments of each program that a script starts, and of everything.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, a quote is not closed, or its variables stand for more
+        text or larger numbers than a command takes.
     """
     text = read_text(path, "a shell script", MOST_SCRIPT_BYTES)
     try:
@@ -247,14 +266,10 @@ def read_script(
         if words[0] not in ("echo", "printf") and _started(words) is not None
     }
     everything = [word for words in script.commands for word in words]
-    each = [_command(path, script, list(words)) for words in commands]
-    meant = [one for one in each if calls is None or calls(one)]
-    if len(meant) > 1:
-        msg = (
-            f"starts {len(meant)} programs, or one in as many ways: keep the one meant"
-        )
-        raise InputError(msg, file=str(path))
-    return meant[0] if meant else _command(path, script, everything)
+    return (
+        [_command(path, script, list(words)) for words in commands],
+        _command(path, script, everything),
+    )
 
 
 def _command(path: Path, script: Script, words: list[str]) -> ShellArguments:

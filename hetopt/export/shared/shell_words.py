@@ -117,7 +117,9 @@ class _Lexer:
         for opens, closes in _WHOLE:
             if self._text.startswith(opens, self._at):
                 end = self._matching(opens, closes)
-                self._add(self._text[self._at : end], end)
+                whole = self._text[self._at : end]
+                # What a command prints is not known; its spaces split nothing.
+                self._add(whole if opens == "${" else "".join(whole.split()), end)
                 return
         self._add(self._text[self._at], self._at + 1)
 

@@ -65,7 +65,9 @@ def test_there_are_enough() -> None:
 def test_what_is_read_and_what_is_said(case: dict[str, Any], tmp_path: Path) -> None:
     folder = written(case, tmp_path)
     reads = reader(folder, case.get("named", None) or None)
-    assert reads is reader(folder, {"deepspeed": "megatron"}.get(case["from"], case["from"]))
+    assert reads is reader(
+        folder, {"deepspeed": "megatron"}.get(case["from"], case["from"])
+    )
     if "refused" in case:
         with pytest.raises(InputError) as caught:
             reads.read(folder)
