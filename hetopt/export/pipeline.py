@@ -10,7 +10,7 @@ from hetopt.plans import Strategy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hetopt.export.shared.understood import Reported
+    from hetopt.export.understood import Reported
     from hetopt.problem.training import Recompute, ScheduleName
 
 #: No pipeline has more stages.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.export.pipeline import PipelineReadBack
-    from hetopt.export.shared.understood import Reported
+    from hetopt.export.understood import Reported
     from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem

@@ -18,7 +18,7 @@ from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron_arguments import FLAGSCALE
 from hetopt.export.shared.megatron_programs import ensure_decoder
 from hetopt.export.shared.megatron_says import model_says, notes, training_says
-from hetopt.export.shared.understood import not_priced
+from hetopt.export.understood import not_priced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hetopt.export.flagscale.experiment import Experiment
     from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.settings import Settings
-    from hetopt.export.shared.understood import Read, Reported
+    from hetopt.export.understood import Read, Reported
 
 MESHES = "hetero_process_meshes"
 SPLIT = "hetero_pipeline_layer_split"

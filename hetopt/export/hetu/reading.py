@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
-from hetopt.export.shared.understood import table
+from hetopt.export.understood import not_priced, table
 from hetopt.problem.schema.fields import MAX_WHOLE
 from hetopt.words import describe
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.pipeline import StagePlace
-    from hetopt.export.shared.understood import Reported
+    from hetopt.export.understood import Reported
     from hetopt.problem.training import Recompute
 
 _PART = "ds_parallel"
 _HETU = table(
     """
-    hetero learning_rate lr log_interval output_dir save_dir save_steps save_strategy
+    ds_parallel_config_name ds_parallel_config_path hetero learning_rate lr
+    log_interval output_dir save_dir save_steps save_strategy
     seed steps epochs logging_steps dataset data_path json_file json_key vocab_file
     merge_file tokenizer tokenizer_name_or_path num_workers adam_beta1 adam_beta2
     adam_epsilon weight_decay max_grad_norm warmup_steps rpc.server_addr
@@ -71,6 +72,9 @@ def read_hetu(folder: Path) -> PipelineReadBack:
         says["zero"] = int(sharded)
     microbatches = _equal(settings, "micro_batch_num_list", dp, 0)
     others, rest = _others(settings, dp * microbatches)
+    if settings.number("pp", len(layers)) != len(layers):
+        told = f"hetopt takes the {len(layers)} stages of hetero_layers"
+        rest = (not_priced("pp", told), *rest)
     return PipelineReadBack(
         microbatches=microbatches,
         schedule="1f1b",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
 from hetopt.export.shared.megatron_says import whole
-from hetopt.export.shared.understood import Read, Reported, not_priced, table
+from hetopt.export.understood import Read, Reported, not_priced, table
 from hetopt.reading import parse_json, read_json
 
 if TYPE_CHECKING:

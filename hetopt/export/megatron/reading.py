@@ -24,15 +24,15 @@ from hetopt.export.shared.shell_arguments import (
     has_script,
     spelled,
 )
-from hetopt.export.shared.understood import Read, not_priced
 from hetopt.export.shared.world import places_of, world_size
+from hetopt.export.understood import Read, not_priced
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.export.shared.shell_arguments import ShellArguments
-    from hetopt.export.shared.understood import Reported
+    from hetopt.export.understood import Reported
 
 #: Names of older versions.
 _ALIASES = {

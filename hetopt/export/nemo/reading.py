@@ -16,13 +16,13 @@ import yaml
 from hetopt.errors import InputError
 from hetopt.export.nemo.settings import BRIDGE, Recipe, bridge_path
 from hetopt.export.shared.hosts import rank_hosts
-from hetopt.export.shared.megatron_pipeline import pipeline_of
+from hetopt.export.shared.megatron_pipeline import layers_of, pipeline_of
 from hetopt.export.shared.megatron_programs import ensure_decoder
 from hetopt.export.shared.megatron_says import notes
 from hetopt.export.shared.settings import load_settings
 from hetopt.export.shared.shell_arguments import ShellArguments, read_script
-from hetopt.export.shared.understood import Read, not_priced
 from hetopt.export.shared.world import world_size
+from hetopt.export.understood import Read, not_priced
 from hetopt.reading import read_text
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def read_nemo(folder: Path) -> PipelineReadBack:
             "read; write it into a YAML file of overrides"
         )
         raise InputError(msg, file=str(folder), field="model.num_layers")
+    layers_of(arguments)
+    arguments.count("--micro-batch-size")
     places = rank_hosts(folder)
     world = _world(recipe, scripts, places)
     found = pipeline_of(arguments, world, places, folder)
@@ -108,6 +110,7 @@ def read_nemo(folder: Path) -> PipelineReadBack:
                 not_priced(text, "hetopt cannot decide it and reads every line of it")
                 for text in undecided
             ),
+            *(each for script in scripts[:1] for each in script.report(BRIDGE)),
             *recipe.reported,
             *notes(arguments.values, arguments.wrong, recipe.spelled),
             *BRIDGE.report(arguments.values.left(), recipe.spelled),

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.errors import InputError
 from hetopt.export.shared.megatron_arguments import MEGATRON
 from hetopt.export.shared.shell_arguments import ShellArguments, plain
-from hetopt.export.shared.understood import Read, Reported, not_priced, table
+from hetopt.export.understood import Read, Reported, not_priced, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,7 +118,12 @@ class Recipe:
         for path, value in self._values.items():
             self._add(texts, path, value)
         self._derive(texts)
-        self.arguments = ShellArguments(file=file, values=Read(texts))
+        self.arguments = ShellArguments(
+            file=file, values=Read(texts), complaint=self._wrong
+        )
+
+    def _wrong(self, name: str, message: str) -> InputError:
+        return InputError(message, file=self.file, field=self.spelled(name))
 
     def has(self, path: str) -> bool:
         """Whether a setting or anything below it is given."""

@@ -7,7 +7,7 @@ FlagScale's training settings (da4935e). What is neither here nor asked for is u
 
 from __future__ import annotations
 
-from hetopt.export.shared.understood import table
+from hetopt.export.understood import table
 
 #: Data, tokenizer, learning rate, initial weights, loss scale, checkpoints, logging,
 #: profiling, restarts; what is ignored; what is of experts, of MLA and of other

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.shared.understood import not_priced
+from hetopt.export.understood import not_priced
 from hetopt.problem.architecture import RotaryScaling
 from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.export.shared.understood import Reported
+    from hetopt.export.understood import Reported
 
 Wrong = Callable[[str, str], InputError]
 

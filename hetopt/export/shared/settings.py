@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.shared.understood import Read
+from hetopt.export.understood import Read
 from hetopt.problem.document import load_document
 from hetopt.problem.schema.fields import MAX_WHOLE
 from hetopt.words import describe

@@ -8,17 +8,17 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.export.shared.shell_commands import run
-from hetopt.export.shared.understood import Read, not_priced, table
+from hetopt.export.shared.shell_commands import Command, run
+from hetopt.export.understood import Read, not_priced, table
 from hetopt.reading import read_text
 from hetopt.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from hetopt.export.shared.shell_commands import Script
-    from hetopt.export.shared.understood import ArgumentTable, Reported
+    from hetopt.export.understood import ArgumentTable, Reported
 
 #: Arguments that differ between nodes.
 _OWN = frozenset({"node_rank", "nproc_per_node", "nnodes"})
@@ -140,10 +140,11 @@ class ShellArguments:
 
 
 #: Arguments of ``torchrun``, ``python -m torch.distributed.launch`` and ``deepspeed``
-#: that decide neither how many ranks there are nor where.
+#: that a reader does not ask for where the hosts of all ranks are known.
 _LAUNCHER_ARGUMENTS = table(
     """
-    force_multi launcher launcher_args local_addr log_dir logs_specs m master_addr
+    nnodes nproc_per_node num_gpus num_nodes force_multi launcher launcher_args
+    local_addr log_dir logs_specs m master_addr
     master_port max_restarts monitor_interval module no_local_rank no_python no_ssh
     no_ssh_check node_rank r rdzv_backend rdzv_conf rdzv_endpoint rdzv_id redirects
     role rdzv_timeout save_pid ssh_port start_method standalone t tee u use_env
@@ -261,18 +262,22 @@ def _programs(path: Path) -> tuple[list[ShellArguments], ShellArguments]:
         msg = f"cannot be read as a shell script: {error}"
         raise InputError(msg, file=str(path)) from error
     commands = {
-        tuple(words): None
-        for words in script.commands
-        if words[0] not in ("echo", "printf") and _started(words) is not None
+        each.words: each
+        for each in script.commands
+        if each.words[0] not in ("echo", "printf") and _started(each.words) is not None
     }
-    everything = [word for words in script.commands for word in words]
+    everything = Command(
+        tuple(word for each in script.commands for word in each.words),
+        tuple(dict.fromkeys(text for each in script.commands for text in each[1])),
+    )
     return (
-        [_command(path, script, list(words)) for words in commands],
+        [_command(path, script, each) for each in commands.values()],
         _command(path, script, everything),
     )
 
 
-def _command(path: Path, script: Script, words: list[str]) -> ShellArguments:
+def _command(path: Path, script: Script, command: Command) -> ShellArguments:
+    words = command.words
     at = _started(words)
     begin = 0
     if at is not None:
@@ -292,11 +297,11 @@ def _command(path: Path, script: Script, words: list[str]) -> ShellArguments:
             for word in after
             if (match := _OVERRIDE.fullmatch(word)) is not None
         },
-        undecided=tuple(script.undecided),
+        undecided=command.undecided,
     )
 
 
-def _started(words: list[str]) -> int | None:
+def _started(words: Sequence[str]) -> int | None:
     """Return which word is the program that a command starts; None if none is."""
     for number, word in enumerate(words):
         if re.fullmatch(r"[^-=][^=]*\.py", word):
@@ -307,12 +312,12 @@ def _started(words: list[str]) -> int | None:
     return None
 
 
-def _names(words: list[str]) -> frozenset[str]:
+def _names(words: Sequence[str]) -> frozenset[str]:
     return frozenset(plain(w.partition("=")[0]) for w in words if _is_name(w))
 
 
 def _arguments(
-    words: list[str],
+    words: Sequence[str],
 ) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """Return the value and, where there are several, the words of each argument."""
     values: dict[str, str] = {}

@@ -2,8 +2,8 @@
 
 Knows assignments, arrays, ``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, sums in
 whole numbers, here-documents, ``if`` and ``while`` with a single test of known values.
-Everything else is read as if every line ran once, and said to be where a variable is
-set there. The script gets no arguments.
+Everything else is read as if every line ran once, and a command knows whether its
+variables are from there. The script gets no arguments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import operator
 import re
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.export.shared.shell_words import Token, tokens
 
@@ -66,6 +66,17 @@ class _Block:
     outer: bool
 
 
+class Command(NamedTuple):
+    """The words of a command.
+
+    ``undecided`` has the conditions and loops that set variables of it, and that
+    hetopt cannot decide.
+    """
+
+    words: tuple[str, ...]
+    undecided: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Script:
     """What a script runs.
@@ -73,16 +84,13 @@ class Script:
     Attributes
     ----------
     commands
-        The words of each command.
+        In the order of their lines.
     documents
         File -> text of the here-document that goes there.
-    undecided
-        Conditions and loops that set variables and that hetopt cannot decide.
     """
 
-    commands: list[list[str]] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
     documents: dict[str, str] = field(default_factory=dict)
-    undecided: dict[str, None] = field(default_factory=dict)
 
 
 def run(text: str) -> Script:
@@ -116,6 +124,10 @@ class _Shell:
         self._left = _MOST_TEXT
         self._blocks: list[_Block] = []
         self._into = ""
+        #: Variable -> the undecided conditions and loops that its value is from.
+        self._doubts: dict[str, tuple[str, ...]] = {}
+        #: Those of all variables that were replaced since the command began.
+        self._met: dict[str, None] = {}
 
     def document(self, text: str) -> None:
         """Take a here-document that goes into the file last named."""
@@ -192,6 +204,7 @@ class _Shell:
 
     def _execute(self, command: list[Token]) -> None:
         """Take assignments, and keep the words of a command."""
+        self._met = {}
         words: list[str] = []
         array: tuple[str, list[str]] | None = None
         into = False
@@ -201,9 +214,11 @@ class _Shell:
             elif token.kind == "into":
                 into = True
             elif token.kind == "array":
-                name = token.text.rstrip("+=")
-                kept = list(self._known.get(name, [])) if "+=" in token.text else []
-                array = (name, kept)
+                name, more, _ = token.text.partition("+")
+                array = (name.rstrip("="), [])
+                if more and name in self._known:
+                    self._meet(name)
+                    array[1].extend(self._known[name])
             elif token.kind == "close" and array is not None:
                 self._assign(*array)
                 array = None
@@ -211,19 +226,25 @@ class _Shell:
                 array[1].extend(self._replaced(token))
             elif match := _ASSIGNMENT.fullmatch(token.text):
                 name, more, value = match.groups()
-                before = "".join(self._known.get(name, [])) if more else ""
-                self._spend([before])
+                before = ""
+                if more and name in self._known:
+                    self._meet(name)
+                    before = "".join(self._known[name])
                 self._assign(name, [before + self._text(value)])
             else:
                 words += self._replaced(token)
         if words:
-            self.script.commands.append(words)
+            self.script.commands.append(Command(tuple(words), tuple(self._met)))
 
     def _assign(self, name: str, value: list[str]) -> None:
         self._known[name] = value
-        for block in self._blocks:
-            if not block.decided:
-                self.script.undecided[block.text] = None
+        blocks = (block.text for block in self._blocks if not block.decided)
+        self._doubts[name] = tuple(dict.fromkeys((*self._met, *blocks)))
+
+    def _meet(self, name: str) -> None:
+        """Count a variable that is replaced, and what its value is from."""
+        self._spend(self._known[name])
+        self._met |= dict.fromkeys(self._doubts.get(name, ()))
 
     def _spend(self, texts: Iterable[str]) -> None:
         """Count text that a variable was replaced by."""
@@ -238,7 +259,7 @@ class _Shell:
         match = _VARIABLE.fullmatch(token.text)
         name = (match[1] or match[3]) if match else ""
         if match and name in self._known:
-            self._spend(self._known[name])
+            self._meet(name)
             texts = list(self._known[name])
         else:
             texts = [self._text(token.text)]
@@ -257,7 +278,7 @@ class _Shell:
     def _value(self, match: re.Match[str]) -> str:
         name = match[1] or match[3]
         if name in self._known:
-            self._spend(self._known[name])
+            self._meet(name)
             return " ".join(self._known[name])
         return match[0] if match[2] is None else match[2]
 
@@ -279,6 +300,7 @@ class _Shell:
             case ast.Constant(value=int() as number):
                 pass
             case ast.Name(id=name):
+                self._met |= dict.fromkeys(self._doubts.get(name, ()))
                 text = self._known[name][0]
                 if not re.fullmatch("[0-9]{1,19}", text):
                     raise LookupError

@@ -12,6 +12,7 @@ import yaml
 
 from hetopt.cli import main
 from hetopt.report.report_schemas import EXPLANATION
+from hetopt.report.schemas import RESULT
 
 if TYPE_CHECKING:
     from tests.cli.conftest import RunHetopt
@@ -114,6 +115,51 @@ def test_what_is_not_feasible_is_written_with_a_warning(
     code, _, err = call(capsys, "check", str(problem), plan)
     assert code == 1
     assert "pin microbatches: 2, expected 4" in err
+
+
+def test_what_is_not_priced_is_said_line_by_line(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hetero = TRAIN["system"]["hetero"] | {"hetero_use_cpu_communication": False}
+    edit(mine, "system", "hetero", hetero)
+    edit(mine, "system", "overlap_param_gather", True)
+    edit(mine, "model", "our_switch", 3)
+    problem, plan = str(small / "problem.yaml"), str(tmp_path / "plan.json")
+    code, out, err = call(capsys, "import", problem, str(mine), "--out", plan)
+    assert (code, err) == (0, "")
+    reason = "hetopt prices the gather of weights after the optimizer's step"
+    assert out.splitlines()[1:] == [
+        "our_switch: hetopt does not know it",
+        f"overlap_param_gather: {reason}, not overlapped",
+    ]
+    written = json.loads(Path(plan).read_text())
+    jsonschema.validate(written, RESULT)
+    told = [(each["argument"], each["kind"]) for each in written["reported"]]
+    assert told == [("our_switch", "unknown"), ("overlap_param_gather", "not priced")]
+    assert call(capsys, "check", problem, plan)[0] == 0
+    arguments = ("explain", problem, "--mine", str(mine), "--plan", plan)
+    code, out, err = call(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    explained = json.loads(out)
+    jsonschema.validate(explained, EXPLANATION)
+    assert explained["mine"]["reported"] == written["reported"]
+    assert "our_switch: hetopt does not know it" in call(capsys, *arguments)[1]
+
+
+def test_all_differences_are_said_at_once(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(mine, "system", "bf16", False)
+    edit(mine, "system", "cross_entropy_loss_fusion", False)
+    code, out, err = call(
+        capsys,
+        *("import", str(small / "problem.yaml"), str(mine)),
+        *("--out", str(tmp_path / "p.json")),
+    )
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "precision: the files say fp32, the problem bf16; " in err
+    assert "cross_entropy: the files say unfused, the problem fused: correct" in err
 
 
 @pytest.mark.parametrize(
