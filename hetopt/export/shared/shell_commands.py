@@ -1,7 +1,7 @@
 """The commands that a shell script runs, with variables replaced by their values.
 
 Knows assignments, arrays, ``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, sums in
-whole numbers, here-documents, ``if`` and ``while`` with a single test of known values.
+whole numbers, here-documents, and tests of known values (``if``, ``while``, ``[ ] &&``).
 Everything else is read as if every line ran once, and a command knows whether its
 variables are from there. The script gets no arguments.
 """
@@ -66,6 +66,15 @@ class _Block:
     outer: bool
 
 
+class _Asked(NamedTuple):
+    """A condition that is not over: what it says so far, and what joins the rest."""
+
+    kind: str
+    found: bool | None
+    end: str
+    text: str
+
+
 class Command(NamedTuple):
     """The words of a command.
 
@@ -106,7 +115,7 @@ def run(text: str) -> Script:
     command: list[Token] = []
     for token in tokens(text):
         if token.kind == "end":
-            shell.command(command)
+            shell.command(command, token.text)
             command = []
         elif token.kind == "document":
             shell.document(token.text)
@@ -124,6 +133,7 @@ class _Shell:
         self._left = _MOST_TEXT
         self._blocks: list[_Block] = []
         self._into = ""
+        self._asked: _Asked | None = None
         #: Variable -> the undecided conditions and loops that its value is from.
         self._doubts: dict[str, tuple[str, ...]] = {}
         #: Those of all variables that were replaced since the command began.
@@ -135,18 +145,18 @@ class _Shell:
             self._spend([text])
             self.script.documents[self._into] = self._text(text)
 
-    def command(self, command: list[Token]) -> None:
-        """Run one command."""
+    def command(self, command: list[Token], end: str) -> None:
+        """Run one command, which a letter ends."""
+        if self._asked is not None and command:
+            self._ask(self._asked.kind, command, end)
+            return
         while command and command[0].text in _PASSED | {"if", "elif", "while"}:
             word = command.pop(0).text
-            if word in ("if", "while"):
-                self._open(command)
-                return
-            if word == "elif":
-                self._turn(command)
+            if word in ("if", "elif", "while"):
+                self._ask(word, command, end)
                 return
             if word == "else":
-                self._turn(None)
+                self._turn(True)
         first = command[0].text if command else ""
         if first in ("for", "case", "until", "select"):
             words = " ".join(token.text for token in command)
@@ -156,26 +166,65 @@ class _Shell:
         if first in ("fi", "done", "esac") and self._blocks:
             self._blocks.pop()
             command = command[1:]
-        if self._runs and command:
+        if first in ("[", "[[") and end in "&|":
+            self._ask(end, command, end)
+        elif command and self._runs:
             self._execute(command)
+
+    def _ask(self, kind: str, command: list[Token], end: str) -> None:
+        """Take a test of a condition, and go on if that was all of it.
+
+        ``kind`` is the word before it, or what follows where there is none, as in
+        ``test && command``.
+        """
+        found = self._test(command)
+        text = " ".join(token.text for token in command)
+        before, self._asked = self._asked, None
+        if kind in ("&", "|"):
+            if before is None:
+                self._asked = _Asked(kind, found, end, text)
+            elif command[0].text in ("[", "[["):
+                # A chain of tests.
+                self._asked = _Asked(kind, None, end, f"{before.text} {text}")
+            else:
+                self._execute_if(before, command)
+            return
+        if before is not None:
+            text = f"{before.text} {2 * before.end} {text}"
+            decides = before.end == "|"
+            if decides in (before.found, found):
+                found = decides
+            elif before.found is None:
+                found = None
+        if end in ("&", "|"):
+            self._asked = _Asked(kind, found, end, text)
+        elif kind == "elif":
+            self._turn(found)
+        else:
+            runs = self._runs and found is not False
+            block = _Block(text, runs, found is not None, bool(found), self._runs)
+            self._blocks.append(block)
+
+    def _execute_if(self, asked: _Asked, command: list[Token]) -> None:
+        """Run a command after a test, unless that says no."""
+        found = asked.found
+        if found is not None and found != (asked.kind == "&"):
+            return
+        if self._runs:
+            block = _Block(asked.text, True, found is not None, True, True)
+            self._blocks.append(block)
+            self._execute(command)
+            self._blocks.remove(block)
 
     @property
     def _runs(self) -> bool:
         return self._blocks[-1].runs if self._blocks else True
 
-    def _open(self, command: list[Token]) -> None:
-        outer = self._runs
-        found = self._test(command)
-        text = " ".join(token.text for token in command)
-        runs = outer and found is not False
-        self._blocks.append(_Block(text, runs, found is not None, bool(found), outer))
-
-    def _turn(self, command: list[Token] | None) -> None:
-        """Go to the next branch of a condition."""
+    def _turn(self, found: bool | None) -> None:
+        """Go to the next branch of a condition, with what is known of its own."""
         if not self._blocks:
             return
         block = self._blocks[-1]
-        found = True if command is None else self._test(command)
         if not block.decided:
             return
         block.runs = block.outer and not block.done and found is not False

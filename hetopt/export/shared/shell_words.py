@@ -27,9 +27,9 @@ class Token(NamedTuple):
     """A piece of a script.
 
     ``word`` and ``quoted`` have the text without quotes; ``array`` the name and the
-    sign of an assignment whose words follow up to ``close``; ``end`` ends a command;
-    ``into`` says that the next word is the file that output goes to; ``document`` has
-    a here-document's text.
+    sign of an assignment whose words follow up to ``close``; ``end`` ends a command and
+    has the letter that does; ``into`` says that the next word is the file that output
+    goes to; ``document`` has a here-document's text.
     """
 
     kind: Kind
@@ -54,7 +54,7 @@ class _Lexer:
         while self._at < len(self._text):
             yield from self._next(self._text[self._at])
         yield from self._finished()
-        yield Token("end")
+        yield Token("end", "\n")
 
     def _next(self, letter: str) -> Iterator[Token]:
         text, at = self._text, self._at
@@ -103,7 +103,7 @@ class _Lexer:
         else:
             self._at += 1
             if letter in "\n;|&()" and not self._array:
-                yield Token("end")
+                yield Token("end", letter)
             if letter == "\n":
                 yield from self._documents()
 

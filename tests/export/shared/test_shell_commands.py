@@ -26,6 +26,12 @@ SCRIPTS = {
     "show $X\n",
     "no arguments": "X=1\nwhile [[ $# -gt 0 ]]; do X=$1; shift; done\n"
     "show $X ${1:-d}\n",
+    "or": "A=x\nif [[ $A == y ]] || [[ $A == x ]]; then X=1; else X=2; fi\nshow $X\n",
+    "and": "A=3\nif [ $A -gt 1 ] && [ $A -lt 3 ]; then X=1; else X=2; fi\nshow $X\n",
+    "before a command": "A=1\nX=0\n[[ $A == 1 ]] && X=1\n[[ $A == 2 ]] && X=2\n"
+    "[ $A -eq 1 ] || X=3\n[ $A -eq 2 ] || Y=4\nshow $X $Y\n",
+    "branches": "A=2\nif [ $A -eq 1 ]; then X=1\nelif [ $A -eq 2 ]; then X=2\n"
+    "elif [ $A -eq 2 ]; then X=3\nelse X=4\nfi\nshow $X\n",
     "streams": "show a 2>&1 >/dev/stdout\n",
     "appended": 'A="--a 1"\nA+=" --b 2"\nshow $A\n',
     "strings": 'O="--a 1 \\\n  --b 2"\nO="${O} --c"\nshow ${O}\n',
@@ -47,11 +53,13 @@ def test_words_are_those_that_bash_passes(script: str) -> None:
 
 def test_what_nobody_can_decide_is_known_where_it_is_used() -> None:
     script = run(
+        "D=1\n[ -e $UNKNOWN ] && D=2\nlast $D\n"
         "A=1\nB=1\nif [ -f /x ]; then A=2; fi\nC=$A\n"
         "for n in 1 2; do B=3; done\nshow $C\nother $B\nthird 4\n"
     )
     told = [(each.words, each.undecided) for each in script.commands]
     assert told == [
+        (("last", "2"), ("[ -e $UNKNOWN ]",)),
         (("show", "2"), ("[ -f /x ]",)),
         (("other", "3"), ("for n in 1 2",)),
         (("third", "4"), ()),
