@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.export.shared.hosts import RankHosts
+    from hetopt.export.understood import Reported
 
 _DEGREE = "model.tensor_model_parallel_size"
 #: Classes of configuration -> section.
@@ -69,7 +70,7 @@ def read_nemo(folder: Path) -> PipelineReadBack:
         Megatron-Bridge refuses or hetopt cannot price; see
         ``hetopt.export.launcher.Reader``.
     """
-    values, undecided = _read(folder)
+    values, told = _read(folder)
     scripts = _scripts(folder)
     for script in scripts:
         ensure_decoder(script.program, script.names, script.file)
@@ -106,10 +107,7 @@ def read_nemo(folder: Path) -> PipelineReadBack:
         says=says,
         reported=(
             *missing,
-            *(
-                not_priced(text, "hetopt cannot decide it and reads every line of it")
-                for text in undecided
-            ),
+            *told,
             *(each for script in scripts[:1] for each in script.report(BRIDGE)),
             *recipe.reported,
             *notes(arguments.values, arguments.wrong, recipe.spelled),
@@ -138,14 +136,14 @@ def _scripts(folder: Path) -> list[ShellArguments]:
     return [one for one in map(read_script, paths) if one.program is not None]
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return values by path, and conditions that set some of them."""
+def _read(folder: Path) -> tuple[dict[str, Any], list[Reported]]:
+    """Return values by path, and what hetopt cannot make out of Python programs."""
     values: dict[str, Any] = {}
-    undecided: dict[str, None] = {}
+    told: list[Reported] = []
     for path in sorted(folder.glob("*.py")):
         found = _program(path)
         values |= found.values
-        undecided |= dict.fromkeys(found.undecided)
+        told += found.reported()
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         data = load_settings(path).data
         values |= dict(_leaves(data)) if isinstance(data, dict) else {}
@@ -155,7 +153,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str]]:
                 values[name] = yaml.safe_load(text)
             except yaml.YAMLError:
                 values[name] = text
-    return values, list(undecided)
+    return values, told
 
 
 def _leaves(data: dict[Any, Any], home: str = "") -> Iterator[tuple[str, Any]]:
@@ -193,14 +191,29 @@ class _Assignments(ast.NodeVisitor):
         Functions that assign anything.
     undecided
         Conditions and loops that do.
+    opaque
+        Variable or section -> the call that makes it, whose result hetopt cannot know.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.recipes: dict[str, None] = {}
         self.undecided: dict[str, None] = {}
+        self.opaque: dict[str, str] = {}
+        self._made: dict[str, str] = {}
         self._function = ""
         self._conditions: list[str] = []
+
+    def reported(self) -> list[Reported]:
+        """Return what is to be said of what hetopt cannot make out."""
+        told = [
+            not_priced(text, "hetopt cannot decide it and reads every line of it")
+            for text in self.undecided
+        ]
+        for name, call in self.opaque.items():
+            why = f"hetopt cannot read what {call[:60]} makes, and takes defaults"
+            told.append(not_priced(name, why))
+        return told
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         """Visit a function under its name."""
@@ -212,8 +225,15 @@ class _Assignments(ast.NodeVisitor):
         """Visit a condition whose branches are all read."""
         if ast.unparse(node.test) == "__name__ == '__main__'":
             self.generic_visit(node)
-            return
-        self._conditions.append(f"if {ast.unparse(node.test)}"[:80])
+        else:
+            self._visit_inside(f"if {ast.unparse(node.test)}", node)
+
+    def visit_For(self, node: ast.For) -> None:
+        """Visit a loop whose body is read once."""
+        self._visit_inside(f"for {ast.unparse(node.target)}", node)
+
+    def _visit_inside(self, text: str, node: ast.AST) -> None:
+        self._conditions.append(text[:80])
         self.generic_visit(node)
         self._conditions.pop()
 
@@ -221,7 +241,12 @@ class _Assignments(ast.NodeVisitor):
         """Take an assignment to an attribute of an attribute."""
         for target in node.targets:
             path = ast.unparse(target).split(".")
+            if isinstance(target, ast.Name) and isinstance(node.value, ast.Call):
+                self._made[path[0]] = ast.unparse(node.value.func)
             if isinstance(target, ast.Attribute) and all(map(str.isidentifier, path)):
+                made = self._made.get(path[0], "ConfigContainer")
+                if not made.endswith("ConfigContainer"):
+                    self.opaque[path[0]] = f"{made}()"
                 self._take(".".join(path[1:]), node.value)
         self.generic_visit(node)
 
@@ -239,15 +264,18 @@ class _Assignments(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _take(self, path: str, value: ast.expr) -> None:
-        if isinstance(value, ast.Call):
-            # A section's own class, whose arguments are taken, or another object.
+        called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+        if called and path != "mixed_precision":
+            name = called.rpartition(".")[2]
+            if name not in _CLASSES and name != "GPTModelProvider":
+                self.opaque[path] = f"{called}()"
             return
         if "." not in path and path != "mixed_precision":
             return
         try:
             self.values[path] = ast.literal_eval(value)
         except (ValueError, TypeError, SyntaxError, RecursionError):
-            self.values[path] = ast.unparse(value)
+            self.values[path] = called.rpartition(".")[2] or ast.unparse(value)
         if self._function:
             self.recipes[self._function] = None
         self.undecided |= dict.fromkeys(self._conditions)

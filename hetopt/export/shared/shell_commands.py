@@ -1,7 +1,7 @@
 """The commands that a shell script runs, with variables replaced by their values.
 
 Knows assignments, arrays, ``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, sums in
-whole numbers, here-documents, and tests of known values (``if``, ``while``, ``[ ] &&``).
+whole numbers, here-documents, tests of known values (``if``, ``while``, ``[ ] &&``).
 Everything else is read as if every line ran once, and a command knows whether its
 variables are from there. The script gets no arguments.
 """
