@@ -10,6 +10,7 @@ from hetopt.plans import Strategy
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hetopt.export.understood import Reported
     from hetopt.problem.training import Recompute, ScheduleName
 
 #: No pipeline has more stages.
@@ -57,12 +58,15 @@ class PipelineReadBack:
         ``ffn``, ``vocab``, ``tied``, ``gated``, ``seq_len``, ``global_batch``,
         ``zero``, ``precision``, ``norm_eps`` and so on. If the problem says otherwise,
         the files belong to another job.
+    reported
+        What the files say that hetopt does not know or cannot price.
     """
 
     microbatches: int
     schedule: ScheduleName
     stages: tuple[StageReadBack, ...]
     says: Mapping[str, Any] = field(default_factory=dict)
+    reported: tuple[Reported, ...] = ()
 
 
 def stages_of(

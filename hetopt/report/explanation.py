@@ -40,6 +40,7 @@ def explanation_report(model: Model, told: Explanation) -> list[Part]:
     ]
     lines += [("does not fit", text) for text in memory_findings(told)]
     lines += [("not feasible", text) for text in other_findings(told)]
+    lines += [("not compared", str(each)) for each in told.mine.reported]
     return [*parts, labelled(lines)]
 
 
@@ -119,6 +120,7 @@ def explanation_to_json(told: Explanation) -> dict[str, Any]:
             **_plan_to_json(told.mine.plan, mine),
             "feasible": not told.mine.findings,
             "findings": list(told.mine.findings),
+            "reported": [each.to_json() for each in told.mine.reported],
         },
         "ours": _plan_to_json(told.ours, ours),
         "speedup": {

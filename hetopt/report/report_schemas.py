@@ -21,7 +21,7 @@ from hetopt.report.schema_words import (
     row,
     whole,
 )
-from hetopt.report.schemas import PLAN_RECORD
+from hetopt.report.schemas import PLAN_RECORD, REPORTED
 from hetopt.report.simulation import SIMULATION_SCHEMA
 from hetopt.result import Status
 from hetopt.schedule.times import EventKind
@@ -120,7 +120,12 @@ EXPLANATION: Schema = {
         {
             "schema": {"const": EXPLANATION_SCHEMA},
             "mine": record(
-                {**_PRICED, "feasible": {"type": "boolean"}, "findings": row(TEXT)}
+                {
+                    **_PRICED,
+                    "feasible": {"type": "boolean"},
+                    "findings": row(TEXT),
+                    "reported": REPORTED,
+                }
             ),
             "ours": record(_PRICED),
             "speedup": record({"closed_form": POSITIVE, "simulated": POSITIVE}),

@@ -86,6 +86,19 @@ _TIMES: Schema = {
     "closed_form_s": SECONDS,
 }
 
+REPORTED: Schema = {
+    **row(
+        record(
+            {
+                "argument": TEXT,
+                "kind": one_of(("unknown", "not priced")),
+                "why": TEXT,
+            }
+        )
+    ),
+    "description": "What imported files say that hetopt does not know or price.",
+}
+
 _OBJECTIVE: Schema = {
     **or_null(SECONDS),
     "description": "What was minimised, where that is neither of the times.",
@@ -148,6 +161,7 @@ RESULT: Schema = {
                 **row(one_of(RELAXABLE)),
                 "description": "Principles that plans need not keep (--relax).",
             },
+            "reported": REPORTED,
             "launch": record(
                 {
                     "launcher": TEXT,

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     problem = load_problem(options.problem)
     read = None if options.table is None else partial(_own, options.table, problem)
     imported = read_folder(problem, options.folder, options.form, read)
-    text = json.dumps(imported.result().to_json(), indent=2, allow_nan=False)
+    text = json.dumps(imported.to_json(), indent=2, allow_nan=False)
     write_text(options.out, text + "\n")
     price = imported.price
     emit(
@@ -66,6 +66,8 @@ def run(options: argparse.Namespace) -> int:
         f"{price.iteration_time_s:.4f} s simulated"
         + (", but it is not feasible" if imported.findings else "")
     )
+    for told in imported.reported:
+        emit(str(told))
     complain(*(f"warning: {text}" for text in imported.findings))
     return 0
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable
     from hetopt.export.pipeline import PipelineReadBack
+    from hetopt.export.understood import Reported
     from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem
@@ -62,6 +63,8 @@ class Imported:
         Those that the plan keeps.
     findings
         Why the plan is not feasible, as ``hetopt check`` says it; empty if it is.
+    reported
+        What the files say that hetopt does not know or cannot price.
     """
 
     problem: Problem
@@ -70,6 +73,12 @@ class Imported:
     price: Price
     principles: Principles
     findings: tuple[str, ...]
+    reported: tuple[Reported, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan file: the result, and what is left out of its price."""
+        told = [each.to_json() for each in self.reported]
+        return self.result().to_json() | ({"reported": told} if told else {})
 
     def result(self) -> Result:
         """Return the plan as a result that claims no bound."""
@@ -158,6 +167,7 @@ def import_plan(
         price=replace(price(plan, costs), usable_bytes=usable),
         principles=principles,
         findings=findings,
+        reported=pipeline.reported,
     )
 
 
@@ -227,14 +237,17 @@ def roomy_table(
 
 def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
     """Raise InputError if the files belong to another model or training."""
-    for name, value in pipeline.says.items():
-        own = _stated(problem, name)
-        if own != value and not (name == "activation" and own is None):
-            msg = (
-                f"the files say {shown(value)}, the problem {shown(own)}: correct "
-                "whichever is wrong"
-            )
-            raise InputError(msg, field=name)
+    differences = {
+        name: f"the files say {shown(value)}, the problem {shown(own)}"
+        for name, value in pipeline.says.items()
+        for own in [_stated(problem, name)]
+        if own != value and not (name == "activation" and own is None)
+    }
+    if differences:
+        first, *others = differences
+        told = [f"{name}: {differences[name]}" for name in others]
+        msg = "; ".join([differences[first], *told]) + ": correct whichever is wrong"
+        raise InputError(msg, field=first)
     layers = sum(stage.layers for stage in pipeline.stages)
     expected = (len(problem.model.units) - 2) // _units_per_layer(problem)
     if layers != expected:

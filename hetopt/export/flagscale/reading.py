@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
+from hetopt.export.flagscale.one_mesh import read_one_mesh
 from hetopt.export.flagscale.recompute import full_recompute
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
-from hetopt.export.shared.megatron_says import architecture_says
+from hetopt.export.shared.megatron_arguments import FLAGSCALE
+from hetopt.export.shared.megatron_programs import ensure_decoder
+from hetopt.export.shared.megatron_says import model_says, notes, training_says
+from hetopt.export.understood import not_priced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from hetopt.export.flagscale.experiment import Experiment
     from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.settings import Settings
+    from hetopt.export.understood import Read, Reported
 
 MESHES = "hetero_process_meshes"
 SPLIT = "hetero_pipeline_layer_split"
@@ -45,8 +50,9 @@ class ProcessMesh(NamedTuple):
 
 
 def looks_like_flagscale(folder: Path) -> bool:
-    """Whether the experiment of a folder has heterogeneous meshes."""
-    return find_experiment(folder).train.flag("enable_hetero")
+    """Whether the experiment of a folder trains, with meshes or with one for all."""
+    train = find_experiment(folder).train
+    return train.flag("enable_hetero") or train.has("num_layers")
 
 
 def read_flagscale(folder: Path) -> PipelineReadBack:
@@ -59,8 +65,9 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
     """
     found = find_experiment(folder)
     train = found.train
+    _check_task(found)
     if not train.flag("enable_hetero"):
-        raise train.wrong("enable_hetero", "is not true, expected meshes")
+        return read_one_mesh(found)
     meshes = _meshes(train)
     types = _types(train, meshes)
     layers = _layers(train, sum(mesh.pp for mesh in meshes))
@@ -69,6 +76,7 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
     _check_ends(train, meshes[0], meshes[-1])
     full = full_recompute(train, layers, microbatches)
     selective = train.text("recompute_granularity", "none") == "selective"
+    settings = train.texts()
     rows = [mesh for mesh in meshes for _ in range(mesh.pp)]
     return PipelineReadBack(
         microbatches=microbatches,
@@ -79,8 +87,25 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
             [(mesh.dp, mesh.cp, mesh.tp) for mesh in rows],
             ["selective" if selective else "full" if on else "none" for on in full],
         ),
-        says=_says(train, meshes),
+        says=_says(train, settings, meshes),
+        reported=(
+            *_replaced(train, meshes[0]),
+            *notes(settings, train.wrong),
+            *FLAGSCALE.report(settings.left()),
+        ),
     )
+
+
+def _check_task(found: Experiment) -> None:
+    """Raise InputError for an experiment that pre-trains no decoder."""
+    task = found.section("task")
+    kind, entry = task.get("type", "train"), task.get("entrypoint")
+    if kind != "train" and found.settings is not None:
+        msg = f"is {kind}: hetopt can price the pre-training of a decoder alone"
+        raise found.settings.under("task").wrong("type", msg)
+    names = frozenset(iter(found.train.texts()))
+    program = entry if isinstance(entry, str) else None
+    ensure_decoder(program, names, found.train.file)
 
 
 def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:
@@ -246,27 +271,26 @@ def _places(
     return places
 
 
-def _says(train: Settings, meshes: Sequence[ProcessMesh]) -> dict[str, Any]:
-    says: dict[str, Any] = {
+def _replaced(train: Settings, first: ProcessMesh) -> tuple[Reported, ...]:
+    """Return the degrees of all stages that those of the first mesh replace."""
+    degrees = {
+        "tensor_model_parallel_size": first.tp,
+        "context_parallel_size": first.cp,
+    }
+    return tuple(
+        not_priced(name, f"hetopt takes {value} of the first mesh")
+        for name, value in degrees.items()
+        if train.number(name, value) != value
+    )
+
+
+def _says(
+    train: Settings, settings: Read, meshes: Sequence[ProcessMesh]
+) -> dict[str, Any]:
+    replicas = max(mesh.dp * mesh.cp for mesh in meshes)
+    return {
         "seq_len": train.number("seq_length"),
         "global_batch": train.number("global_batch_size"),
-        "hidden": train.number("hidden_size"),
-        "heads": train.number("num_attention_heads"),
-        "tied": not train.flag("untie_embeddings_and_output_weights"),
+        **training_says(settings, (replicas, max(mesh.tp for mesh in meshes))),
+        **model_says(settings, train.number("num_layers"), train.wrong),
     }
-    says["kv_heads"] = says["heads"]
-    if train.flag("group_query_attention"):
-        says["kv_heads"] = train.number("num_query_groups", 1)
-    if train.has("ffn_hidden_size"):
-        says["ffn"] = train.number("ffn_hidden_size")
-    if any(mesh.dp * mesh.cp > 1 for mesh in meshes):
-        says["zero"] = int(train.flag("use_distributed_optimizer"))
-    says["precision"] = next(
-        (name for name in ("bf16", "fp16") if train.flag(name)), "fp32"
-    )
-    if train.has("fp8_format"):
-        says["precision"] = "fp8"
-    settings = {
-        name: str(value) for name, value in train.items() if value not in (None, False)
-    }
-    return says | architecture_says(settings, train.number("num_layers"), train.wrong)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
+from hetopt.export.understood import not_priced, table
 from hetopt.problem.schema.fields import MAX_WHOLE
 from hetopt.words import describe
 
@@ -15,9 +16,27 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.pipeline import StagePlace
+    from hetopt.export.understood import Reported
     from hetopt.problem.training import Recompute
 
 _PART = "ds_parallel"
+_HETU = table(
+    """
+    ds_parallel_config_name ds_parallel_config_path hetero learning_rate lr
+    log_interval output_dir save_dir save_steps save_strategy
+    seed steps epochs logging_steps dataset data_path json_file json_key vocab_file
+    merge_file tokenizer tokenizer_name_or_path num_workers adam_beta1 adam_beta2
+    adam_epsilon weight_decay max_grad_norm warmup_steps rpc.server_addr
+    rpc.server_port rpc.num_gpus name_or_path server_addr server_port num_gpus defaults
+    """,
+    {
+        "hetopt prices the splits of the generator's own model": "split seq_len_list",
+        "hetopt prices activations in device memory": "cpu_offload offload",
+        "hetopt prices whole sequences, without packing and dropping tokens": (
+            "packing greedy_packing"
+        ),
+    },
+)
 
 
 def looks_like_hetu(folder: Path) -> bool:
@@ -48,10 +67,16 @@ def read_hetu(folder: Path) -> PipelineReadBack:
     devices = _devices(settings, dp * cp, len(layers), most)
     recompute = _recompute(settings, layers, dp * cp)
     says: dict[str, int | bool | str] = {"tied": False}
+    sharded = bool(settings.get("zero", False))
     if dp > 1:
-        says["zero"] = int(bool(settings.get("zero", False)))
+        says["zero"] = int(sharded)
+    microbatches = _equal(settings, "micro_batch_num_list", dp, 0)
+    others, rest = _others(settings, dp * microbatches)
+    if settings.number("pp", len(layers)) != len(layers):
+        told = f"hetopt takes the {len(layers)} stages of hetero_layers"
+        rest = (not_priced("pp", told), *rest)
     return PipelineReadBack(
-        microbatches=_equal(settings, "micro_batch_num_list", dp, 0),
+        microbatches=microbatches,
         schedule="1f1b",
         stages=stages_of(
             _places(settings, folder, devices),
@@ -59,8 +84,42 @@ def read_hetu(folder: Path) -> PipelineReadBack:
             [(dp, cp, len(held[0])) for held in devices],
             recompute,
         ),
-        says=says,
+        says=says | others,
+        reported=(*_HETU.report(settings.texts().left()), *rest),
     )
+
+
+def _others(
+    strategy: Settings, microbatches: int
+) -> tuple[dict[str, int | bool | str], tuple[Reported, ...]]:
+    """Return what a configuration says beside its strategy.
+
+    Parameters
+    ----------
+    microbatches
+        Of all replicas.
+    """
+    whole = strategy.whole()
+    parts = whole.data if isinstance(whole.data, dict) else {}
+    names = [name for name, part in parts.items() if isinstance(part, dict)]
+    names = [name for name in names if name != _PART]
+    lone = {name for name, part in parts.items() if not isinstance(part, dict)}
+    says: dict[str, int | bool | str] = {}
+    reported: list[Reported] = []
+    for settings in (whole, *(whole.under(name) for name in names)):
+        if settings.has("micro_batch_size"):
+            says["global_batch"] = settings.number("micro_batch_size") * microbatches
+        for name in ("seq_len", "seq_length", "max_seq_length"):
+            if settings.has(name):
+                says["seq_len"] = settings.number(name)
+        if settings.has("bf16"):
+            says["precision"] = "bf16" if settings.flag("bf16") else "fp32"
+        left = settings.texts().left()
+        if settings is whole:
+            left = {name: value for name, value in left.items() if name in lone}
+        left.pop(_PART, None)
+        reported += _HETU.report(left)
+    return says, tuple(reported)
 
 
 def _equal(settings: Settings, name: str, pipelines: int, default: int) -> int:

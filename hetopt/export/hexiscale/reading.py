@@ -11,17 +11,28 @@ from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts, stage_places
 from hetopt.export.shared.shell_arguments import calling_scripts, has_script
+from hetopt.export.understood import not_priced, table
 from hetopt.reading import read_json
 
 if TYPE_CHECKING:
     from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.shell_arguments import ShellArguments
+    from hetopt.export.understood import Reported
     from hetopt.problem.training import Recompute
 
 PATH = "--all-hetero-configs-path"
 BATCHES, CHUNKS = "--global-bsz-size", "--chunks"
 DEGREES, LAYERS = "hetero_configs", "layer_partitions"
 
+#: Learning rate, data, checkpoints and profiles, as Galvatron's programs have them,
+#: from which HexiScale's is made.
+HEXISCALE = table(
+    """
+    adam_weight_decay check_loss dropout_prob epochs initialize_on_meta load_params
+    local_rank lr profile run_iter save_profiled_memory seed
+    """,
+    {},
+)
 _ZERO = {name: zero for zero, name in SHARDING.items()}
 
 
@@ -41,7 +52,7 @@ def read_hexiscale(folder: Path) -> PipelineReadBack:
     """
     arguments = calling_scripts(folder, _calls, f"HexiScale's {PATH}")[0]
     _check_schedule(arguments)
-    file = str(folder / Path(arguments.values[PATH]).name)
+    file = str(folder / Path(arguments.get(PATH) or "").name)
     content = read_json(file, "HexiScale's pipelines")
     degrees = _pipelines(content, DEGREES, file)
     layers = _pipelines(content, LAYERS, file)
@@ -73,7 +84,8 @@ def read_hexiscale(folder: Path) -> PipelineReadBack:
             [(dp, 1, tp) for tp in tps],
             [_recompute(arguments)] * len(tps),
         ),
-        says=_says(arguments, batch * dp, dp),
+        says=_says(arguments, batch * dp, dp, max(tps) > 1),
+        reported=_reported(arguments),
     )
 
 
@@ -114,7 +126,7 @@ def _shared(arguments: ShellArguments, name: str, dp: int) -> int:
 
 
 def _check_schedule(arguments: ShellArguments) -> None:
-    kind = arguments.values.get("--pipeline-type", "Gpipe")
+    kind = arguments.get("--pipeline-type", "Gpipe")
     if kind != "Gpipe":
         msg = f"is {kind!r}, expected Gpipe"
         raise InputError(msg, file=arguments.file, field="--pipeline-type")
@@ -128,15 +140,28 @@ def _recompute(arguments: ShellArguments) -> Recompute:
     return "full" if "--checkpoint-layers" in arguments else "none"
 
 
+def _reported(arguments: ShellArguments) -> tuple[Reported, ...]:
+    """Return what the price leaves out of a script's arguments."""
+    known = [name for name in ("fp16", "bf16") if name in arguments]
+    told = arguments.get("--mixed-precision") or "fp16"
+    contradicted = tuple(
+        not_priced(f"--{name}", f"hetopt takes --mixed_precision, which is {told}")
+        for name in known
+        if name != told
+    )
+    return (*contradicted, *arguments.report(HEXISCALE))
+
+
 def _says(
-    arguments: ShellArguments, batch: int, dp: int
+    arguments: ShellArguments, batch: int, dp: int, tensor_parallel: bool
 ) -> dict[str, int | bool | str]:
     """Return what the arguments say of model and training."""
-    size = arguments.values.get("--model-size", "llama-7b")
+    size = arguments.get("--model-size") or "llama-7b"
     if size not in MODEL_SIZES:
         msg = f"is {size!r}, expected one of {', '.join(MODEL_SIZES)}"
         raise InputError(msg, file=arguments.file, field="--model-size")
     hidden, heads, kv_heads, ffn = MODEL_SIZES[size]
+    fused = "--use-flash-attn" in arguments
     says: dict[str, int | bool | str] = {
         "hidden": hidden,
         "heads": heads,
@@ -147,10 +172,15 @@ def _says(
         "gated": True,
         "seq_len": SEQ_LEN,
         "global_batch": batch,
-        "precision": arguments.values.get("--mixed-precision", "fp16"),
+        "precision": arguments.get("--mixed-precision") or "fp16",
+        "attention": "fused" if fused else "unfused",
+        "optimizer": arguments.get("--optimizer-type") or "adam",
     }
+    split = "--seq-parallel" in arguments
+    if split or tensor_parallel:
+        says["sequence_parallel"] = split
     if dp > 1:
-        kind = arguments.values.get("--default-dp-type", "zero2")
+        kind = arguments.get("--default-dp-type", "zero2")
         if kind not in _ZERO:
             msg = f"is {kind!r}, expected one of {', '.join(_ZERO)}"
             raise InputError(msg, file=arguments.file, field="--default-dp-type")

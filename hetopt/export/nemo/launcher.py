@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hetopt.export.launcher import Launcher, Loss
+from hetopt.export.launcher import Launcher, Loss, Reader
+from hetopt.export.nemo.reading import looks_like_nemo, read_nemo
 from hetopt.export.shared.kernels import (
     FP8,
     NO_SEQUENCE_PARALLEL,
@@ -284,4 +285,5 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     limits=replace(LIMITS, losses=_problem_losses),
+    reader=Reader(looks_like=looks_like_nemo, read=read_nemo),
 )

@@ -57,8 +57,8 @@ class HostFile:
             raise self.wrong(f"has more than {MOST_RANKS} ranks")
 
 
-def rank_hosts(folder: Path) -> RankHosts | None:
-    """Read ``ranks.csv``, else ``hostfile``; None if there is neither.
+def rank_hosts(folder: Path, hostfile: str = "hostfile") -> RankHosts | None:
+    """Read ``ranks.csv``, else a hostfile; None if there is neither.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def rank_hosts(folder: Path) -> RankHosts | None:
     """
     if (folder / "ranks.csv").exists():
         return _from_ranks(folder / "ranks.csv")
-    if (folder / "hostfile").exists():
-        return _from_hostfile(folder / "hostfile")
+    if (folder / hostfile).exists():
+        return _from_hostfile(folder / hostfile)
     return None
 
 

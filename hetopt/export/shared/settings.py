@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
+from hetopt.export.understood import Read
 from hetopt.problem.document import load_document
 from hetopt.problem.schema.fields import MAX_WHOLE
 from hetopt.words import describe
@@ -37,6 +38,8 @@ class Settings:
         for key in home:
             self.data = self.data.get(key) if isinstance(self.data, dict) else None
         content = self.data if isinstance(self.data, dict) else {}
+        #: Keys asked for so far.
+        self.asked: set[str] = set()
         self._values = {
             str(key): ((*home, key), value) for key, value in content.items()
         }
@@ -50,6 +53,10 @@ class Settings:
     def under(self, *path: str) -> Settings:
         """Return the settings of an inner mapping, without any if there is none."""
         return Settings(self._document, (*self._home, *path))
+
+    def whole(self) -> Settings:
+        """Return the settings of the whole file."""
+        return Settings(self._document)
 
     def part(self, key: str) -> Settings:
         """Return what is under a key as if it were a file of its own."""
@@ -77,6 +84,7 @@ class Settings:
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return a value as it is; the default if it is left out or null."""
+        self.asked.add(key)
         value = self._values[key][1] if key in self._values else None
         return default if value is None else value
 
@@ -84,10 +92,14 @@ class Settings:
         """Whether there is such a key, with a value."""
         return self.get(key) is not None
 
-    def items(self) -> Iterator[tuple[str, Any]]:
-        """Yield every key with its value."""
-        for key, (_, value) in self._values.items():
-            yield key, value
+    def texts(self) -> Read:
+        """Return as text what is neither left out, null nor false; true is empty."""
+        values = {
+            key: "" if value is True else str(value)
+            for key, (_, value) in self._values.items()
+            if value is not None and value is not False
+        }
+        return Read(values, self.asked)
 
     def flag(self, key: str) -> bool:
         """Return true or false; false if it is left out."""

@@ -1,68 +1,87 @@
-"""The arguments of commands in shell scripts, read without running the scripts.
-
-Knows what launch scripts use of the shell: assignments, arrays, ``${NAME}``,
-``${NAME:-default}``, ``${ARRAY[@]}``, ``$((A * B))``, quotes, comments, lines continued
-with a backslash. Conditions and loops are read as if every line ran once.
-"""
+"""The arguments of the program that a launch script starts, without running it."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.export.shared.shell_commands import Command, run
+from hetopt.export.understood import Read, not_priced, table
 from hetopt.reading import read_text
 from hetopt.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(
-    r"\$(?:\{([A-Za-z_]\w*)(?:\[[@*]\])?(?::?-([^{}]*))?\}|([A-Za-z_]\w*))"
-)
-#: Arguments that differ between nodes.
-_OWN = frozenset({"--node-rank", "--nproc-per-node", "--nnodes"})
-#: Arithmetic, in today's and in the old spelling.
-_SUM = re.compile(r"\$\(\(([^()]*)\)\)|\$\[([^][]*)\]")
+    from hetopt.export.shared.shell_commands import Script
+    from hetopt.export.understood import ArgumentTable, Reported
 
+#: Arguments that differ between nodes.
+_OWN = frozenset({"node_rank", "nproc_per_node", "nnodes"})
 #: Launch scripts have some kilobytes, also with the variables replaced.
 MOST_SCRIPT_BYTES = 2**17
-_MOST_TEXT = 2**22
-#: The shell's numbers have 64 bits.
-_MOST_NUMBER = 2**63 - 1
+_LAUNCHERS = re.compile(
+    r"(?:.*/)?(?:torchrun|deepspeed|python[0-9.]*|torch\.distributed\.(?:run|launch))"
+)
+_OVERRIDE = re.compile(r"\+{0,2}(\w+(?:\.\w+)+)=(.*)", re.DOTALL)
+_MODULES = re.compile(r"torch\.distributed\.(?:run|launch)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellArguments:
-    """Arguments of a script by name.
+    """Arguments of the program that a script starts, and of its launcher, by name.
+
+    Names have no leading dashes and underscores for dashes; the methods take either
+    spelling.
 
     Attributes
     ----------
     file
         Name of the script.
     values
-        ``--name`` -> value as written, empty if none follows. Leading dashes stay,
-        underscores in a name become dashes.
+        Name -> value as written, empty if none follows.
     lists
-        ``--name`` -> every word up to the next argument, if there are several.
+        Name -> every word up to the next argument, if there are several.
+    program
+        The program's file or module; None if the script does not tell.
+    launchers
+        Names of arguments before the program, which are its launcher's.
+    documents
+        Text of here-documents by the file they go to.
+    overrides
+        Settings that follow the program as ``a.b=value``, by their path.
+    undecided
+        Conditions and loops whose lines are all read though they may not all run.
+    complaint
+        Returns the error that says something about an argument where that is no
+        script's.
     """
 
     file: str
-    values: dict[str, str] = field(default_factory=dict)
+    values: Read = field(default_factory=lambda: Read({}))
     lists: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    program: str | None = None
+    launchers: frozenset[str] = frozenset()
+    documents: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    undecided: tuple[str, ...] = ()
+    complaint: Callable[[str, str], InputError] | None = None
 
     def __contains__(self, name: str) -> bool:
-        return name in self.values
+        return plain(name) in self.values
 
     @property
     def names(self) -> frozenset[str]:
         """Names of all arguments."""
-        return frozenset(self.values)
+        return frozenset(iter(self.values))
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        """Return an argument's value as written, or the default without it."""
+        return self.values.get(plain(name), default)
 
     def count(self, name: str, default: int | None = None) -> int:
         """Return a whole number of at least 1.
@@ -72,11 +91,11 @@ class ShellArguments:
         InputError
             It is missing and has no default, or is something else.
         """
-        if name not in self.values:
+        if name not in self:
             if default is None:
-                raise InputError("is missing", file=self.file, field=name)
+                raise self.wrong(name, "is missing")
             return default
-        return self._counted(name, self.values[name])
+        return self._counted(name, self.values[plain(name)])
 
     def counts(self, name: str) -> tuple[int, ...]:
         """Return one or more whole numbers of at least 1; InputError as ``count``."""
@@ -85,25 +104,73 @@ class ShellArguments:
 
     def all_values(self, name: str) -> tuple[str, ...]:
         """Return an argument's value and the whole numbers that follow it."""
-        if name not in self.values:
+        if name not in self:
             return ()
-        more = takewhile(str.isdecimal, self.lists.get(name, ())[1:])
-        return (self.values[name], *more)
+        more = takewhile(str.isdecimal, self.lists.get(plain(name), ())[1:])
+        return (self.values[plain(name)], *more)
+
+    def wrong(self, name: str, message: str) -> InputError:
+        """Return the error that says ``message`` about an argument."""
+        if self.complaint is not None:
+            return self.complaint(plain(name), message)
+        return InputError(message, file=self.file, field=spelled(name))
+
+    def report(self, known: ArgumentTable) -> tuple[Reported, ...]:
+        """Return what is to be said of what no reader asked for."""
+        left = {
+            name: value
+            for name, value in self.values.left().items()
+            if name not in self.launchers or name not in _LAUNCHER_ARGUMENTS
+        }
+        return (
+            *(
+                not_priced(text, "hetopt cannot decide it and reads every line of it")
+                for text in self.undecided
+            ),
+            *known.report(left, spelled),
+        )
 
     def _counted(self, name: str, text: str) -> int:
         if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
             msg = f"is {describe(text)}, expected a whole number of at least 1"
             if re.fullmatch("[0-9]{10,}", text):
                 msg += ", of at most 9 digits"
-            raise InputError(msg, file=self.file, field=name)
+            raise self.wrong(name, msg)
         return int(text)
+
+
+#: Arguments of ``torchrun``, ``python -m torch.distributed.launch`` and ``deepspeed``
+#: that a reader does not ask for where the hosts of all ranks are known.
+_LAUNCHER_ARGUMENTS = table(
+    """
+    nnodes nproc_per_node num_gpus num_nodes force_multi launcher launcher_args
+    local_addr log_dir logs_specs m master_addr
+    master_port max_restarts monitor_interval module no_local_rank no_python no_ssh
+    no_ssh_check node_rank r rdzv_backend rdzv_conf rdzv_endpoint rdzv_id redirects
+    role rdzv_timeout save_pid ssh_port start_method standalone t tee u use_env
+    enable_each_rank_log bind_cores_to_rank bind_core_list
+    """,
+    {},
+).harmless
+
+
+def plain(name: str) -> str:
+    """Return an argument's name without leading dashes, underscores for dashes."""
+    return name.lstrip("-").replace("-", "_")
+
+
+def spelled(name: str) -> str:
+    """Return an argument's name as a command line has it."""
+    name = plain(name).replace("_", "-")
+    return f"--{name}" if len(name) > 1 else f"-{name}"
 
 
 def has_script(folder: Path, calls: Callable[[ShellArguments], bool]) -> bool:
     """Whether a script of a folder that can be read calls a runtime."""
     for path in _script_paths(folder):
         try:
-            if calls(read_script(path)):
+            programs, everything = _programs(path)
+            if any(map(calls, (*programs, everything))):
                 return True
         except InputError:
             continue
@@ -125,25 +192,62 @@ def calling_scripts(
     InputError
         There are none, or they differ in more than the arguments of a node.
     """
-    scripts = [one for one in map(read_script, _script_paths(folder)) if calls(one)]
+    each = [read_script(path, calls) for path in _script_paths(folder)]
+    scripts = [one for one in each if calls(one)]
     if not scripts:
         msg = f"holds no script (*.sh, nodes/*.sh) with {what}"
         raise InputError(msg, file=str(folder))
     first = scripts[0]
     for script in scripts[1:]:
         for name in sorted((first.names | script.names) - _OWN):
-            if first.all_values(name) != script.all_values(name):
+            if _all(first, name) != _all(script, name):
                 msg = f"differs from that of {first.file}, expected the same in both"
-                raise InputError(msg, file=script.file, field=name)
+                raise script.wrong(name, msg)
     return scripts
+
+
+def _all(script: ShellArguments, name: str) -> tuple[str, ...]:
+    """Return every word of an argument, which does not count as reading it."""
+    left = script.values.left()
+    return script.lists.get(name, (left.get(name, "-"),))
 
 
 def _script_paths(folder: Path) -> list[Path]:
     return [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
 
 
-def read_script(path: Path) -> ShellArguments:
-    """Read a script's arguments; the last counts if one is given twice.
+def read_script(
+    path: Path, calls: Callable[[ShellArguments], bool] | None = None
+) -> ShellArguments:
+    """Read the arguments of the program that a script starts.
+
+    If no command starts one, the arguments of all commands are read; the last counts
+    if one is given twice.
+
+    Parameters
+    ----------
+    calls
+        Whether arguments are those of the program meant, where a script starts others
+        too.
+
+    Raises
+    ------
+    InputError
+        As ``_programs``, or the script starts the program several times with different
+        arguments.
+    """
+    programs, everything = _programs(path)
+    meant = [one for one in programs if calls is None or calls(one)]
+    if len(meant) > 1:
+        msg = (
+            f"starts {len(meant)} programs, or one in as many ways: keep the one meant"
+        )
+        raise InputError(msg, file=str(path))
+    return meant[0] if meant else everything
+
+
+def _programs(path: Path) -> tuple[list[ShellArguments], ShellArguments]:
+    """Return the arguments of each program that a script starts, and of everything.
 
     Raises
     ------
@@ -153,10 +257,69 @@ def read_script(path: Path) -> ShellArguments:
     """
     text = read_text(path, "a shell script", MOST_SCRIPT_BYTES)
     try:
-        words = list(_Expansion().words(_tokens(text)))
+        script = run(text)
     except ValueError as error:
         msg = f"cannot be read as a shell script: {error}"
         raise InputError(msg, file=str(path)) from error
+    commands = {
+        each.words: each
+        for each in script.commands
+        if each.words[0] not in ("echo", "printf") and _started(each.words) is not None
+    }
+    everything = Command(
+        tuple(word for each in script.commands for word in each.words),
+        tuple(dict.fromkeys(text for each in script.commands for text in each[1])),
+    )
+    return (
+        [_command(path, script, each) for each in commands.values()],
+        _command(path, script, everything),
+    )
+
+
+def _command(path: Path, script: Script, command: Command) -> ShellArguments:
+    words = command.words
+    at = _started(words)
+    begin = 0
+    if at is not None:
+        starts = (n for n in range(at) if _LAUNCHERS.fullmatch(words[n]))
+        begin = max(starts, default=at)
+    values, lists = _arguments(words[begin:])
+    before, after = words[begin:at], words[at:] if at is not None else words
+    return ShellArguments(
+        file=str(path),
+        values=Read(values),
+        lists=lists,
+        program=None if at is None else words[at],
+        launchers=_names(before) - _names(after) if at is not None else frozenset(),
+        documents=script.documents,
+        overrides={
+            match[1]: match[2]
+            for word in after
+            if (match := _OVERRIDE.fullmatch(word)) is not None
+        },
+        undecided=command.undecided,
+    )
+
+
+def _started(words: Sequence[str]) -> int | None:
+    """Return which word is the program that a command starts; None if none is."""
+    for number, word in enumerate(words):
+        if re.fullmatch(r"[^-=][^=]*\.py", word):
+            return number
+        module = number and words[number - 1] in ("-m", "--module")
+        if module and not _MODULES.fullmatch(word):
+            return number
+    return None
+
+
+def _names(words: Sequence[str]) -> frozenset[str]:
+    return frozenset(plain(w.partition("=")[0]) for w in words if _is_name(w))
+
+
+def _arguments(
+    words: Sequence[str],
+) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """Return the value and, where there are several, the words of each argument."""
     values: dict[str, str] = {}
     lists: dict[str, tuple[str, ...]] = {}
     following: list[str] = []
@@ -165,116 +328,15 @@ def read_script(path: Path) -> ShellArguments:
         if not _is_name(word):
             following.append(word)
             continue
-        name, equals, value = word.partition("=")
-        name = name.replace("_", "-")
+        spelling, equals, value = word.partition("=")
+        name = plain(spelling)
         if name not in values:
             values[name] = value if equals else "".join(following[-1:])
             if not equals and len(following) > 1:
                 lists[name] = tuple(reversed(following))
         following = []
-    return ShellArguments(file=str(path), values=values, lists=lists)
+    return values, lists
 
 
 def _is_name(word: str) -> bool:
     return re.match("--?[A-Za-z]", word) is not None
-
-
-def _tokens(text: str) -> Iterator[str]:
-    """Yield words as the shell splits them, arithmetic kept whole."""
-    text = _SUM.sub(lambda match: "".join(match[0].split()), text)
-    for token in shlex.split(text.replace("\r\n", "\n"), comments=True):
-        # The shell drops a backslash at the end of a line, shlex keeps part of it.
-        word = token.replace("\\\n", " ").strip("\n")
-        if word or not token:
-            yield word
-
-
-class _Expansion:
-    """Replaces variables by what was assigned last, up to ``_MOST_TEXT`` in all."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, list[str]] = {}
-        self.left = _MOST_TEXT
-
-    def words(self, tokens: Iterable[str]) -> Iterator[str]:
-        """Yield the words of commands.
-
-        Raises
-        ------
-        ValueError
-            The variables stand for too much text, or for too large a number.
-        """
-        array: str | None = None
-        for token in tokens:
-            if array is not None:
-                closes = token.endswith(")") and not token.endswith("))")
-                word = token[:-1] if closes else token
-                if word:
-                    self.known[array] += self._replaced(word)
-                if closes:
-                    array = None
-                continue
-            match = _ASSIGNMENT.fullmatch(token)
-            if match is None:
-                yield from self._replaced(token.rstrip(";"))
-                continue
-            name, more, value = match.groups()
-            if value.startswith("("):
-                before = self.known.get(name, []) if more else []
-                whole = value.endswith(")")
-                inner = value[1:-1] if whole else value[1:]
-                self.known[name] = before + (self._replaced(inner) if inner else [])
-                array = None if whole else name
-                continue
-            before = self.known.get(name, []) if more else []
-            self._spend(before)
-            self.known[name] = ["".join([*before, " ".join(self._replaced(value))])]
-
-    def _spend(self, texts: Iterable[str]) -> None:
-        """Count text that a variable was replaced by."""
-        for text in texts:
-            self.left -= len(text) + 1
-        if self.left < 0:
-            msg = f"its variables stand for more than {_MOST_TEXT} characters"
-            raise ValueError(msg)
-
-    def _replaced(self, word: str) -> list[str]:
-        """Return a word with its variables replaced; several words of an array."""
-        match = _VARIABLE.fullmatch(word)
-        if match is not None:
-            name = match[1] or match[3]
-            if name in self.known:
-                self._spend(self.known[name])
-                # Without quotes around it, a variable's text is split into words.
-                return [
-                    word
-                    for text in self.known[name]
-                    for word in (
-                        text.split() if text.lstrip().startswith("-") else [text]
-                    )
-                ]
-        return [_VARIABLE.sub(self._value, _SUM.sub(self._result, word))]
-
-    def _value(self, match: re.Match[str]) -> str:
-        name = match[1] or match[3]
-        if name in self.known:
-            self._spend(self.known[name])
-            return " ".join(self.known[name])
-        return match[0] if match[2] is None else match[2]
-
-    def _result(self, match: re.Match[str]) -> str:
-        """Return a product or quotient of whole numbers; else the text itself."""
-        text = _VARIABLE.sub(self._value, match[1] or match[2] or "")
-        parts = re.split(r"([*/])", text)
-        numbers = [" ".join(self.known.get(part, [part])) for part in parts[::2]]
-        if not all(re.fullmatch("[0-9]{1,19}", number) for number in numbers):
-            return match[0]
-        result = int(numbers[0])
-        for sign, number in zip(parts[1::2], map(int, numbers[1:]), strict=True):
-            if sign == "/" and not number:
-                return match[0]
-            result = result * number if sign == "*" else result // number
-            if result > _MOST_NUMBER:
-                msg = f"{match[0][:40]} is more than a shell's 64 bits hold"
-                raise ValueError(msg)
-        return str(result)

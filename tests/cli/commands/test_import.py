@@ -12,6 +12,7 @@ import yaml
 
 from hetopt.cli import main
 from hetopt.report.report_schemas import EXPLANATION
+from hetopt.report.schemas import RESULT
 
 if TYPE_CHECKING:
     from tests.cli.conftest import RunHetopt
@@ -22,8 +23,11 @@ TRAIN: dict[str, Any] = {
         "sequence_parallel": True,
         "use_distributed_optimizer": True,
         "bf16": True,
+        "cross_entropy_loss_fusion": True,
+        "overlap_grad_reduce": True,
         "hetero": {
             "enable_hetero": True,
+            "hetero_use_cpu_communication": True,
             "hetero_process_meshes": [1, 1, 1, 2, 1, 1, 1, 1, 1, 1],
             "hetero_pipeline_layer_split": [2, 2],
             "hetero_device_types": ["fast", "A40"],
@@ -32,6 +36,11 @@ TRAIN: dict[str, Any] = {
     "model": {
         "num_layers": 4,
         "hidden_size": 1024,
+        "ffn_hidden_size": 4096,
+        "normalization": "RMSNorm",
+        "position_embedding_type": "rope",
+        "hidden_dropout": 0.0,
+        "attention_dropout": 0.0,
         "num_attention_heads": 8,
         "seq_length": 1024,
         "swiglu": True,
@@ -108,14 +117,59 @@ def test_what_is_not_feasible_is_written_with_a_warning(
     assert "pin microbatches: 2, expected 4" in err
 
 
+def test_what_is_not_priced_is_said_line_by_line(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hetero = TRAIN["system"]["hetero"] | {"hetero_use_cpu_communication": False}
+    edit(mine, "system", "hetero", hetero)
+    edit(mine, "system", "overlap_param_gather", True)
+    edit(mine, "model", "our_switch", 3)
+    problem, plan = str(small / "problem.yaml"), str(tmp_path / "plan.json")
+    code, out, err = call(capsys, "import", problem, str(mine), "--out", plan)
+    assert (code, err) == (0, "")
+    reason = "hetopt prices the gather of weights after the optimizer's step"
+    assert out.splitlines()[1:] == [
+        "our_switch: hetopt does not know it",
+        f"overlap_param_gather: {reason}, not overlapped",
+    ]
+    written = json.loads(Path(plan).read_text())
+    jsonschema.validate(written, RESULT)
+    told = [(each["argument"], each["kind"]) for each in written["reported"]]
+    assert told == [("our_switch", "unknown"), ("overlap_param_gather", "not priced")]
+    assert call(capsys, "check", problem, plan)[0] == 0
+    arguments = ("explain", problem, "--mine", str(mine), "--plan", plan)
+    code, out, err = call(capsys, *arguments, "--json")
+    assert (code, err) == (0, "")
+    explained = json.loads(out)
+    jsonschema.validate(explained, EXPLANATION)
+    assert explained["mine"]["reported"] == written["reported"]
+    assert "our_switch: hetopt does not know it" in call(capsys, *arguments)[1]
+
+
+def test_all_differences_are_said_at_once(
+    small: Path, mine: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(mine, "system", "bf16", False)
+    edit(mine, "system", "cross_entropy_loss_fusion", False)
+    code, out, err = call(
+        capsys,
+        *("import", str(small / "problem.yaml"), str(mine)),
+        *("--out", str(tmp_path / "p.json")),
+    )
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "precision: the files say fp32, the problem bf16; " in err
+    assert "cross_entropy: the files say unfused, the problem fused: correct" in err
+
+
 @pytest.mark.parametrize(
     ("part", "key", "value", "message"),
     [
         ("model", "hidden_size", 2048, "hidden: the files say 2048, the problem 1024"),
         ("model", "num_layers", 5, "adds up to 4, num_layers is 5"),
         ("model", "micro_batch_size", 3, "expected a multiple of"),
-        ("system", "hetero", {"enable_hetero": False}, "is not true, expected meshes"),
-        ("system", "hetero", [1], "expected meshes"),
+        ("system", "hetero", {"enable_hetero": False}, "cannot tell how many ranks"),
+        ("system", "hetero", [1], "cannot tell how many ranks"),
     ],
 )
 def test_bad_folders_are_one_line(

@@ -115,13 +115,26 @@ def test_a_folder_made_by_hand(tmp_path: Path) -> None:
         "precision": "bf16",
         "activation": "silu",
         "norm_zero_centred": False,
-        "rotary_interleaved": False,
         "qk_norm": "none",
         "qkv_bias": True,
         "out_bias": True,
         "mlp_bias": True,
         "sliding_window": None,
+        # The parser's own where nothing is said.
+        "head_dim": 64,
+        "ffn": 1344,
+        "norm": "layer",
+        "norm_eps": 1e-5,
+        "hidden_dropout": 0.1,
+        "attention_dropout": 0.1,
+        "optimizer": "adam",
+        "gradients": "fp32",
+        "attention": "fused",
+        "cross_entropy": "unfused",
+        "sequence_parallel": True,
+        "overlap_gradients": False,
     }
+    assert [each.argument for each in read_back.reported] == ["vocab_size"]
 
 
 def test_ranks_follow_types_not_lines(tmp_path: Path) -> None:
@@ -365,7 +378,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
         ("none", {"a.yaml": "experiment: {}\n"}, "names no train"),
         ("lost", {"a.yaml": "experiment: {}\ndefaults: [{train: x}]\n"}, "there is no"),
         ("list", {"a.yaml": "system: {hetero: 1}\nmodel: [1]\n"}, "is no mapping"),
-        ("plain", {"a.yaml": "system: {x: 1}\nmodel: {}\n"}, "is not true"),
+        ("plain", {"a.yaml": "system: {x: 1}\nmodel: {}\n"}, "num_layers: is"),
     ):
         (tmp_path / name).mkdir()
         for file, text in files.items():

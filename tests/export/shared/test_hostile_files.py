@@ -92,9 +92,50 @@ def test_a_job_of_too_many_ranks(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def f(:\n", "cannot be read as Python"),
+        ("x = " + "(" * 3000 + ")" * 3000, "cannot be read as Python"),
+        ("cfg.model.num_layers = 10 ** 10 ** 10\n", "num_layers: is '10 ** 10 ** 10'"),
+        ("cfg.model.num_layers = -4\n", "num_layers: is '-4'"),
+        ("cfg.model.num_layers = 8\n", "micro_batch_size: is missing"),
+        (
+            "cfg.model.num_layers = 8\ncfg.train.micro_batch_size = 1\n",
+            "cannot tell how many ranks there are",
+        ),
+        ("import os\nos.remove('x')\n", "model.num_layers: is missing"),
+    ],
+    ids=["syntax", "depth", "sum", "negative", "batch", "ranks", "never run"],
+)
+def test_recipes(text: str, said: str, tmp_path: Path) -> None:
+    assert said in complaint(tmp_path, "nemo", recipe_py=text)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("{", "is not JSON"),
+        ("[1]", "is no mapping"),
+        ("[" * 5000, "is nested too deeply"),
+        ('{"zero_optimization": {"stage": 7}}', "stage: is 7, expected"),
+        ('{"zero_optimization": {"stage": "x"}}', "stage: is 'x', expected a whole"),
+        ('{"train_batch_size": -1}', "train_batch_size: is '-1', expected a whole"),
+        ('{"gradient_accumulation_steps": 3}', "8 sequences are 8 micro-batches"),
+    ],
+)
+def test_configurations_of_deepspeed(config: str, said: str, tmp_path: Path) -> None:
+    script = (
+        "deepspeed --num_gpus 1 pretrain_gpt.py --num-layers 8 --micro-batch-size 1 "
+        "--global-batch-size 8 --no-pipeline-parallel --deepspeed "
+        "--deepspeed_config ds.json"
+    )
+    assert said in complaint(tmp_path, "megatron", run_sh=script, ds_json=config)
+
+
 def test_later_arguments_count_and_words_stay_together(tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
     path.write_text("x --a 1 2 --b=3 --a 4 --c 5 6\n")
     found = read_script(path)
-    assert found.values == {"--a": "4", "--b": "3", "--c": "5"}
-    assert found.lists == {"--c": ("5", "6")}
+    assert found.values == {"a": "4", "b": "3", "c": "5"}
+    assert found.lists == {"c": ("5", "6")}

@@ -1,0 +1,67 @@
+"""Reads an experiment of FlagScale without meshes, which is Megatron-LM's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from hetopt.export.shared.hosts import rank_hosts
+from hetopt.export.shared.megatron_arguments import FLAGSCALE
+from hetopt.export.shared.megatron_pipeline import pipeline_of
+from hetopt.export.shared.megatron_says import notes
+from hetopt.export.shared.shell_arguments import ShellArguments
+
+if TYPE_CHECKING:
+    from hetopt.export.flagscale.experiment import Experiment
+    from hetopt.export.pipeline import PipelineReadBack
+    from hetopt.export.shared.hosts import RankHosts
+
+
+def read_one_mesh(found: Experiment) -> PipelineReadBack:
+    """Read an experiment whose stages all have the same degrees.
+
+    Raises
+    ------
+    InputError
+        Megatron-LM would refuse it, hetopt cannot price it, or it does not tell how
+        many ranks there are.
+    """
+    train = found.train
+    values = train.texts()
+    arguments = ShellArguments(file=train.file, values=values, complaint=train.wrong)
+    train.number("num_layers")
+    places = _places(found)
+    world = len(places) if places is not None else _world(found)
+    pipeline = pipeline_of(arguments, world, places, found.folder)
+    reported = (*notes(values, train.wrong), *FLAGSCALE.report(values.left()))
+    return replace(pipeline, reported=reported)
+
+
+def _places(found: Experiment) -> RankHosts | None:
+    """Return the hosts of ranks: of the first hosts, as many as the runner takes."""
+    runner = found.section("runner")
+    name = PurePath(str(runner.get("hostfile", "hostfile"))).name
+    places = rank_hosts(found.folder, name)
+    nodes = runner.get("nnodes")
+    if places is None or type(nodes) is not int:
+        return places
+    kept = set(list(dict.fromkeys(host for host, _ in places))[:nodes])
+    return tuple(place for place in places if place[0] in kept)
+
+
+def _world(found: Experiment) -> int:
+    """Return the ranks that the runner starts without a hostfile."""
+    runner = found.section("runner")
+    visible = found.section("envs").get("CUDA_VISIBLE_DEVICES")
+    each = runner.get("nproc_per_node")
+    if each is None and visible is not None:
+        each = len(str(visible).split(","))
+    nodes = runner.get("nnodes", 1)
+    if type(each) is int and type(nodes) is int and each * nodes > 0:
+        return each * nodes
+    msg = (
+        "is left out, and the hostfile is not in the folder: hetopt cannot tell how "
+        "many ranks there are (write experiment.runner.nproc_per_node)"
+    )
+    raise found.train.wrong("nproc_per_node", msg)

@@ -1,0 +1,65 @@
+"""How many ranks launch scripts start, and on which hosts."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from hetopt.export.shared.hosts import rank_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from hetopt.export.shared.hosts import RankHosts
+    from hetopt.export.shared.shell_arguments import ShellArguments
+
+
+def places_of(folder: Path, arguments: ShellArguments) -> RankHosts | None:
+    """Return the hosts of ranks, of the hosts that DeepSpeed takes."""
+    name = arguments.get("--hostfile")
+    nodes = "--num-nodes" in arguments
+    places = rank_hosts(folder, PurePath(name).name if name else "hostfile")
+    if places is None or not nodes:
+        return places
+    first = list(dict.fromkeys(host for host, _ in places))
+    kept = set(first[: arguments.count("--num-nodes")])
+    return tuple(place for place in places if place[0] in kept)
+
+
+def world_size(scripts: Sequence[ShellArguments]) -> int:
+    """Return the ranks that the scripts start: one a node, or one for all nodes."""
+    first = scripts[0]
+    names = {"nproc_per_node", "num_gpus", "nnodes", "num_nodes"}
+    if first.names.isdisjoint(names):
+        msg = (
+            "is not given, nor a hostfile or ranks.csv in the folder: hetopt cannot "
+            "tell how many ranks there are"
+        )
+        raise first.wrong("--nproc-per-node", msg)
+    if "--num-gpus" in first:
+        return first.count("--num-nodes", 1) * first.count("--num-gpus")
+    if "--num-nodes" in first:
+        msg = (
+            "is not given, and the hostfile is not in the folder: hetopt cannot tell "
+            "how many ranks there are"
+        )
+        raise first.wrong("--num-gpus", msg)
+    nodes = _nodes(first)
+    each = [script.count("--nproc-per-node", 1) for script in scripts]
+    if len(scripts) == 1:
+        return nodes * each[0]
+    if len(scripts) != nodes:
+        msg = f"is {nodes}, but {len(scripts)} scripts are there, expected one a node"
+        raise first.wrong("--nnodes", msg)
+    return sum(each)
+
+
+def _nodes(script: ShellArguments) -> int:
+    """Return the nodes of torchrun; of a range, as 1:4, the most."""
+    text = script.get("--nnodes", "1") or ""
+    least, _, most = text.partition(":")
+    if most and least != most:
+        msg = f"is {text}: hetopt cannot tell how many ranks there are"
+        raise script.wrong("--nnodes", msg)
+    return script.count("--nnodes", 1) if not most else int(most)
