@@ -1,6 +1,8 @@
 """What the ranks of a run wrote, put together by stage and boundary.
 
-A pass of a stage is as long as on its slowest rank. A transfer begins when the last
+The pass of a replica begins when the last of its ranks has its input, as they compute
+together, and ends when the last one is through; that of a stage is as long as its
+slowest replica's. A transfer begins when the last
 rank of the sending stage has the tensor and the transfer before it has arrived, and
 ends when the last rank of the receiving stage has its part.
 """
@@ -116,10 +118,20 @@ def _passes(
         Span(
             min(start for start, _ in spans) - begin_s,
             max(end for _, end in spans) - begin_s,
-            max(end - start for start, end in spans),
+            _length(spans, [rank["dp"] for rank in own]),
         )
         for spans in zip(*by_rank, strict=True)
     )
+
+
+def _length(spans: Sequence[tuple[float, float]], replicas: Sequence[int]) -> float:
+    """Return the length of a pass on the slowest replica; one span for each rank."""
+    lengths = []
+    for replica in set(replicas):
+        own = [span for span, dp in zip(spans, replicas, strict=True) if dp == replica]
+        last = max(start for start, _ in own)
+        lengths.append(max(end for _, end in own) - last)
+    return max(lengths)
 
 
 def _sync(own: Sequence[dict[str, Any]], begin_s: float) -> Span:

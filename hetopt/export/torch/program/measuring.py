@@ -77,6 +77,7 @@ class Recorder:
         place = self.trainer.place
         found = {
             "stage": place.stage,
+            "dp": place.dp,
             "device": torch.cuda.get_device_name(self.device) if self.cuda else "CPU",
             "torch": torch.__version__,
             "memory": "allocated" if self.cuda else "activations",
