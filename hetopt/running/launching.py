@@ -124,8 +124,8 @@ def _environment() -> dict[str, str]:
 def _wait(started: Sequence[subprocess.Popen[bytes]]) -> None:
     """Wait until all have ended, but not long for others once one has failed."""
     deadline = None
-    while any(each.poll() is None for each in started):
-        if deadline is None and any(each.returncode for each in started):
+    while None in (codes := [each.poll() for each in started]):
+        if deadline is None and any(codes):
             deadline = time.monotonic() + _PATIENCE_S
         if deadline is not None and time.monotonic() > deadline:
             return

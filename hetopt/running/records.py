@@ -87,7 +87,9 @@ def iterations_of(ranks: Sequence[dict[str, Any]]) -> list[Iteration]:
     by_stage = [[r for r in ranks if r["stage"] == n] for n in range(stages)]
     counts = range(len(ranks[0]["iterations"]))
     return [
-        _iteration([[r["iterations"][k] for r in own] for own in by_stage])
+        _iteration(
+            [[{**r["iterations"][k], "dp": r["dp"]} for r in own] for own in by_stage]
+        )
         for k in counts
     ]
 
