@@ -22,11 +22,11 @@ def test_what_was_measured_explains_itself(seed: int) -> None:
     planned = random_pipeline(random, max_stages=4, microbatches=5)
     really = replace(
         planned,
-        forward_ns=[random.randint(1, 90) for _ in planned.forward_ns],
-        backward_ns=[random.randint(1, 90) for _ in planned.forward_ns],
-        sync_ns=[random.randint(1, 90) for _ in planned.forward_ns],
-        transfer_ns=[40] * (planned.stages - 1),
-        occupancy_ns=[40] * (planned.stages - 1),
+        forward_ns=tuple(random.randint(1, 90) for _ in planned.forward_ns),
+        backward_ns=tuple(random.randint(1, 90) for _ in planned.forward_ns),
+        sync_ns=tuple(random.randint(1, 90) for _ in planned.forward_ns),
+        transfer_ns=(40,) * (planned.stages - 1),
+        occupancy_ns=(40,) * (planned.stages - 1),
     )
     planned = replace(planned, occupancy_ns=planned.transfer_ns)
     measured = measured_as(really)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -67,14 +68,12 @@ def test_ranks_of_a_replica_wait_for_each_other() -> None:
 def test_a_transfer_waits_for_its_sender_and_for_the_one_before() -> None:
     times = pipeline([10, 10], [20, 20], [5], microbatches=2, warmups=[2, 1])
     ranks = ranks_of(times)
-    for rank, rows in zip(
-        ranks,
-        (
-            [["send-forward", 0, 1.0, 1.1], ["send-forward", 1, 2.0, 2.1]],
-            [["receive-forward", 0, 0.0, 4.0], ["receive-forward", 1, 4.0, 6.0]],
-        ),
-        strict=True,
-    ):
+    sent: list[Any] = [["send-forward", 0, 1.0, 1.1], ["send-forward", 1, 2.0, 2.1]]
+    got: list[Any] = [
+        ["receive-forward", 0, 0.0, 4.0],
+        ["receive-forward", 1, 4.0, 6.0],
+    ]
+    for rank, rows in zip(ranks, (sent, got), strict=True):
         one = rank["iterations"][0]
         back = [row for row in one["transfers"] if row[0].endswith("backward")]
         moved = [[k, m, BEGAN_S + start, BEGAN_S + end] for k, m, start, end in rows]
