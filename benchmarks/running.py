@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import hetopt
 from benchmarks.shaping import can_shape, move, shaped
+from hetopt.cost.communication.collectives import NETWORK_SHARE
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.torch.launcher import LAUNCHER
@@ -198,7 +199,7 @@ def outcome(case: Case, folder: Path, iterations: int) -> Outcome:
     job = Job.of(problem, plan)
     write_folder(str(folder / "out"), bundle(job, LAUNCHER, allow_lossy=False))
     nodes = len(job.placement.nodes)
-    rates = {(n, n + 1): RATE_BYTES_PER_S for n in range(nodes - 1)}
+    rates = {(n, n + 1): _rate(job, n) for n in range(nodes - 1)}
     with shaped(rates, nodes) as names:
         move(folder / "out", names)
         run = run_bundle(
@@ -206,6 +207,14 @@ def outcome(case: Case, folder: Path, iterations: int) -> Outcome:
         )
     explained = explain_run(price.times, run.measured)
     return Outcome(plan=plan, price=price, run=run, explained=explained)
+
+
+def _rate(job: Job, node: int) -> float:
+    """Return what the plan has a link carry from a node to the next, in bytes/s."""
+    one, other = job.placement.nodes[node : node + 2]
+    # Bandwidths between clusters are measured ones, those within are nominal.
+    share = NETWORK_SHARE if one.cluster == other.cluster else 1.0
+    return RATE_BYTES_PER_S * share
 
 
 def main() -> None:

@@ -69,15 +69,13 @@ def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
     """
     scripts = scripts_of(folder)
     slots = [_slots(script) for script in scripts]
-    shared = _environment()
+    devices, shared = devices_of(slots), _environment()
     paths = [logs / f"{script.stem}.log" for script in scripts]
     started: list[subprocess.Popen[bytes]] = []
     try:
         # No signal comes between the start of a process and its place in the list.
         with interruption.held():
-            for script, path, own in zip(
-                scripts, paths, devices_of(slots), strict=True
-            ):
+            for script, path, own in zip(scripts, paths, devices, strict=True):
                 with path.open("wb") as log:
                     started.append(
                         subprocess.Popen(

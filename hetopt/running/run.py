@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from hetopt.running.measured import Measured
     from hetopt.running.records import Iteration
 
-#: Iterations that are timed, after one that is not.
-ITERATIONS = 5
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -53,7 +50,7 @@ def read_bundle(folder: Path) -> PipelineReadBack:
 def run_bundle(
     folder: Path,
     *,
-    iterations: int = ITERATIONS,
+    iterations: int,
     units: str | None = None,
     data: str | None = None,
 ) -> Run:

@@ -252,7 +252,10 @@ def _median(problem: Problem, plan: Plan, path: Path) -> float:
     from hetopt.export.torch.launcher import LAUNCHER
     from hetopt.running.measured import read_iterations
 
-    launched = LAUNCHER.launched(Job.of(problem, plan)).plan
+    job = Job.of(problem, plan)
+    if lost := [loss.what for loss in LAUNCHER.losses(job) if loss.instead is None]:
+        raise InputError(f"cannot be of this plan, with {lost[0]}", file=str(path))
+    launched = LAUNCHER.launched(job).plan
     return median(read_iterations(str(path), launched.digest))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.running.run import Run
 
-#: As hetopt.running.run has it, which is not loaded to print help.
+#: That are timed.
 ITERATIONS = 5
 
 #: Options that say something only beside a plan.

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hetopt.cli import main
 from hetopt.export.job import Job
+from hetopt.export.launcher import Loss
 from hetopt.export.torch.launcher import LAUNCHER
 from hetopt.plans import Plan
 from hetopt.problem.reading import read_problem
@@ -240,3 +242,17 @@ def test_a_run_has_a_plan_and_a_time(
     capsys.readouterr()
     assert main(["calibrate", "problem.yaml", *arguments]) == 2
     assert capsys.readouterr().err == f"{message}\n"
+
+
+def test_a_plan_that_cannot_run_has_no_run(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = measured(planned, 2.0)
+    lost = Loss(what="stages that no program has", instead=None)
+    unable = replace(LAUNCHER, losses=lambda job: iter([lost]))
+    monkeypatch.setattr("hetopt.export.torch.launcher.LAUNCHER", unable)
+    capsys.readouterr()
+    assert main(["calibrate", "problem.yaml", "--run", run]) == 2
+    assert capsys.readouterr().err == (
+        "m.json: cannot be of this plan, with stages that no program has\n"
+    )
