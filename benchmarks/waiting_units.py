@@ -35,11 +35,15 @@ class Clock:
 
     @classmethod
     def start(cls, place: Any) -> None:
-        """Begin a pass once all ranks are there that take part in it."""
+        """Begin a pass when the last of the ranks that take part in it is there.
+
+        What it takes to say so is in the pass, as collectives are in planned times.
+        """
+        here = torch.tensor([time.perf_counter()], dtype=torch.float64)
         for group in (place.tensor, place.context):
             if group is not None:
-                dist.all_reduce(torch.zeros(1), group=group)
-        cls.start_s = time.perf_counter()
+                dist.all_reduce(here, op=dist.ReduceOp.MAX, group=group)
+        cls.start_s = here.item()
 
 
 class _First(torch.autograd.Function):
