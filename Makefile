@@ -53,7 +53,7 @@ test-slow test-seeds: test-%: install
 # -P: the package is the installed one, not this folder's.
 test-torch: $(TORCH_VENV)/.installed
 	rm -rf build/root && mkdir -p build/root
-	ln -s ../../tests build/root
+	ln -s ../../tests ../../benchmarks build/root
 	$(TORCH_VENV)/bin/python -P -m pytest -m "torch or runtimes" \
 	  -o pythonpath=build/root tests/profile tests/runtimes
 

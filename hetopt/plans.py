@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +179,12 @@ class Plan(Shown):
             for pipeline in self.pipelines
             for stage in pipeline.stages
         )
+
+    @property
+    def digest(self) -> str:
+        """What tells this plan from any other: 64 hexadecimal digits."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON data."""

@@ -33,6 +33,7 @@ FILES: dict[str, Schema] = {
     "comparison": report_schemas.COMPARISON,
     "explanation": report_schemas.EXPLANATION,
     "simulation": report_schemas.SIMULATION,
+    "measured": report_schemas.MEASURED,
 }
 assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
 

@@ -33,6 +33,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "again",
         "simulate": "run one iteration of a plan event by event",
         "export": "write a plan as the files that a training runtime launches from",
+        "run": "train some iterations of a plan here, and hold what they took against "
+        "the plan",
         "import": "read the files of a training runtime back as a plan, and price it",
         "explain": "put a configuration beside the best plan, and say what makes the "
         "difference",

@@ -14,46 +14,10 @@ import torch
 import torch.distributed as dist
 from program.groups import gather_parts
 from program.job import Job
+from program.kept import Kept
 from program.training import Trainer
 
 HERE = Path(__file__).parent
-
-
-class Kept:
-    """Bytes that autograd keeps for backward: every storage once, and no parameter."""
-
-    def __init__(self, stage: Any) -> None:
-        self.known = {p.untyped_storage().data_ptr() for p in stage.parameters()}
-        self.uses: dict[int, int] = {}
-        self.now = self.peak = 0
-
-    def pack(self, x: Any) -> Any:
-        storage = x.untyped_storage()
-        if storage.data_ptr() in self.known or not storage.nbytes():
-            return x
-        return Use(self, x)
-
-
-class Use:
-    """One saved tensor, until autograd lets go of it."""
-
-    def __init__(self, kept: Kept, x: Any) -> None:
-        self.kept, self.x = kept, x
-        storage = x.untyped_storage()
-        self.key, self.bytes = storage.data_ptr(), storage.nbytes()
-        if not kept.uses.setdefault(self.key, 0):
-            kept.now += self.bytes
-            kept.peak = max(kept.peak, kept.now)
-        kept.uses[self.key] += 1
-
-    def __del__(self) -> None:
-        self.kept.uses[self.key] -= 1
-        if not self.kept.uses[self.key]:
-            self.kept.now -= self.bytes
-
-
-def unpack(x: Any) -> Any:
-    return x.x if isinstance(x, Use) else x
 
 
 def parts(trainer: Any, *, gradients: bool) -> dict[str, Any]:
@@ -84,7 +48,7 @@ def main() -> None:
         "where": (place.stage, place.dp, place.cp, place.tp),
         "weights": parts(trainer, gradients=False),
     }
-    with torch.autograd.graph.saved_tensors_hooks(kept.pack, unpack):
+    with kept.watching():
         seen["losses"] = [trainer.backward(batch)]
     seen["order"] = [(each.kind, each.microbatch) for each in trainer.executor.passes]
     seen["bytes"], seen["left"] = kept.peak, kept.now

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cli.inputs import add_problem, load_problem
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hetopt.calibrating.factors import Corrected, Factor
     from hetopt.calibrating.overhead import Overhead
     from hetopt.calibrating.runs import MeasuredRun
+    from hetopt.plans import Plan
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
 
@@ -32,14 +33,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
     command.add_argument(
-        "plan", metavar="PLAN", help="a file that `hetopt plan --out` wrote"
+        "plan",
+        nargs="?",
+        metavar="PLAN",
+        help="a file that `hetopt plan --out` wrote; with --measured",
     )
     command.add_argument(
         "--measured",
         type=_time,
-        required=True,
         metavar="TIME",
-        help="what one iteration took, such as '6.2 s'",
+        help="what one iteration of PLAN took, such as '6.2 s'",
+    )
+    command.add_argument(
+        "--run",
+        # ``run`` is the command itself.
+        dest="measured_runs",
+        action="append",
+        type=_measured_run,
+        default=[],
+        metavar="PLAN=FILE",
+        help="a plan of PROBLEM, and what `hetopt run` measured of it; may be given "
+        "several times, instead of PLAN and --measured or beside them",
     )
     command.add_argument(
         "--also",
@@ -86,12 +100,16 @@ def run(options: argparse.Namespace) -> int:
     _ensure_consistent(options)
     ensure_outputs(
         (options.out,),
-        (options.plan, *(plan for _, plan, _ in options.also)),
+        (
+            options.plan,
+            *(name for pair in options.measured_runs for name in pair),
+            *(plan for _, plan, _ in options.also),
+        ),
         problems=(options.problem, *(problem for problem, _, _ in options.also)),
     )
     runs = _runs(options)
     clusters = _clusters(options.clusters, runs)
-    found = (_several if options.also else _one)(runs, options.correct, clusters)
+    found = (_one if len(runs) == 1 else _several)(runs, options.correct, clusters)
     overhead = None
     if options.memory is not None:
         overhead = fit_overhead(runs[0], options.memory)
@@ -203,23 +221,42 @@ def _emit_factors(calibration: Calibration) -> None:
 
 def _runs(options: argparse.Namespace) -> list[MeasuredRun]:
     """Read every run; plans are checked as `hetopt check` does."""
-    from hetopt.calibrating.runs import MeasuredRun
-    from hetopt.cli.planned import load_checked
-
-    given = [(options.problem, options.plan, options.measured)]
+    given = []
+    if options.plan is not None:
+        given.append((options.problem, options.plan, options.measured))
+    for plan, path in options.measured_runs:
+        given.append((options.problem, plan, Path(path)))
     for problem, plan, text in options.also:
         try:
             given.append((problem, plan, _time(text)))
         except (argparse.ArgumentTypeError, ValueError) as error:
             raise InputError(str(error), field="--also") from error
-    runs = []
-    for name, path, measured_s in given:
-        _, plan = load_checked(name, path, None)
-        problem = load_problem(name, plan.schedule)
-        runs.append(
-            MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured_s)
-        )
-    return runs
+    return [_run(*each) for each in given]
+
+
+def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
+    """Read one run; ``measured`` is its time, or the file that has it."""
+    from hetopt.calibrating.runs import MeasuredRun
+    from hetopt.cli.planned import load_checked
+
+    _, plan = load_checked(name, path, None)
+    problem = load_problem(name, plan.schedule)
+    if isinstance(measured, Path):
+        measured = _median(problem, plan, measured)
+    return MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured)
+
+
+def _median(problem: Problem, plan: Plan, path: Path) -> float:
+    """Return what an iteration of a plan took, as `hetopt run` measured it."""
+    from hetopt.export.job import Job
+    from hetopt.export.torch.launcher import LAUNCHER
+    from hetopt.running.measured import read_iterations
+
+    job = Job.of(problem, plan)
+    if lost := [loss.what for loss in LAUNCHER.losses(job) if loss.instead is None]:
+        raise InputError(f"cannot be of this plan, with {lost[0]}", file=str(path))
+    launched = LAUNCHER.launched(job).plan
+    return median(read_iterations(str(path), launched.digest))
 
 
 def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:
@@ -238,7 +275,14 @@ def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:
 
 
 def _ensure_consistent(options: argparse.Namespace) -> None:
-    """Refuse clusters where none is corrected."""
+    """Refuse a plan without its time, and clusters where none is corrected."""
+    if options.plan is None and options.measured is not None:
+        raise InputError("is the time of PLAN: name it too", field="--measured")
+    if options.plan is not None and options.measured is None:
+        msg = "has no time: say it by --measured, or name PLAN=FILE by --run"
+        raise InputError(msg, file=options.plan)
+    if options.plan is None and not options.measured_runs:
+        raise InputError("no run: name PLAN and --measured TIME, or --run PLAN=FILE")
     if options.correct not in (None, "efficiency") and options.clusters is not None:
         msg = f"says whose efficiency is corrected, but --correct is {options.correct}"
         raise InputError(msg, field="--clusters")
@@ -291,6 +335,14 @@ def _quantity(parse: Callable[[str], float]) -> Callable[[str], float]:
         return value
 
     return convert
+
+
+def _measured_run(text: str) -> tuple[str, str]:
+    plan, _, path = text.rpartition("=")
+    if not (plan and path):
+        msg = f"{text!r} is not PLAN=FILE"
+        raise argparse.ArgumentTypeError(msg)
+    return plan, path
 
 
 def _time(text: str) -> float:

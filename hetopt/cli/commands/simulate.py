@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.pictures import write_pictures
 from hetopt.cli.planned import add_planned, load_made
 
 if TYPE_CHECKING:
     import argparse
-
-    from hetopt.report.timeline.timeline import Timeline
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -59,22 +58,8 @@ def run(options: argparse.Namespace) -> int:
     if options.svg is not None or options.trace is not None:
         from hetopt.report.timeline.modelled import modelled_timeline
 
-        _write(modelled_timeline(problem.name, plan, priced, simulation), options)
+        timeline = modelled_timeline(problem.name, plan, priced, simulation)
+        names = write_pictures(timeline, options.svg, options.trace)
+        if not options.json:
+            emit(f"wrote {', '.join(names)}")
     return 0
-
-
-def _write(timeline: Timeline, options: argparse.Namespace) -> None:
-    """Write the picture and the trace, as asked for."""
-    from hetopt.files import write_text
-
-    if options.svg is not None:
-        from hetopt.report.timeline.picture import picture
-
-        write_text(options.svg, picture(timeline))
-    if options.trace is not None:
-        from hetopt.report.timeline.trace import trace_json
-
-        write_text(options.trace, trace_json(timeline))
-    if not options.json:
-        names = [name for name in (options.svg, options.trace) if name is not None]
-        emit(f"wrote {', '.join(names)}")

@@ -166,6 +166,7 @@ def _content(job: Job) -> dict[str, Any]:
         sizes["positions"] = max(model.positions, training.seq_len)
     return {
         "tested_with": {"torch": TESTED_WITH},
+        "plan_digest": job.plan.digest,
         "model": sizes,
         "training": {
             "global_batch": training.global_batch,

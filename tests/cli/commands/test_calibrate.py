@@ -1,11 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hetopt.cli import main
+from hetopt.export.job import Job
+from hetopt.export.launcher import Loss
+from hetopt.export.torch.launcher import LAUNCHER
+from hetopt.plans import Plan
+from hetopt.problem.reading import read_problem
 from tests.cli.conftest import SMALL
 
 
@@ -64,7 +70,11 @@ def test_the_whole_way(planned: Path, capsys: pytest.CaptureFixture[str]) -> Non
             ["--measured", "6 s", "--clusters", "fast", "--correct", "bandwidth"],
             "--clusters: says whose efficiency is corrected",
         ),
-        ([], "--measured"),
+        ([], "plan.json: has no time: say it by --measured"),
+        (["--run", "plan.json"], "--run: 'plan.json' is not PLAN=FILE"),
+        (["--run", "=m.json"], "--run: '=m.json' is not PLAN=FILE"),
+        (["--measured", "6 s", "--run", "plan.json=none.json"], "none.json: no such"),
+        (["--measured", "6 s", "--run", "plan.json=plan.json"], "hetopt-measured/1"),
         (["--measured", "6 s", "--also", "problem.yaml", "plan.json"], "--also"),
         (
             ["--measured", "6 s", "--also", "problem.yaml", "plan.json", "6"],
@@ -174,4 +184,75 @@ def test_a_run_that_cannot_tell_is_said(
     assert said.startswith(
         "warning: this run has only micro-batches of one sequence per replica and has "
         "tp 2 in every stage: add a run with a larger micro-batch and another tp"
+    )
+
+
+def measured(folder: Path, *iterations: float) -> str:
+    """Write what `hetopt run` would of the folder's plan; return PLAN=FILE."""
+    problem = read_problem(str(folder / "problem.yaml"))
+    plan = Plan.from_json(json.loads((folder / "plan.json").read_text())["plan"])
+    digest = LAUNCHER.launched(Job.of(problem, plan)).plan.digest
+    data = {"schema": "hetopt-measured/1", "plan_digest": digest}
+    (folder / "m.json").write_text(json.dumps({**data, "iteration_s": iterations}))
+    return "plan.json=m.json"
+
+
+def test_a_measured_run_is_its_median(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = measured(planned, 9.0, 2.0, 3.0)
+    for given in (["--run", run], ["plan.json", "--measured", "3 s"]):
+        capsys.readouterr()
+        assert main(["calibrate", "problem.yaml", *given, "--out", "c.yaml"]) == 0
+        assert "iteration: 3 s measured" in capsys.readouterr().out
+    # Beside a time, or another run, it is one of several.
+    both = ["plan.json", "--measured", "2.5 s", "--run", run, "--out", "c.yaml"]
+    assert main(["calibrate", "problem.yaml", *both]) == 0
+    said = capsys.readouterr().out
+    assert "run 1: 2.5 s measured" in said
+    assert "run 2: 3 s measured" in said
+
+
+def test_a_run_of_another_plan_is_refused(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = measured(planned, 2.0)
+    data = json.loads((planned / "m.json").read_text())
+    (planned / "m.json").write_text(json.dumps({**data, "plan_digest": "0" * 64}))
+    capsys.readouterr()
+    assert main(["calibrate", "problem.yaml", "--run", run]) == 2
+    assert capsys.readouterr().err == (
+        "m.json: plan_digest: is of another plan: name the one that was run\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no run: name PLAN and --measured TIME, or --run PLAN=FILE"),
+        (["--measured", "6 s"], "--measured: is the time of PLAN: name it too"),
+    ],
+)
+def test_a_run_has_a_plan_and_a_time(
+    planned: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    capsys.readouterr()
+    assert main(["calibrate", "problem.yaml", *arguments]) == 2
+    assert capsys.readouterr().err == f"{message}\n"
+
+
+def test_a_plan_that_cannot_run_has_no_run(
+    planned: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = measured(planned, 2.0)
+    lost = Loss(what="stages that no program has", instead=None)
+    unable = replace(LAUNCHER, losses=lambda job: iter([lost]))
+    monkeypatch.setattr("hetopt.export.torch.launcher.LAUNCHER", unable)
+    capsys.readouterr()
+    assert main(["calibrate", "problem.yaml", "--run", run]) == 2
+    assert capsys.readouterr().err == (
+        "m.json: cannot be of this plan, with stages that no program has\n"
     )

@@ -34,6 +34,9 @@ optimizer (``buckets``, ``optimizer``, ``tied``, ``scaling``)
 training (``training``, ``checkpoints``, ``failure``)
     The loop: data, an iteration, a step, the loss. A run that is started again goes on
     from its newest checkpoint. A rank that fails says why before it ends the others.
+measuring (``measuring``, ``kept``)
+    With ``--times`` every rank writes what its passes and transfers took, for
+    ``hetopt run``.
 
 Context parallelism gathers keys and values of the whole sequence for a moment, forward
 and backward, and keeps a rank's own; the table prices a ring of the same bytes.

@@ -23,7 +23,7 @@ class Pass:
     ----------
     start_s, end_s
         By ``time.perf_counter``, from when its input is there. On a GPU, where the host
-        runs ahead, these are times of launching.
+        runs ahead, these are times of launching, unless the executor ``settles``.
     """
 
     kind: str
@@ -55,6 +55,8 @@ class Executor:
     ----------
     passes
         What the last iteration ran, in order.
+    settles
+        Whether a pass on a GPU is waited for before its times are taken.
     """
 
     def __init__(
@@ -67,13 +69,14 @@ class Executor:
         self.place, self.stage, self.boundaries = place, stage, boundaries
         self.last_backward = last_backward
         self.passes: list[Pass] = []
+        self.settles = False
         # Of micro-batches in flight: the input, and where the result's gradient goes.
         # The result itself is not kept: nothing needs it.
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, GradientEdge] = {}
 
     def run(self, batch: Tensor, scale: float) -> Tensor:
-        """Run all micro-batches of a global batch.
+        """Run all micro-batches of a global batch; the last transfers may go on.
 
         Parameters
         ----------
@@ -97,7 +100,6 @@ class Executor:
                 self._forward(number, microbatches[number])
             else:
                 self._backward(number)
-        self.boundaries.finish()
         return self.loss
 
     def _forward(self, number: int, batch: Tensor) -> None:
@@ -111,7 +113,7 @@ class Executor:
         targets = (
             own[:, place.positions + 1].to(place.device) if place.is_last else None
         )
-        start = time.perf_counter()
+        start = self._now()
         y = self.stage(x, targets)
         if place.is_last:
             y = y / (place.job.global_batch * place.job.seq_len)
@@ -130,7 +132,7 @@ class Executor:
             if place.is_last
             else self.boundaries.take("receive-backward", number)
         )
-        start = time.perf_counter()
+        start = self._now()
         torch.autograd.backward((self.edges.pop(number),), (grad,))
         self._note("B", number, start)
         if not place.is_first:
@@ -144,6 +146,11 @@ class Executor:
                 kind=kind,
                 microbatch=number,
                 start_s=start,
-                end_s=time.perf_counter(),
+                end_s=self._now(),
             )
         )
+
+    def _now(self) -> float:
+        if self.settles:
+            torch.cuda.current_stream().synchronize()
+        return time.perf_counter()

@@ -22,6 +22,7 @@ from .executor import Executor
 from .failure import Watch
 from .groups import Place
 from .job import Job
+from .measuring import Recorder
 from .optimizer import Optimizer
 from .stage import BuildUnit, Stage
 from .units import build_unit
@@ -74,6 +75,8 @@ class Trainer:
         """
         loss = self.executor.run(batch, self.optimizer.scale.factor)
         self.optimizer.reduce()
+        # What is still on its way to the stage before need not hold up gradients.
+        self.boundaries.finish()
         if not self.place.is_last:
             return None
         if self.place.replicas is not None:
@@ -92,6 +95,7 @@ def _options() -> argparse.Namespace:
     add("--data", help="FILE:FUNCTION (step, job) -> tokens (B, s + 1)")
     add("--checkpoints", type=Path, help="folder to save to and to resume from")
     add("--every", type=int, default=100, help="steps between two checkpoints")
+    add("--times", type=Path, help="folder for what each rank measures, as hetopt run")
     return parser.parse_args()
 
 
@@ -126,15 +130,23 @@ def train(job: Job, device: torch.device, options: argparse.Namespace) -> None:
         path = HERE / "job.json"
         saved = Checkpoints(options.checkpoints, path, trainer.optimizer)
         first = saved.resume()
+    recorder = Recorder(trainer, options.times) if options.times else None
     place = trainer.place
     for step in range(first, options.steps):
-        loss = trainer.backward(data(step, job))
+        batch = data(step, job)
+        if recorder:
+            recorder.begin()
+        loss = trainer.backward(batch)
         trainer.optimizer.step()
+        if recorder:
+            recorder.end(loss)
         if loss is not None and place.dp == place.cp == place.tp == 0:
             print(f"step {step}: loss {loss:.6f}", flush=True)
         done = step + 1
         if saved and (done % options.every == 0 or done == options.steps):
             saved.save(done)
+    if recorder:
+        recorder.write()
 
 
 def main() -> None:

@@ -1,0 +1,127 @@
+"""Networks between the nodes of a bundle, as slow as a plan says, on one machine.
+
+Every node gets a network namespace, and every pair of nodes a cable of its own, whose
+ends each let a token bucket (``tc``'s tbf) out as many bytes a second as the plan has
+for the pair. So real bytes go over real connections, and none waits for another pair's.
+It takes root, ``ip`` and ``tc``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+#: Packets as large leave little of a link to headers.
+MTU = 9000
+#: Bytes that a bucket lets out at once: as little as lets a packet through.
+BURST = 10_000
+#: Bytes that may wait at a link's end: more than is ever on its way.
+QUEUE = 64_000_000
+
+
+def can_shape() -> bool:
+    """Whether this machine lets us make such networks."""
+    if os.geteuid() or shutil.which("ip") is None or shutil.which("tc") is None:
+        return False
+    name = f"hetopt-{os.getpid()}-try"
+    try:
+        _run("ip", "netns", "add", name)
+    except subprocess.CalledProcessError:
+        return False
+    bucket = ("tbf", "rate", "1mbit", "burst", "10kb", "limit", "100kb")
+    try:
+        _in(name, "tc", "qdisc", "add", "dev", "lo", "root", *bucket)
+    except subprocess.CalledProcessError:
+        return False
+    finally:
+        _run("ip", "netns", "delete", name)
+    return True
+
+
+@contextmanager
+def shaped(rates: Mapping[tuple[int, int], float], nodes: int) -> Iterator[list[str]]:
+    """Make the networks of some nodes; yield the names of their namespaces.
+
+    Parameters
+    ----------
+    nodes
+        At least 2.
+    rates
+        Bytes per second and direction, by pair of nodes, the lower number first; pairs
+        that are not named are not slowed.
+    """
+    names = [f"hetopt-{os.getpid()}-{number}" for number in range(nodes)]
+    made: list[str] = []
+    try:
+        for name in names:
+            _run("ip", "netns", "add", name)
+            made.append(name)
+            _in(name, "ip", "link", "set", "lo", "up")
+        for pair in combinations(range(nodes), 2):
+            _connect(names, pair, rates.get(pair))
+        yield names
+    finally:
+        for name in made:
+            _run("ip", "netns", "delete", name)
+
+
+def address(node: int) -> str:
+    """Return the address of a node."""
+    return f"10.77.0.{node + 1}"
+
+
+def move(folder: Path, names: list[str]) -> None:
+    """Have the scripts of a bundle start their ranks in these namespaces."""
+    for number, script in enumerate(sorted(folder.glob("nodes/*.sh"))):
+        text = script.read_text("utf-8")
+        peer = 0 if number else 1
+        first = (
+            f"export MASTER_ADDR={address(0)} GLOO_SOCKET_IFNAME={_end(peer)} "
+            "OMP_NUM_THREADS=1\n"
+        )
+        inside = f"exec ip netns exec {names[number]} torchrun"
+        text = text.replace("exec torchrun", f"{first}{inside}")
+        script.write_text(text, "utf-8")
+
+
+def _connect(
+    names: list[str], pair: tuple[int, int], rate_bytes_per_s: float | None
+) -> None:
+    """Lay a cable between two nodes, with a token bucket at either end."""
+    one, other = pair
+    # A cable's ends are named after the node at the other one.
+    cable = ("type", "veth", "peer", "name", _end(one), "netns", names[other])
+    _in(names[one], "ip", "link", "add", _end(other), "mtu", str(MTU), *cable)
+    _in(names[other], "ip", "link", "set", _end(one), "mtu", str(MTU))
+    for here, there in ((one, other), (other, one)):
+        name, end = names[here], _end(there)
+        _in(name, "ip", "address", "add", f"{address(here)}/32", "dev", end)
+        _in(name, "ip", "link", "set", end, "up")
+        way = ("dev", end, "src", address(here))
+        _in(name, "ip", "route", "add", f"{address(there)}/32", *way)
+        if rate_bytes_per_s is not None:
+            bucket = (
+                *("tbf", "rate", f"{round(8 * rate_bytes_per_s)}bit"),
+                *("burst", str(BURST), "limit", str(QUEUE)),
+            )
+            _in(name, "tc", "qdisc", "add", "dev", end, "root", *bucket)
+
+
+def _end(node: int) -> str:
+    return f"to{node}"
+
+
+def _in(name: str, *words: str) -> None:
+    _run("ip", "netns", "exec", name, *words)
+
+
+def _run(*words: str) -> None:
+    subprocess.run(words, check=True, capture_output=True)

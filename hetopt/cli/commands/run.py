@@ -1,0 +1,189 @@
+"""Train some iterations of a plan on this machine, and hold them against the plan."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import add_table, whole
+from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.planned import load_made
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.plans import Plan
+    from hetopt.pricing import Price
+    from hetopt.problem.problem import Problem
+    from hetopt.running.run import Run
+
+#: That are timed.
+ITERATIONS = 5
+
+#: Options that say something only beside a plan.
+_OF_PLANS = ("out", "table", "svg", "trace")
+
+
+# One statement for each option.
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    command.add_argument(
+        "problem",
+        metavar="PROBLEM|DIR",
+        help="a problem, as in other commands, whose plan follows; or a folder that "
+        "`hetopt export --to torch` wrote, alone",
+    )
+    command.add_argument(
+        "plan",
+        nargs="?",
+        metavar="PLAN",
+        help="a file that `hetopt plan --out` wrote",
+    )
+    add_table(command)
+    command.add_argument(
+        "--iterations",
+        type=whole(1),
+        default=ITERATIONS,
+        metavar="N",
+        help="how many to time, after one that is not (default: %(default)s)",
+    )
+    command.add_argument(
+        "--units",
+        metavar="FILE:FUNCTION",
+        help="what builds a unit of your own model by its index, as for the bundle",
+    )
+    command.add_argument(
+        "--data",
+        metavar="FILE:FUNCTION",
+        help="(step, job) -> tokens of a global batch, as for the bundle (default: "
+        "made up)",
+    )
+    command.add_argument(
+        "--out",
+        metavar="DIR",
+        help="keep the bundle in this new or empty folder",
+    )
+    command.add_argument(
+        "--measured",
+        default="measured.json",
+        metavar="FILE",
+        help="where to write what was measured (default: %(default)s); `hetopt "
+        "calibrate --run` takes it",
+    )
+    command.add_argument(
+        "--svg",
+        metavar="FILE",
+        help="draw the iteration in the middle, under the simulated one",
+    )
+    command.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write both for Perfetto (JSON trace events)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run, write the file, and say how far it was from what was planned."""
+    from hetopt.running.devices import ensure_torch
+
+    ensure_torch()
+    if options.plan is None:
+        return _run_folder(options)
+    return _run_plan(options)
+
+
+def _run_folder(options: argparse.Namespace) -> int:
+    """Run a bundle as it is, without its plan."""
+    from hetopt.report.console import draw
+    from hetopt.report.running import measured_report
+    from hetopt.running.explaining import replayed_s
+    from hetopt.running.run import read_bundle
+
+    if not Path(options.problem).is_dir():
+        msg = "is no folder: name a bundle alone, or a problem and its plan"
+        raise InputError(msg, file=options.problem)
+    for name in _OF_PLANS:
+        if getattr(options, name) is not None:
+            msg = "is for a problem and its plan, not for a folder alone"
+            raise InputError(msg, field=f"--{name}")
+    ensure_outputs((options.measured,), (options.problem,))
+    read = read_bundle(Path(options.problem))
+    found = _measure(Path(options.problem), options)
+    warmups = [stage.warmup or 1 for stage in read.stages]
+    replayed = replayed_s(found.measured, warmups, read.microbatches)
+    emit(draw(measured_report(found.measured, replayed), sys.stdout))
+    emit(f"wrote {options.measured}")
+    return 0
+
+
+def _run_plan(options: argparse.Namespace) -> int:
+    """Export a plan, run it, and put it beside what the plan says."""
+    from hetopt.export.bundle import bundle, ensure_free, write_folder
+    from hetopt.export.job import Job
+    from hetopt.export.torch.launcher import LAUNCHER
+    from hetopt.pricing import price
+    from hetopt.report.console import draw
+    from hetopt.report.running import run_report
+    from hetopt.running.explaining import explain_run
+
+    ensure_outputs(
+        (options.measured, options.svg, options.trace),
+        (options.plan, options.table),
+        problems=(options.problem,),
+    )
+    if options.out is not None:
+        ensure_free(options.out)
+    problem, table, plans = load_made(options.problem, options.plan, options.table)
+    plan = plans[0]
+    files = bundle(Job.of(problem, plan), LAUNCHER, allow_lossy=False)
+    with tempfile.TemporaryDirectory(prefix="hetopt-run-") as temporary:
+        folder = options.out or str(Path(temporary) / "bundle")
+        write_folder(folder, files)
+        found = _measure(Path(folder), options)
+    priced = price(plan, table)
+    explained = explain_run(priced.times, found.measured)
+    emit(draw(run_report(plan, priced, found.measured, explained), sys.stdout))
+    names = [options.measured, *_draw(problem, plan, priced, found, options)]
+    emit(f"wrote {', '.join(names)}")
+    return 0
+
+
+def _measure(folder: Path, options: argparse.Namespace) -> Run:
+    """Run a bundle, and write what was measured."""
+    from hetopt.files import write_text
+    from hetopt.running.run import run_bundle
+
+    found = run_bundle(
+        folder,
+        iterations=options.iterations,
+        units=options.units,
+        data=options.data,
+    )
+    text = json.dumps(found.measured.to_json(), indent=2, allow_nan=False)
+    write_text(options.measured, text + "\n")
+    return found
+
+
+def _draw(
+    problem: Problem,
+    plan: Plan,
+    priced: Price,
+    found: Run,
+    options: argparse.Namespace,
+) -> list[str]:
+    """Write the pictures that were asked for; return their names."""
+    if options.svg is None and options.trace is None:
+        return []
+    from hetopt.cli.pictures import write_pictures
+    from hetopt.report.timeline.measured import with_measured
+    from hetopt.report.timeline.modelled import modelled_timeline
+    from hetopt.schedule.simulator import simulate
+
+    timeline = modelled_timeline(problem.name, plan, priced, simulate(priced.times))
+    timeline = with_measured(timeline, found.typical)
+    return write_pictures(timeline, options.svg, options.trace)

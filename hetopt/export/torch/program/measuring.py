@@ -1,0 +1,96 @@
+"""What an iteration took in this rank, written down for ``hetopt run``.
+
+Times are those of ``time.perf_counter``, the monotonic clock, which all processes of a
+machine share. Every iteration begins when all ranks have met, as a simulated one does.
+The first one is not timed: it warms up, and on CPUs what autograd keeps is counted in
+it, since PyTorch does not say what was allocated there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from .kept import Kept
+
+if TYPE_CHECKING:
+    from .training import Trainer
+
+
+class Recorder:
+    """Keeps the times of every iteration but the first.
+
+    Parameters
+    ----------
+    folder
+        Gets one file, ``rank-N.json``.
+    """
+
+    def __init__(self, trainer: Trainer, folder: Path) -> None:
+        self.trainer, self.folder = trainer, folder
+        self.device = trainer.place.device
+        self.cuda = self.device.type == "cuda"
+        trainer.executor.settles = self.cuda
+        self.kept = Kept(trainer.stage)
+        self.counting: Any = None
+        self.iterations: list[dict[str, Any]] = []
+        self.is_first = True
+
+    def begin(self) -> None:
+        """Wait for all ranks, and begin an iteration."""
+        if self.cuda:
+            torch.cuda.synchronize()
+        dist.barrier()
+        if self.is_first and not self.cuda:
+            self.counting = self.kept.watching()
+            self.counting.__enter__()
+        self.start_s = time.perf_counter()
+
+    def end(self, loss: float | None) -> None:
+        """End an iteration, the optimizer's step among it."""
+        if self.cuda:
+            torch.cuda.synchronize()
+        end_s = time.perf_counter()
+        if self.counting is not None:
+            self.counting.__exit__(None, None, None)
+            self.counting = None
+        if self.is_first:
+            self.is_first = False
+            return
+        self.iterations.append(
+            {
+                "start_s": self.start_s,
+                "end_s": end_s,
+                "loss": loss,
+                "passes": _rows(self.trainer.executor.passes),
+                "transfers": _rows(self.trainer.boundaries.transfers),
+            }
+        )
+
+    def write(self) -> None:
+        """Write what was seen."""
+        place = self.trainer.place
+        found = {
+            "stage": place.stage,
+            "dp": place.dp,
+            "device": torch.cuda.get_device_name(self.device) if self.cuda else "CPU",
+            "torch": torch.__version__,
+            "memory": "allocated" if self.cuda else "activations",
+            "peak_bytes": (
+                torch.cuda.max_memory_allocated(self.device)
+                if self.cuda
+                else self.kept.peak
+            ),
+            "iterations": self.iterations,
+        }
+        path = self.folder / f"rank-{place.rank}.json"
+        path.write_text(json.dumps(found), "utf-8")
+
+
+def _rows(events: list[Any]) -> list[list[Any]]:
+    return [[e.kind, e.microbatch, e.start_s, e.end_s] for e in events]

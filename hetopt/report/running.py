@@ -1,0 +1,144 @@
+"""What ``hetopt run`` tells: measured beside predicted, and what explains the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.report.plan_report import BYTES_PER_GB
+from hetopt.report.sheet import labelled, sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.plans import Plan
+    from hetopt.pricing import Price
+    from hetopt.report.sheet import Part
+    from hetopt.running.explaining import Explained
+    from hetopt.running.measured import Measured
+
+#: What the bytes are.
+_MEMORY = {
+    "allocated": "peak of what PyTorch allocated, per device",
+    "activations": "what autograd kept from forward to backward at once, per rank: "
+    "PyTorch does not say what CPUs allocate",
+}
+
+
+def run_report(
+    plan: Plan, price: Price, measured: Measured, explained: Explained
+) -> list[Part]:
+    """Return tables of stages and boundaries, and where the difference comes from."""
+    stages = sheet(
+        (
+            *("stage", "cluster"),
+            *("forward s planned", "forward s measured"),
+            *("backward s planned", "backward s measured"),
+            *("GB planned", "GB measured"),
+        ),
+        (
+            (
+                number,
+                plan.pipeline.stages[number].cluster,
+                f"{price.times.forward_ns[number] / 1e9:.4f}",
+                f"{stage.forward_s:.4f}",
+                f"{price.times.backward_ns[number] / 1e9:.4f}",
+                f"{stage.backward_s:.4f}",
+                f"{_planned_bytes(price, measured, number) / BYTES_PER_GB:.4g}",
+                f"{stage.peak_bytes / BYTES_PER_GB:.4g}",
+            )
+            for number, stage in enumerate(measured.stages)
+        ),
+        left=("cluster",),
+    )
+    boundaries = sheet(
+        ("boundary", "transfer s planned", "transfer s measured"),
+        (
+            (
+                f"{number} to {number + 1}",
+                f"{price.times.transfer_ns[number] / 1e9:.4f}",
+                f"{time_s:.4f}",
+            )
+            for number, time_s in enumerate(measured.boundaries_s)
+        ),
+    )
+    ratio = explained.measured_s / explained.predicted_s
+    pairs = [
+        ("measured", _iterations(measured)),
+        (
+            "simulated",
+            f"{explained.predicted_s:.6f} s, from which measured differs by "
+            f"{ratio - 1:+.1%}",
+        ),
+        (
+            "simulated with measured durations",
+            f"{explained.replayed_s:.6f} s",
+        ),
+        *(
+            (f"difference by {name}", f"{part_s:+.6f} s")
+            for name, part_s in explained.parts_s
+        ),
+        *_about(measured),
+    ]
+    found: list[Part] = [stages]
+    if measured.boundaries_s:
+        found.append(boundaries)
+    return [*found, labelled(pairs)]
+
+
+def measured_report(measured: Measured, replayed_s: float) -> list[Part]:
+    """Return the same of a bundle whose problem and plan are not at hand."""
+    stages = sheet(
+        ("stage", "forward s", "backward s", "gradients and optimizer s", "GB"),
+        (
+            (
+                number,
+                f"{stage.forward_s:.4f}",
+                f"{stage.backward_s:.4f}",
+                f"{stage.sync_s:.4f}",
+                f"{stage.peak_bytes / BYTES_PER_GB:.4g}",
+            )
+            for number, stage in enumerate(measured.stages)
+        ),
+    )
+    boundaries = sheet(
+        ("boundary", "transfer s"),
+        (
+            (f"{number} to {number + 1}", f"{time_s:.4f}")
+            for number, time_s in enumerate(measured.boundaries_s)
+        ),
+    )
+    pairs = [
+        ("measured", _iterations(measured)),
+        ("simulated with measured durations", f"{replayed_s:.6f} s"),
+        *_about(measured),
+    ]
+    found: list[Part] = [stages]
+    if measured.boundaries_s:
+        found.append(boundaries)
+    return [*found, labelled(pairs)]
+
+
+def _planned_bytes(price: Price, measured: Measured, stage: int) -> int:
+    """Return of a stage what its measured bytes are to be held against."""
+    if measured.memory == "allocated":
+        return price.memory_bytes[stage]
+    return price.times.inflight[stage] * price.activation_bytes[stage]
+
+
+def _iterations(measured: Measured) -> str:
+    times = measured.iteration_s
+    if len(times) == 1:
+        return f"{measured.time_s:.6f} s, one iteration"
+    return (
+        f"{measured.time_s:.6f} s, median of {len(times)} iterations from "
+        f"{min(times):.6f} to {max(times):.6f} s"
+    )
+
+
+def _about(measured: Measured) -> Iterator[tuple[str, str]]:
+    yield "loss", f"{measured.loss[0]:.6f}, at the end {measured.loss[-1]:.6f}"
+    yield "memory", _MEMORY[measured.memory]
+    versions = ", ".join(f"{name} {text}" for name, text in measured.versions.items())
+    yield "ran on", f"{', '.join(measured.devices)}; {versions}"
+    if measured.units is not None:
+        yield "model", f"units of {measured.units}, not the plan's own"

@@ -1,0 +1,58 @@
+"""Which devices of this machine each node of a bundle is given."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+#: What drivers read; scripts of a bundle leave them as they are set here.
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+def ensure_torch() -> None:
+    """Raise InputError with the remedy unless PyTorch is installed."""
+    if importlib.util.find_spec("torch") is None:
+        msg = "running needs PyTorch: pip install '.[profile]' in hetopt's source"
+        raise InputError(msg)
+
+
+def devices_of(slots: Sequence[int]) -> list[dict[str, str]]:
+    """Return what to set for each node, so that no two of them share a GPU.
+
+    Parameters
+    ----------
+    slots
+        Ranks of each node.
+
+    Raises
+    ------
+    InputError
+        There are GPUs, but fewer than ranks.
+    """
+    import os
+
+    import torch
+
+    here = torch.cuda.device_count()
+    if not here:
+        # Not an empty text, in whose place the scripts put devices.
+        return [dict.fromkeys(_VISIBLE, "-1") for _ in slots]
+    if here < sum(slots):
+        msg = (
+            f"the plan has {sum(slots)} ranks, and this machine {here} GPUs: run on "
+            "one with more, or set CUDA_VISIBLE_DEVICES= to run on its CPUs"
+        )
+        raise InputError(msg)
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = seen.split(",") if seen else list(map(str, range(here)))
+    found, first = [], 0
+    for count in slots:
+        own = ",".join(names[first : first + count])
+        found.append(dict.fromkeys(_VISIBLE, own))
+        first += count
+    return found

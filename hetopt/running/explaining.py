@@ -1,0 +1,102 @@
+"""Why an iteration took other than simulated.
+
+The simulator runs again with what was measured in the place of what was predicted,
+first the passes of stages, then their synchronisation too, then transfers too. What
+each step changes is put down to it, and the rest to what no duration explains: waiting
+between an event and the next that a simulation does not know, and passes or transfers
+of one kind that were not all as long.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table import TICK_S
+from hetopt.schedule.simulator import simulate
+from hetopt.schedule.times import PipelineTimes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.running.measured import Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Iteration times in seconds.
+
+    Attributes
+    ----------
+    predicted_s
+        Simulated, all as predicted.
+    passes_s, sync_s, replayed_s
+        Simulated with measured passes; with measured synchronisation besides; with
+        measured transfers besides, so that nothing is predicted.
+    measured_s
+        Median.
+    """
+
+    predicted_s: float
+    passes_s: float
+    sync_s: float
+    replayed_s: float
+    measured_s: float
+
+    @property
+    def parts_s(self) -> tuple[tuple[str, float], ...]:
+        """What the difference of measured and predicted is due to."""
+        return (
+            ("passes of stages", self.passes_s - self.predicted_s),
+            ("gradients and optimizer", self.sync_s - self.passes_s),
+            ("boundaries", self.replayed_s - self.sync_s),
+            ("none of these", self.measured_s - self.replayed_s),
+        )
+
+
+def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
+    """Return what of the difference from a simulation is due to what."""
+    stages = measured.stages
+    passes = replace(
+        times,
+        forward_ns=_ticks([stage.forward_s for stage in stages]),
+        backward_ns=_ticks([stage.backward_s for stage in stages]),
+    )
+    sync = replace(passes, sync_ns=_ticks([stage.sync_s for stage in stages]))
+    transfer = _ticks(measured.boundaries_s)
+    # Of one transfer, the next one waits for as large a part as predicted.
+    parts = zip(transfer, times.occupancy_ns, times.transfer_ns, strict=True)
+    occupied = tuple(
+        own * occupancy // whole if whole else own for own, occupancy, whole in parts
+    )
+    every = replace(sync, transfer_ns=transfer, occupancy_ns=occupied)
+    simulated = [simulate(each).makespan_ns for each in (times, passes, sync, every)]
+    predicted_s, passes_s, sync_s, replayed_s = (each * TICK_S for each in simulated)
+    return Explained(
+        predicted_s=predicted_s,
+        passes_s=passes_s,
+        sync_s=sync_s,
+        replayed_s=replayed_s,
+        measured_s=measured.time_s,
+    )
+
+
+def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) -> float:
+    """Return what an iteration takes in simulation with what was measured alone."""
+    transfer = _ticks(measured.boundaries_s)
+    times = PipelineTimes(
+        # It decides the closed form, which nobody asks for here.
+        schedule="auto",
+        microbatches=microbatches,
+        forward_ns=_ticks([stage.forward_s for stage in measured.stages]),
+        backward_ns=_ticks([stage.backward_s for stage in measured.stages]),
+        sync_ns=_ticks([stage.sync_s for stage in measured.stages]),
+        transfer_ns=transfer,
+        occupancy_ns=transfer,
+        warmups=tuple(warmups),
+    )
+    return simulate(times).makespan_ns * TICK_S
+
+
+def _ticks(seconds: Sequence[float]) -> tuple[int, ...]:
+    return tuple(round(each / TICK_S) for each in seconds)

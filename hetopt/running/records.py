@@ -1,0 +1,169 @@
+"""What the ranks of a run wrote, put together by stage and boundary.
+
+The pass of a replica begins when the last of its ranks has its input, as they compute
+together, and ends when the last one is through; that of a stage is as long as its
+slowest replica's. A transfer begins when the last
+rank of the sending stage has the tensor and the transfer before it has arrived, and
+ends when the last rank of the receiving stage has its part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hetopt.errors import HetoptError
+from hetopt.reading import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+
+class Span(NamedTuple):
+    """When something began and ended, and for how long it kept its stage or link.
+
+    Seconds since the iteration began; ``length_s`` may be less than from start to end.
+    """
+
+    start_s: float
+    end_s: float
+    length_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iteration:
+    """One iteration of p stages and q micro-batches.
+
+    Attributes
+    ----------
+    time_s
+        From the first rank's start to the last one's end.
+    loss
+        Mean per token.
+    forward, backward
+        By stage and micro-batch; p rows of q.
+    sync
+        From the end of the last backward pass to that of the optimizer's step; p.
+    sent_forward, sent_backward
+        By boundary and micro-batch; p - 1 rows of q.
+    """
+
+    time_s: float
+    loss: float
+    forward: tuple[tuple[Span, ...], ...]
+    backward: tuple[tuple[Span, ...], ...]
+    sync: tuple[Span, ...]
+    sent_forward: tuple[tuple[Span, ...], ...]
+    sent_backward: tuple[tuple[Span, ...], ...]
+
+    def boundary_s(self, number: int) -> float:
+        """Return what a transfer over a boundary took in the mean."""
+        both = *self.sent_forward[number], *self.sent_backward[number]
+        return fmean(span.length_s for span in both)
+
+
+def read_ranks(folder: Path, ranks: int) -> list[dict[str, Any]]:
+    """Return what every rank wrote.
+
+    Raises
+    ------
+    HetoptError
+        A rank wrote nothing, as a program that is not hetopt's.
+    """
+    paths = [folder / f"rank-{number}.json" for number in range(ranks)]
+    for number, path in enumerate(paths):
+        if not path.is_file():
+            msg = f"rank {number} left no times: its program is not hetopt's of today"
+            raise HetoptError(msg)
+    return [read_json(path, "a rank's times") for path in paths]
+
+
+def iterations_of(ranks: Sequence[dict[str, Any]]) -> list[Iteration]:
+    """Return all iterations that were timed."""
+    stages = 1 + max(rank["stage"] for rank in ranks)
+    by_stage = [[r for r in ranks if r["stage"] == n] for n in range(stages)]
+    counts = range(len(ranks[0]["iterations"]))
+    return [
+        _iteration(
+            [[{**r["iterations"][k], "dp": r["dp"]} for r in own] for own in by_stage]
+        )
+        for k in counts
+    ]
+
+
+def _iteration(stages: list[list[dict[str, Any]]]) -> Iteration:
+    """Put one iteration together from what ranks wrote, by stage."""
+    every = [rank for own in stages for rank in own]
+    begin = min(rank["start_s"] for rank in every)
+    losses = [rank["loss"] for rank in stages[-1] if rank["loss"] is not None]
+    pairs = list(pairwise(stages))
+    return Iteration(
+        time_s=max(rank["end_s"] for rank in every) - begin,
+        loss=losses[0],
+        forward=tuple(_passes(own, "F", begin) for own in stages),
+        backward=tuple(_passes(own, "B", begin) for own in stages),
+        sync=tuple(_sync(own, begin) for own in stages),
+        sent_forward=tuple(_sent(a, b, "forward", begin) for a, b in pairs),
+        sent_backward=tuple(_sent(b, a, "backward", begin) for a, b in pairs),
+    )
+
+
+def _passes(
+    own: Sequence[dict[str, Any]], kind: str, begin_s: float
+) -> tuple[Span, ...]:
+    """Return one kind of passes of a stage, by micro-batch."""
+    by_rank = [_by_microbatch(rank["passes"], kind) for rank in own]
+    return tuple(
+        Span(
+            min(start for start, _ in spans) - begin_s,
+            max(end for _, end in spans) - begin_s,
+            _length(spans, [rank["dp"] for rank in own]),
+        )
+        for spans in zip(*by_rank, strict=True)
+    )
+
+
+def _length(spans: Sequence[tuple[float, float]], replicas: Sequence[int]) -> float:
+    """Return the length of a pass on the slowest replica; one span for each rank."""
+    lengths = []
+    for replica in set(replicas):
+        own = [span for span, dp in zip(spans, replicas, strict=True) if dp == replica]
+        last = max(start for start, _ in own)
+        lengths.append(max(end for _, end in own) - last)
+    return max(lengths)
+
+
+def _sync(own: Sequence[dict[str, Any]], begin_s: float) -> Span:
+    start = max(end for rank in own for *_, end in rank["passes"]) - begin_s
+    end = max(rank["end_s"] for rank in own) - begin_s
+    return Span(start, end, end - start)
+
+
+def _sent(
+    senders: Sequence[dict[str, Any]],
+    receivers: Sequence[dict[str, Any]],
+    direction: str,
+    begin_s: float,
+) -> tuple[Span, ...]:
+    """Return the transfers of one direction of a boundary, by micro-batch."""
+    sent = [_by_microbatch(r["transfers"], f"send-{direction}") for r in senders]
+    got = [_by_microbatch(r["transfers"], f"receive-{direction}") for r in receivers]
+    found: list[Span] = []
+    for leaving, arriving in zip(
+        zip(*sent, strict=True), zip(*got, strict=True), strict=True
+    ):
+        start = max(start for start, _ in leaving) - begin_s
+        end = max(end for _, end in arriving) - begin_s
+        if found:
+            start = max(start, found[-1].end_s)
+        # A rank that is done with its part may be ahead of the last one.
+        found.append(Span(min(start, end), end, max(end - start, 0.0)))
+    return tuple(found)
+
+
+def _by_microbatch(rows: Sequence[Any], kind: str) -> list[tuple[float, float]]:
+    own = {number: (start, end) for each, number, start, end in rows if each == kind}
+    return [own[number] for number in sorted(own)]

@@ -1,0 +1,103 @@
+"""Runs a bundle of hetopt's own program here, and reads what its ranks measured."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.export.torch.reading import read_torch
+from hetopt.reading import read_json
+from hetopt.running.devices import ensure_torch
+from hetopt.running.launching import launch, scripts_of
+from hetopt.running.measured import measured_of
+from hetopt.running.records import iterations_of, read_ranks
+
+if TYPE_CHECKING:
+    from hetopt.export.pipeline import PipelineReadBack
+    from hetopt.running.measured import Measured
+    from hetopt.running.records import Iteration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A bundle that ran: what was measured, summed up and one by one."""
+
+    measured: Measured
+    iterations: tuple[Iteration, ...]
+
+    @property
+    def typical(self) -> Iteration:
+        """The iteration in the middle, by its time."""
+        found = sorted(self.iterations, key=lambda each: each.time_s)
+        return found[(len(found) - 1) // 2]
+
+
+def read_bundle(folder: Path) -> PipelineReadBack:
+    """Return the stages of a bundle.
+
+    Raises
+    ------
+    InputError
+        The folder is no bundle of hetopt's own program.
+    """
+    scripts_of(folder)
+    return read_torch(folder)
+
+
+def run_bundle(
+    folder: Path,
+    *,
+    iterations: int,
+    units: str | None = None,
+    data: str | None = None,
+) -> Run:
+    """Run a bundle by its own scripts, all on this machine.
+
+    Parameters
+    ----------
+    folder
+        That `hetopt export --to torch` wrote.
+    iterations
+        To time, after one that is not.
+    units, data
+        FILE:FUNCTION of the user's own model and tokens, as the program takes them.
+
+    Raises
+    ------
+    HetoptError
+        A rank failed; all have ended.
+    InputError
+        The folder is no such bundle, a file is missing, there is no PyTorch, or there
+        are too few GPUs.
+    """
+    ensure_torch()
+    read = read_bundle(folder)
+    ranks = sum(stage.strategy.devices for stage in read.stages)
+    digest = read_json(folder / "job.json", "a job").get("plan_digest")
+    if not isinstance(digest, str):
+        msg = "is missing: export the plan again"
+        raise InputError(msg, file=str(folder / "job.json"), field="plan_digest")
+    arguments = [f"--steps={1 + iterations}"]
+    for option, given in (("--units", units), ("--data", data)):
+        if given is not None:
+            arguments.append(f"{option}={_absolute(given, option)}")
+    with tempfile.TemporaryDirectory(prefix="hetopt-run-") as kept:
+        launch(folder, [*arguments, f"--times={kept}"], Path(kept))
+        wrote = read_ranks(Path(kept), ranks)
+    found = tuple(iterations_of(wrote))
+    return Run(
+        measured=measured_of(digest, wrote, found, units),
+        iterations=found,
+    )
+
+
+def _absolute(name: str, option: str) -> str:
+    """Return FILE:FUNCTION for a program that runs in another folder."""
+    path, _, function = name.rpartition(":")
+    if not Path(path).is_file() or not function.isidentifier():
+        msg = f"is {name!r}, expected FILE.py:FUNCTION, with a file that exists"
+        raise InputError(msg, field=option)
+    return f"{Path(path).absolute()}:{function}"

@@ -1,0 +1,59 @@
+"""What ``hetopt run`` tells."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+from hetopt.report.console import draw
+from hetopt.report.running import measured_report, run_report
+from hetopt.running.explaining import explain_run
+from tests.report.timeline.making import balanced, plan_of, price_of
+from tests.running.making import measured_as
+
+
+def test_measured_stands_beside_predicted() -> None:
+    planned = balanced(2, 3)
+    price = price_of(planned)
+    really = replace(
+        planned,
+        forward_ns=(10_000_000, 12_500_000),
+        transfer_ns=(4_000_000,),
+        occupancy_ns=(4_000_000,),
+    )
+    measured = measured_as(really)
+    explained = explain_run(planned, measured)
+    report = run_report(plan_of(planned, "hall"), price, measured, explained)
+    text = draw(report, io.StringIO())
+    for each in ("0.0125", "0.0030", "0.0040", "0 to 1", "median of 3 iterations"):
+        assert each in text
+    assert f"{explained.predicted_s:.6f} s, from which measured differs by +" in text
+    assert f"{explained.replayed_s:.6f} s" in text
+    for name, part_s in explained.parts_s:
+        assert f"difference by {name}" in text
+        assert f"{part_s:+.6f} s" in text
+    # Two of half a GB are in flight on the first stage.
+    assert "what autograd kept" in text
+    row = next(line for line in text.splitlines() if "hall0" in line)
+    assert row.split()[-2:] == ["1", "0"]
+    # All that was allocated is held against all that was planned.
+    allocated = replace(measured, memory="allocated")
+    row = next(
+        line
+        for line in draw(
+            run_report(plan_of(planned, "hall"), price, allocated, explained),
+            io.StringIO(),
+        ).splitlines()
+        if "hall0" in line
+    )
+    assert row.split()[-2:] == ["21", "0"]
+
+
+def test_a_bundle_alone_has_no_prediction() -> None:
+    measured = replace(measured_as(balanced(1, 3)), iteration_s=(0.25,), units="a.py:b")
+    text = draw(measured_report(measured, 0.2), io.StringIO())
+    assert "0.250000 s, one iteration" in text
+    assert "0.200000 s" in text
+    assert "units of a.py:b, not the plan's own" in text
+    assert "planned" not in text
+    assert "boundary" not in text

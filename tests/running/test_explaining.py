@@ -1,0 +1,89 @@
+"""What a difference between a run and its simulation is put down to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from hetopt.running.explaining import explain_run, replayed_s
+from hetopt.schedule.simulator import simulate
+from tests.running.making import measured_as
+from tests.schedule.pipelines import pipeline, random_pipeline
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_was_measured_explains_itself(seed: int) -> None:
+    """A run that follows the simulator's rules leaves nothing unexplained."""
+    random = Random(seed)
+    planned = random_pipeline(random, max_stages=4, microbatches=5)
+    really = replace(
+        planned,
+        forward_ns=tuple(random.randint(1, 90) for _ in planned.forward_ns),
+        backward_ns=tuple(random.randint(1, 90) for _ in planned.forward_ns),
+        sync_ns=tuple(random.randint(1, 90) for _ in planned.forward_ns),
+        transfer_ns=(40,) * (planned.stages - 1),
+        occupancy_ns=(40,) * (planned.stages - 1),
+    )
+    planned = replace(planned, occupancy_ns=planned.transfer_ns)
+    measured = measured_as(really)
+    found = explain_run(planned, measured)
+    assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
+    assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
+    assert found.replayed_s == pytest.approx(found.measured_s)
+    assert sum(part for _, part in found.parts_s) == pytest.approx(
+        found.measured_s - found.predicted_s
+    )
+    alone = replayed_s(measured, really.warmups, really.microbatches)
+    assert alone == pytest.approx(found.measured_s)
+
+
+PLANNED = pipeline(
+    [10 * MS, 10 * MS],
+    [20 * MS, 20 * MS],
+    [5 * MS],
+    microbatches=4,
+    warmups=[2, 1],
+    sync=[3 * MS, 0],
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"forward_ns": (10 * MS, 14 * MS)}, "passes of stages"),
+        ({"backward_ns": (25 * MS, 20 * MS)}, "passes of stages"),
+        ({"sync_ns": (9 * MS, 0)}, "gradients and optimizer"),
+        ({"transfer_ns": (8 * MS,), "occupancy_ns": (8 * MS,)}, "boundaries"),
+    ],
+)
+def test_a_difference_is_put_where_it_is(
+    changed: dict[str, tuple[int, ...]], name: str
+) -> None:
+    found = explain_run(PLANNED, measured_as(replace(PLANNED, **changed)))  # type: ignore[arg-type]
+    for part, part_s in found.parts_s:
+        if part == name:
+            assert part_s > 1e-3
+            assert part_s == pytest.approx(found.measured_s - found.predicted_s)
+        else:
+            assert part_s == pytest.approx(0, abs=1e-8)
+
+
+def test_waiting_that_no_duration_has_is_the_rest() -> None:
+    measured = measured_as(PLANNED)
+    slow = replace(measured, iteration_s=tuple(t + 0.007 for t in measured.iteration_s))
+    parts = dict(explain_run(PLANNED, slow).parts_s)
+    assert parts.pop("none of these") == pytest.approx(0.007)
+    assert list(parts.values()) == pytest.approx([0, 0, 0], abs=1e-8)
+
+
+def test_transfers_occupy_their_link_as_long_as_predicted_in_proportion() -> None:
+    """Where half of a transfer is latency, the next may begin after half of it."""
+    planned = replace(PLANNED, occupancy_ns=(2 * MS,), transfer_ns=(4 * MS,))
+    doubled = replace(planned, occupancy_ns=(4 * MS,), transfer_ns=(8 * MS,))
+    measured = replace(measured_as(planned), boundaries_s=(0.008,))
+    found = explain_run(planned, measured)
+    assert found.replayed_s == pytest.approx(simulate(doubled).makespan_ns * 1e-9)

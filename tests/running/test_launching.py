@@ -1,0 +1,158 @@
+"""Scripts of a bundle are started together and ended together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hetopt.errors import HetoptError, InputError
+from hetopt.running import launching
+from hetopt.running.launching import launch, scripts_of
+
+
+@pytest.fixture(autouse=True)
+def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launching, "devices_of", lambda slots: [{} for _ in slots])
+    monkeypatch.setattr(launching, "_PATIENCE_S", 1.0)
+
+
+def bundle(folder: Path, *scripts: str) -> Path:
+    """Write a bundle whose scripts do as they are told."""
+    (folder / "nodes").mkdir(parents=True)
+    (folder / "job.json").write_text("{}")
+    for number, text in enumerate(scripts):
+        path = folder / "nodes" / f"{number}-here.sh"
+        path.write_text(f"#!/usr/bin/env bash\n# --nproc_per_node=1 \n{text}\n")
+        path.chmod(0o755)
+    return folder
+
+
+def test_all_scripts_run_with_the_arguments(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "out", *['echo "$0" "$@" $MASTER_ADDR'] * 2)
+    launch(folder, ["--steps=3"], tmp_path)
+    for number in range(2):
+        text = (tmp_path / f"{number}-here.log").read_text()
+        assert f"{number}-here.sh --steps=3 127.0.0.1" in text
+
+
+def test_a_place_to_meet_of_the_users_own_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.9")
+    launch(bundle(tmp_path / "out", "echo $MASTER_ADDR"), [], tmp_path)
+    assert (tmp_path / "0-here.log").read_text() == "10.0.0.9\n"
+
+
+def test_the_first_message_comes_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    failing = "echo noise; echo 'rank 3: ValueError: no shard 2' >&2; exit 1"
+    folder = bundle(tmp_path / "out", "sleep 60", failing)
+    start = time.monotonic()
+    with pytest.raises(HetoptError, match="rank 3 failed, and all ended"):
+        launch(folder, [], tmp_path)
+    assert time.monotonic() - start < 20
+    assert capfd.readouterr().err.startswith("rank 3: ValueError: no shard 2\n")
+
+
+def test_a_script_that_ends_without_a_message(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = bundle(tmp_path / "out", "echo no torchrun here; exit 127")
+    with pytest.raises(HetoptError, match="0-here ended with code 127"):
+        launch(folder, [], tmp_path)
+    assert "no torchrun here" in capfd.readouterr().err
+
+
+def test_what_does_not_listen_is_killed_with_its_children(tmp_path: Path) -> None:
+    """Also children in sessions of their own, as torchrun's are."""
+    pids = tmp_path / "pids"
+    deaf = f"trap '' TERM; setsid sleep 300 & echo $! $$ > {pids}; wait; sleep 300"
+    folder = bundle(
+        tmp_path / "out", deaf, f"while [ ! -s {pids} ]; do :; done; exit 1"
+    )
+    with pytest.raises(HetoptError):
+        launch(folder, [], tmp_path)
+    for pid in map(int, pids.read_text().split()):
+        ended(pid)
+
+
+def ended(pid: int) -> None:
+    """A process that was killed is gone in a moment."""
+    deadline = time.monotonic() + 5
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody waited for does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from hetopt import interruption
+from hetopt.running import launching
+launching.devices_of = lambda slots: [{} for _ in slots]
+interruption.install()
+with interruption.released():
+    launching.launch(Path(sys.argv[1]), [], Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interruption_ends_all(tmp_path: Path, number: int) -> None:
+    pids = tmp_path / "pids"
+    folder = bundle(tmp_path / "out", *[f"echo $$ >> {pids}; sleep 300"] * 2)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 30
+    while not pids.exists() or len(pids.read_text().split()) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in said
+    for pid in map(int, pids.read_text().split()):
+        ended(pid)
+
+
+def test_what_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="is no bundle that `hetopt export --to torch`"
+    ):
+        scripts_of(tmp_path)
+    (tmp_path / "job.json").write_text("{}")
+    with pytest.raises(InputError, match="is no bundle"):
+        scripts_of(tmp_path)
+    assert len(scripts_of(bundle(tmp_path / "out", "true"))) == 1
+
+
+def test_a_script_that_does_not_say_its_ranks(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "out", "true")
+    (folder / "nodes" / "0-here.sh").write_text("true")
+    with pytest.raises(InputError, match="does not say --nproc_per_node"):
+        launch(folder, [], tmp_path)
+
+
+def test_a_script_that_cannot_be_started(tmp_path: Path) -> None:
+    folder = bundle(tmp_path / "out", "true")
+    (folder / "nodes" / "0-here.sh").chmod(0o644)
+    with pytest.raises(InputError, match="cannot be started"):
+        launch(folder, [], tmp_path)

@@ -1,0 +1,85 @@
+"""The content of ``measured.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hetopt.errors import InputError
+from hetopt.report.report_schemas import MEASURED
+from hetopt.running.measured import measured_of, read_iterations
+from hetopt.running.records import iterations_of
+from tests.running.making import measured_as, ranks_of
+from tests.schedule.pipelines import pipeline, random_pipeline
+
+
+@pytest.mark.parametrize("units", [None, "mine.py:build_unit"])
+def test_it_is_as_its_schema_says(units: str | None) -> None:
+    times = random_pipeline(Random(1), max_stages=4, microbatches=3)
+    measured = measured_as(times, units)
+    data = json.loads(json.dumps(measured.to_json()))
+    jsonschema.Draft202012Validator.check_schema(MEASURED)
+    jsonschema.validate(data, MEASURED)
+    assert data["units"] == units
+    assert len(data["stages"]) == times.stages == len(data["boundaries_s"]) + 1
+    for number, stage in enumerate(data["stages"]):
+        assert stage["forward_s"] == pytest.approx(times.forward_ns[number] * 1e-9)
+        assert stage["backward_s"] == pytest.approx(times.backward_ns[number] * 1e-9)
+
+
+def test_stages_have_their_fullest_rank_and_middle_iteration() -> None:
+    slow, quick = (
+        ranks_of(pipeline([n], [20], [], microbatches=2, warmups=[1]), ranks=3)
+        for n in (90, 10)
+    )
+    for one, other in zip(slow, quick, strict=True):
+        one["iterations"] += other["iterations"] * 2
+    measured = measured_of("0" * 64, slow, iterations_of(slow), None)
+    assert measured.stages[0].peak_bytes == 2
+    assert measured.stages[0].forward_s == pytest.approx(10e-9, rel=1e-3)
+    assert measured.time_s == sorted(measured.iteration_s)[1]
+
+
+GOOD = {"schema": "hetopt-measured/1", "plan_digest": "a" * 64, "iteration_s": [2, 1.5]}
+
+
+def written(folder: Path, data: Any) -> str:
+    path = folder / "measured.json"
+    path.write_text(data if isinstance(data, str) else json.dumps(data))
+    return str(path)
+
+
+def test_iterations_are_read(tmp_path: Path) -> None:
+    assert read_iterations(written(tmp_path, GOOD), "a" * 64) == (2.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("{", "is not JSON"),
+        ([], "schema: is .*, expected 'hetopt-measured/1'"),
+        ({}, "schema: is .*, expected 'hetopt-measured/1'"),
+        ({**GOOD, "schema": "hetopt-measured/2"}, "schema: is 'hetopt-measured/2'"),
+        ({**GOOD, "plan_digest": "b" * 64}, "plan_digest: is of another plan"),
+        ({"schema": GOOD["schema"]}, "plan_digest: is of another plan"),
+        ({**GOOD, "iteration_s": []}, "iteration_s: is .*, expected a list of seconds"),
+        ({**GOOD, "iteration_s": 2.0}, "iteration_s: is 2.0, expected a list"),
+        ({**GOOD, "iteration_s": [1, 0]}, "iteration_s.1: is 0, expected seconds"),
+        ({**GOOD, "iteration_s": [True]}, "iteration_s.0: is "),
+        ({**GOOD, "iteration_s": ["1 s"]}, "iteration_s.0: is '1 s'"),
+        ({**GOOD, "iteration_s": [float("inf")]}, "iteration_s.0: is "),
+    ],
+)
+def test_what_is_no_run(tmp_path: Path, data: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_iterations(written(tmp_path, data), "a" * 64)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        read_iterations(str(tmp_path / "none.json"), "a" * 64)

@@ -1,0 +1,180 @@
+"""``hetopt run`` starts real programs, measures them, and ends them all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from benchmarks.running import CASES, outcome
+from benchmarks.shaping import can_shape
+
+pytestmark = pytest.mark.torch
+
+PROBLEM = """\
+model: {layers: 3, hidden: 64, heads: 4, ffn: 176, vocab: 128}
+clusters:
+  - {name: one, accelerator: A40, nodes: 1, devices_per_node: 1,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+  - {name: two, accelerator: A40, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+links: {default: {bandwidth: 10 Gbps, latency: 1 ms, staged: host}}
+training: {global_batch: 8, seq_len: 64, precision: fp32, recompute: none}
+pin: {stages: 2, microbatches: 4, clusters: {two: {tp: 2}}}
+"""
+
+#: Data of which a step is missing on one rank.
+DATA = """
+import os
+import torch
+
+
+def batch(step, job):
+    if step == 2 and os.environ["RANK"] == "1":
+        raise FileNotFoundError("no shard 2")
+    return torch.zeros(job.global_batch, job.seq_len + 1, dtype=torch.int64)
+
+
+def endless(step, job):
+    print("step", step, flush=True)
+    return torch.zeros(job.global_batch, job.seq_len + 1, dtype=torch.int64)
+"""
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "hetopt", *arguments]
+
+
+def variables() -> dict[str, str]:
+    root = str(Path(__file__).parents[2])
+    return {**os.environ, "PYTHONPATH": root, "CUDA_VISIBLE_DEVICES": ""}
+
+
+def hetopt(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        env=variables(),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a problem, its plan, and data."""
+    made = tmp_path_factory.mktemp("run")
+    (made / "problem.yaml").write_text(PROBLEM)
+    (made / "data.py").write_text(DATA)
+    done = hetopt(made, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+def test_a_plan_runs_and_calibrates(folder: Path) -> None:
+    pictures = ["--svg", "run.svg", "--trace", "run.json"]
+    kept = ["--out", "out", "--iterations", "2", "--measured", "m.json"]
+    done = hetopt(folder, "run", "problem.yaml", "plan.json", *kept, *pictures)
+    assert done.returncode == 0, done.stderr
+    assert "forward s measured" in done.stdout
+    assert "difference by none of these" in done.stdout
+    data = json.loads((folder / "m.json").read_text())
+    assert len(data["iteration_s"]) == len(data["loss"]) == 2
+    assert data["memory"] == "activations"
+    assert len(data["stages"]) == 2
+    for stage in data["stages"]:
+        assert 0 < stage["forward_s"] < data["iteration_s"][0]
+        assert stage["peak_bytes"] > 0
+    assert data["boundaries_s"][0] > 0
+    # What autograd kept is what the plan counts, within a tenth.
+    rows = [line.split() for line in done.stdout.splitlines() if "  two  " in line]
+    assert float(rows[0][-1]) == pytest.approx(float(rows[0][-2]), rel=0.1)
+    events = json.loads((folder / "run.json").read_text())["traceEvents"]
+    kinds = [each["cat"] for each in events if each["ph"] == "X"]
+    assert {*kinds} == {"modelled", "measured"}
+    assert "Lower half: measured times." in (folder / "run.svg").read_text()
+
+    # The bundle runs alone, and both runs calibrate.
+    done = hetopt(folder, "run", "out", "--iterations", "1", "--measured", "d.json")
+    assert done.returncode == 0, done.stderr
+    assert "simulated with measured durations" in done.stdout
+    alone = json.loads((folder / "d.json").read_text())
+    assert alone["plan_digest"] == data["plan_digest"]
+    runs = ["--run", "plan.json=m.json", "--run", "plan.json=d.json"]
+    done = hetopt(folder, "calibrate", "problem.yaml", *runs)
+    assert done.returncode == 0, done.stderr
+    assert "run 2: " in done.stdout
+
+
+def test_a_rank_that_dies_says_so_first(folder: Path) -> None:
+    own = ["--data", "data.py:batch", "--measured", "dead.json"]
+    done = hetopt(folder, "run", "problem.yaml", "plan.json", *own)
+    assert done.returncode == 3
+    said = done.stderr.splitlines()
+    assert said[0] == "rank 1: FileNotFoundError: no shard 2"
+    assert said[-1] == "stopped: rank 1 failed, and all ended"
+    assert not (folder / "dead.json").exists()
+    assert not left(folder)
+
+
+def left(folder: Path) -> list[str]:
+    """Return the command lines of processes that know a folder's data."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder / "data.py") in words:
+            found.append(words)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_no_rank(folder: Path, number: int) -> None:
+    own = ["--data", "data.py:endless", "--iterations", "100000"]
+    process = subprocess.Popen(
+        command("run", "problem.yaml", "plan.json", *own, "--measured", "no.json"),
+        cwd=folder,
+        env=variables(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # Three ranks below two torchruns.
+    deadline = time.monotonic() + 120
+    while len(left(folder)) < 5 and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.2)
+    time.sleep(2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert said == "stopped: interrupted\n"
+    assert not left(folder)
+    assert not (folder / "no.json").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not can_shape(), reason="takes root, ip and tc")
+@pytest.mark.parametrize("name", CASES)
+def test_plans_take_what_is_simulated(name: str, tmp_path: Path) -> None:
+    """Real messages over slowed links; passes are timed waits of the planned length."""
+    found = outcome(CASES[name], tmp_path, 5)
+    assert found.ratio == pytest.approx(1, abs=0.05)
+    explained = found.explained
+    # The report's parts are the difference, and with measured durations the simulator
+    # leaves little open.
+    total = sum(part for _, part in explained.parts_s)
+    assert total == pytest.approx(explained.measured_s - explained.predicted_s)
+    assert explained.replayed_s == pytest.approx(explained.measured_s, rel=0.05)
