@@ -21,7 +21,7 @@ from hetopt.report.schema_words import (
     row,
     whole,
 )
-from hetopt.report.schemas import PLAN_RECORD
+from hetopt.report.schemas import COST, PLAN_RECORD
 from hetopt.report.simulation import SIMULATION_SCHEMA
 from hetopt.result import Status
 from hetopt.schedule.times import EventKind
@@ -60,7 +60,8 @@ _COMPARED = record(
             "description": "Seconds since the search began, closed form in seconds.",
         },
         "plan": or_null(PLAN_RECORD),
-    }
+    },
+    {"cost": COST},
 )
 
 COMPARISON: Schema = {
@@ -192,6 +193,7 @@ SIMULATION: Schema = {
                     },
                 }
             ),
-        }
+        },
+        {"cost": COST},
     ),
 }
