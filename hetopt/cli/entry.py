@@ -34,6 +34,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "simulate": "run one iteration of a plan event by event",
         "export": "write a plan as the files that a training runtime launches from",
         "import": "read the files of a training runtime back as a plan, and price it",
+        "whatif": "solve variants of a problem: other clusters, nodes, links, settings",
         "explain": "put a configuration beside the best plan, and say what makes the "
         "difference",
         "table": "write every coefficient a solver reads",

@@ -19,6 +19,7 @@ NAMES = (
     "comparison",
     "explanation",
     "simulation",
+    "whatif",
 )
 
 
@@ -57,4 +58,5 @@ def _schema(name: str) -> object:
         "comparison": report_schemas.COMPARISON,
         "explanation": report_schemas.EXPLANATION,
         "simulation": report_schemas.SIMULATION,
+        "whatif": report_schemas.WHATIF,
     }[name]
