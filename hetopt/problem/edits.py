@@ -150,7 +150,9 @@ def _step(here: Any, rest: str, way: Sequence[str]) -> tuple[str | int, str]:
         name = max(fits, key=len)
         return names[name], rest[len(name) + 1 :]
     name, _, left = rest.partition(".")
-    if isinstance(here, dict) and name:
+    if not name:
+        raise InputError("is followed by an empty key", field=".".join(way) or None)
+    if isinstance(here, dict):
         return name, left
     known = [str(each) for each in map(_name_of, here) if each is not None]
     known = known or [str(index) for index in range(len(here))]
