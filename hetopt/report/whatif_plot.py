@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from hetopt.report.summary import FORMS, amount
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _PROVEN, _OPEN, _COST = "#0072B2", "#9ecae1", "#E69F00"
 #: Room to the right of the longest bar, for its text.
 _ROOM = 1.35
+#: Amounts of money that have room below the axis.
+_TICKS = 4
 #: Characters of a change that are shown.
 _MOST = 48
 
@@ -51,6 +54,10 @@ def whatif_figure(found: Sequence[Row], objective: Objective, title: str) -> Fig
             range(len(found)), [each or 0.0 for each in costs], color=_COST, height=0.62
         )
         _label(axes[1], costs, lambda index: amount(costs[index]))
+        axes[1].xaxis.set_major_locator(MaxNLocator(_TICKS))
+        axes[1].xaxis.set_major_formatter(
+            FuncFormatter(lambda cost, _: f"{cost:,.10g}")
+        )
         axes[1].set_xlabel("cost of a trillion tokens")
     return figure
 

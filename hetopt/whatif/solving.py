@@ -107,6 +107,8 @@ class Solving:
 
         Raises
         ------
+        InputError
+            The first problem cannot be planned as asked.
         CheckError, SolverError
             A solver is wrong.
         """
@@ -141,6 +143,11 @@ class Solving:
         except KeyboardInterrupt:
             self.interrupted = True
             return
+        except InputError as error:
+            if not self._known:
+                # The problem itself, not what a variant makes of it.
+                raise
+            answer = Answer(result=None, failure=str(error))
         self._take(key, answer)
         self.interrupted = answer.result is not None and answer.result.interrupted
 
@@ -184,12 +191,16 @@ def solve(
         Workers of this search.
     beside
         Searches that run at the same time and share the memory.
+
+    Raises
+    ------
+    InputError
+        The problem has no latency table, or the solver does not take it.
+    CheckError
+        The solver is wrong.
     """
     deadline = Deadline.after(asked.time_limit_s)
-    try:
-        table = build_table(problem)
-    except InputError as error:
-        return Answer(result=None, failure=str(error))
+    table = build_table(problem)
     request = Request(
         problem=problem,
         table=table,
@@ -209,6 +220,9 @@ def _make(
     asked, beside = payload
 
     def run(problem: Problem) -> Answer:
-        return solve(problem, asked, jobs=1, beside=beside)
+        try:
+            return solve(problem, asked, jobs=1, beside=beside)
+        except InputError as error:
+            return Answer(result=None, failure=str(error))
 
     return run

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
 from hetopt.result import Result
 from hetopt.whatif import solving
@@ -124,14 +125,27 @@ def test_ctrl_c_while_workers_search(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time_s(found[0]) == alone(asked[0])
 
 
-def test_a_problem_without_a_table_says_why() -> None:
-    pinned = """\
-pin: {resharding: leader, forbid: {resharding: leader}}
-"""
-    problem = read_problem_text(SMALL + pinned)
-    answer = solve(problem, Asked(), jobs=1)
-    assert answer.result is None
-    assert "resharding" in str(answer.failure)
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_solver_does_not_take_says_why(
+    jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if jobs > 1:
+        monkeypatch.setattr(solving, "_STARTING_S", -1.0)
+    # uniap plans for one cluster, with GPipe.
+    training = replace(BASE.training, schedule="gpipe")
+    one = replace(BASE, clusters=BASE.clusters[:1], training=training)
+    asked = [Variant(change="one", problem=one), *variants(4, 8)]
+    found = Solving(asked, Asked(solver="uniap", jobs=jobs), lambda line: None)
+    first, second, third = found.answers()
+    assert first.result is not None
+    assert "UniAP plans for one" in str(second.failure)
+    assert (second.result, third.failure) == (None, second.failure)
+
+
+def test_a_first_problem_that_cannot_be_planned_is_an_error() -> None:
+    many = Solving(variants(4, 8), Asked(solver="uniap", jobs=1), lambda line: None)
+    with pytest.raises(InputError, match="UniAP plans for one"):
+        many.answers()
 
 
 def test_a_variant_that_is_no_problem_keeps_its_reason() -> None:
