@@ -70,8 +70,8 @@ def main(arguments: list[str] | None = None) -> int:
     lines = [
         "# How long `hetopt plan` takes (`python -m benchmarks.speed`)",
         "",
-        f"{len(os.sched_getaffinity(0))} cores, load average {load_average()} when it began; "
-        f"medians of {options.repeat}.",
+        f"{len(os.sched_getaffinity(0))} cores, load average {load_average()} when it "
+        f"began; medians of {options.repeat}.",
         "",
         *_HEAD,
     ]

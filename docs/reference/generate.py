@@ -33,6 +33,7 @@ FILES: dict[str, Schema] = {
     "comparison": report_schemas.COMPARISON,
     "explanation": report_schemas.EXPLANATION,
     "simulation": report_schemas.SIMULATION,
+    "whatif": report_schemas.WHATIF,
 }
 assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
 

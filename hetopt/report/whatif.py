@@ -203,7 +203,10 @@ def whatif_report(
     return [
         sheet(
             names,
-            (_cells(row, priced=priced) for row in found),
+            (
+                [*_cells(row, priced=priced), _described(row) if number else ""]
+                for number, row in enumerate(found)
+            ),
             left=("change", "plan"),
         ),
         labelled(lines),
@@ -211,7 +214,7 @@ def whatif_report(
 
 
 def _cells(row: Row, *, priced: bool) -> list[str]:
-    """Return a row as text."""
+    """Return a row as text, but for what is different in the plan."""
     day = row.tokens_per_day
     cost = None if row.cost is None else row.cost.per_trillion_tokens
     return [
@@ -222,12 +225,11 @@ def _cells(row: Row, *, priced: bool) -> list[str]:
         "-" if day is None else f"{day / _BILLION:,.3f}",
         *([amount(cost)] if priced else []),
         "-" if row.gap is None else gap_text(row.gap),
-        _described(row),
     ]
 
 
 def _described(row: Row) -> str:
-    """Say in a few words what is different in the plan."""
+    """Say in a few words what is different in the plan of a variant."""
     if row.plan is None:
         return row.status
     if not row.plan_changes:

@@ -55,9 +55,8 @@ def whatif_figure(found: Sequence[Row], objective: Objective, title: str) -> Fig
         )
         _label(axes[1], costs, lambda index: amount(costs[index]))
         axes[1].xaxis.set_major_locator(MaxNLocator(_TICKS))
-        axes[1].xaxis.set_major_formatter(
-            FuncFormatter(lambda cost, _: f"{cost:,.10g}")
-        )
+        plain = FuncFormatter(lambda cost, _: f"{cost:,.10g}")
+        axes[1].xaxis.set_major_formatter(plain)
         axes[1].set_xlabel("cost of a trillion tokens")
     return figure
 

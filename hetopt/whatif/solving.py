@@ -8,6 +8,7 @@ workers on one search.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
     from hetopt.result import Result
     from hetopt.whatif.variants import Variant
 
-#: Seconds that the first search of a process takes longer than others: it loads code.
+#: CPU seconds that the first search of a process takes longer than others: it loads
+#: code.
 _LOADING_S = 1.5
-#: Seconds until workers have imported and loaded what they need.
+#: CPU seconds until workers have imported and loaded what they need.
 _STARTING_S = 3.0
 #: Seconds between two looks for signals.
 _TURN_S = 0.1
@@ -112,11 +114,13 @@ class Solving:
         CheckError, SolverError
             A solver is wrong.
         """
-        clock = Deadline()
+        # Of this process: what else the machine does is no reason for workers.
+        began_s = time.process_time()
         while self._waiting and not self.interrupted:
             done = len(self._known)
             workers = min(worker_count(self._asked.jobs), len(self._waiting))
-            each_s = max(0.0, clock.elapsed_s() - _LOADING_S) / max(done, 1)
+            taken_s = time.process_time() - began_s - _LOADING_S
+            each_s = max(0.0, taken_s) / max(done, 1)
             gain_s = each_s * len(self._waiting) * (1 - 1 / workers)
             if done and gain_s > _STARTING_S:
                 self._solve_apart(workers)
