@@ -231,7 +231,7 @@ def _cells(row: Row, *, priced: bool) -> list[str]:
 def _described(row: Row) -> str:
     """Say in a few words what is different in the plan of a variant."""
     if row.plan is None:
-        return row.status
+        return "-" if row.status == "failed" else row.status
     if not row.plan_changes:
         return "the same" if row.against_base is not None else ""
     return "; ".join(

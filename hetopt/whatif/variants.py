@@ -12,7 +12,7 @@ from hetopt.problem.edits import Dropped, Edit, NodesAdded, Setting, edited, pla
 from hetopt.problem.reading import problem_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.problem.problem import Problem
 
@@ -107,13 +107,9 @@ class Variants:
         dropped = self._dropped() if drop_each else ()
         return [Variant(change=BASE, problem=self.base), *dropped, *found]
 
-    def document(self, edits: Iterable[Edit]) -> Document:
-        """Return the document of the problem with changes."""
-        return edited(self._document, edits)
-
     def _variant(self, change: _Change) -> Variant:
         try:
-            problem = problem_of(self.document(change.edits), self._path)
+            problem = problem_of(edited(self._document, change.edits), self._path)
         except InputError as error:
             field = f"{change.flag} {change.text}"
             field += f": {error.field}" if error.field else ""
