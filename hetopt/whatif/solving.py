@@ -94,8 +94,7 @@ class Solving:
         self._known: dict[str, Answer] = {}
         self._waiting: deque[tuple[str, Problem]] = deque()
         self._keys = [
-            None if each.problem is None else problem_digest(each.problem)
-            for each in variants
+            None if each.problem is None else _key(each.problem) for each in variants
         ]
         first: dict[str, Problem] = {}
         for key, each in zip(self._keys, variants, strict=True):
@@ -182,6 +181,11 @@ class Solving:
             self.interrupted = True
         finally:
             pool.close()
+
+
+def _key(problem: Problem) -> str:
+    """Return what equal problems share: of a profile, a digest has only the name."""
+    return f"{problem_digest(problem)} {sorted(problem.latency.items())}"
 
 
 def solve(

@@ -65,6 +65,23 @@ def test_equal_problems_are_solved_once(counted: list[int]) -> None:
     assert [time_s(each) for each in found[:2]] == [alone(each) for each in asked[:2]]
 
 
+def test_profiles_of_one_name_are_not_one_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    def noting(problem: Any, *args: Any, **options: Any) -> Answer:
+        asked.append(problem.latency["fast"])
+        return Answer(result=None, failure="noted")
+
+    monkeypatch.setattr(solving, "solve", noting)
+    paths = ["/one/p.csv", "/two/p.csv", "/one/p.csv"]
+    problems = [replace(BASE, latency={**BASE.latency, "fast": path}) for path in paths]
+    many = [Variant(change="profile", problem=problem) for problem in problems]
+    Solving(many, Asked(jobs=1), lambda line: None).answers()
+    assert asked == paths[:2]
+
+
 def test_workers_find_the_same(
     monkeypatch: pytest.MonkeyPatch, counted: list[int]
 ) -> None:

@@ -12,7 +12,7 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
 from hetopt.problem.training import SCHEDULE_CHOICES
-from hetopt.solvers.registry import SOLVERS, ensure_plans, solver
+from hetopt.solvers.registry import SOLVERS, ensure_plans
 
 if TYPE_CHECKING:
     import argparse
@@ -115,7 +115,6 @@ def run(options: argparse.Namespace) -> int:
         msg = "no change is asked for: give --drop-each, --add, --set or --sweep"
         raise InputError(msg)
     ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
-    solver(options.solver)
     ensure_searchable(options.solver, options.objective, PRUNED)
     made = Variants(problem_path(options.problem), options.schedule)
     variants = made.all(
