@@ -33,6 +33,9 @@ PROBLEMS = [
     "uniap-llama-7b", "uniap-llama-13b", "a100-h100-v100",
 ]  # fmt: skip
 
+#: Those of them that are of no paper.
+OURS = ["a100-h100-v100"]
+
 
 def preset(name: str) -> Model:
     return build_model(ModelSpec.model_validate(name), lambda _: {})
@@ -126,9 +129,10 @@ def test_problems_load_and_say_whose_numbers_they_hold(name: str) -> None:
     assert problem.name == name
     assert problem.model.units[-1] == HEAD
     text = file.read_text("utf-8")
-    assert text.startswith(("# H", "# UniAP"))
-    assert "# The paper gives: " in text
     assert "# Ours: " in text
+    if name not in OURS:
+        assert text.startswith(("# H", "# UniAP"))
+        assert "# The paper gives: " in text
 
 
 def test_hapt_has_146_units() -> None:
