@@ -57,7 +57,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of `hetopt plan`; ``result`` is None if it printed none."""
+    """One run of hetopt; ``result`` is what it printed, None if that was nothing."""
 
     wall_s: float
     cpu_s: float
@@ -74,8 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
     lines = [
         "# How long `hetopt plan` takes (`python -m benchmarks.speed`)",
         "",
-        f"{len(os.sched_getaffinity(0))} cores, load average {_load()} when it began; "
-        f"medians of {options.repeat}.",
+        f"{len(os.sched_getaffinity(0))} cores, load average {load_average()} when it "
+        f"began; medians of {options.repeat}.",
         "",
         *_HEAD,
     ]
@@ -93,7 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     for problem in first:
         runs = [_first_run(problem) for _ in range(_FIRST_RUNS)]
         proven &= _add_row(lines, problem, FIRST_BARS_S[problem], runs)
-    lines += ["", f"Load average at the end {_load()}.", ""]
+    lines += ["", f"Load average at the end {load_average()}.", ""]
     print("\n".join(lines[-3:]))
     if options.out is not None:
         write_text(options.out, "\n".join(lines))
@@ -143,19 +143,24 @@ def run(problem: str, *flags: str, cache: str | None = None) -> Run:
     cache
         A folder for what is kept, instead of the user's.
     """
+    with as_file(files("hetopt.data") / "problems" / f"{problem}.yaml") as path:
+        named = str(path) if path.exists() else problem
+        return timed("plan", "--json", *flags, named, cache=cache)
+
+
+def timed(*arguments: str, cache: str | None = None) -> Run:
+    """Run ``hetopt`` in a new process, which prints JSON; see ``run``."""
     environment = dict(os.environ)
     if cache is not None:
         environment.pop("NUMBA_CACHE_DIR", None)
         environment["XDG_CACHE_HOME"] = cache
-    with as_file(files("hetopt.data") / "problems" / f"{problem}.yaml") as path:
-        command = [sys.executable, "-m", "hetopt", "plan", "--json", *flags]
-        command.append(str(path) if path.exists() else problem)
-        before, began = _children_s(), time.perf_counter()
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment
-        )
-        wall_s = time.perf_counter() - began
-        cpu_s = _children_s() - before
+    command = [sys.executable, "-m", "hetopt", *arguments]
+    before, began = _children_s(), time.perf_counter()
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment
+    )
+    wall_s = time.perf_counter() - began
+    cpu_s = _children_s() - before
     try:
         result = json.loads(done.stdout)
     except json.JSONDecodeError:
@@ -169,7 +174,8 @@ def _children_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _load() -> str:
+def load_average() -> str:
+    """Return how busy the machine is, over 1, 5 and 15 minutes."""
     return " ".join(f"{load:.1f}" for load in os.getloadavg())
 
 

@@ -18,6 +18,7 @@ from hetopt.cost.build import build_table
 from hetopt.errors import HetoptError, InputError
 from hetopt.line_file import LineFile
 from hetopt.machine import processor
+from hetopt.money import cost_of
 from hetopt.problem.digest import problem_digest
 from hetopt.report.comparison import without
 from hetopt.result import Status
@@ -199,8 +200,10 @@ def _read(
     numbers: dict[str, Any] = {
         name: None if data[name] is None else float(data[name]) for name in _NUMBERS
     }
+    time_s = numbers["iteration_time_s"]
     run = Run(
         entry=entry,
+        cost=None if plan is None else cost_of(problem, plan, time_s),
         status=data["status"],
         failure=data["failure"],
         plan=plan,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
+from hetopt.money import cost_of
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
@@ -145,7 +147,7 @@ def search(
     objective: str,
     wrapped: Callable[[Solve], Solve] | None = None,
 ) -> Result:
-    """Run a solver; what it says is not checked yet.
+    """Run a solver; what it says is not checked yet. Its plan gets its cost.
 
     Parameters
     ----------
@@ -161,7 +163,12 @@ def search(
         solve = partial(sharing_links, simulated, objective="simulated", exact=True)
     if wrapped is not None:
         solve = wrapped(solve)
-    return solve(request)
+    result = solve(request)
+    if result.best is None:
+        return result
+    best = result.best
+    cost = cost_of(request.problem, best.plan, best.iteration_time_s)
+    return replace(result, cost=cost)
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import SourceKind
     from hetopt.errors import InputError
+    from hetopt.money import Cost
     from hetopt.plans import Plan
     from hetopt.problem.principles import Relaxable
     from hetopt.problem.training import ScheduleName
@@ -130,6 +131,8 @@ class Result(Shown):
     launch
         Where only plans were searched that a launcher can run: which, and its price.
         Status, bound and gap are about these plans.
+    cost
+        Of the plan, where the problem has prices.
     reason
         Why there is no plan, in one line; None when there is one.
     interrupted
@@ -165,6 +168,7 @@ class Result(Shown):
     relaxed: tuple[Relaxable, ...] = ()
     choice: str | None = None
     launch: Launch | None = None
+    cost: Cost | None = None
     reason: str | None = None
     interrupted: bool = False
     journal_failure: InputError | None = None
@@ -209,6 +213,7 @@ class Result(Shown):
             **({} if self.choice is None else {"solver_choice": self.choice}),
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
             **({} if self.launch is None else {"launch": self.launch.to_json()}),
+            **({} if self.cost is None else {"cost": self.cost.to_json()}),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,

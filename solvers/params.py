@@ -39,6 +39,8 @@ class RaceParams:
     executor
         Where workers run: processes of this machine, or actors of a Ray cluster,
         of which ``jobs`` (None for one per core) are started.
+    beside
+        Searches that run at the same time, this one among them: they share the memory.
 
     Examples
     --------
@@ -65,6 +67,7 @@ class RaceParams:
     principles: Principles = PRUNED
     journal: str | None = None
     executor: Executor = "process"
+    beside: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

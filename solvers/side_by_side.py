@@ -33,6 +33,7 @@ from hetopt.solvers.registry import (
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from hetopt.money import Cost
     from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
@@ -123,6 +124,8 @@ class Run:
         Every better plan, the last one last.
     plan
         Checked by independent code.
+    cost
+        Of the plan, where the problem has prices.
     lower_bound_s, gap
         What the solver itself says about its space.
     search_time_s, process_time_s
@@ -139,6 +142,7 @@ class Run:
     plan: Plan | None = None
     closed_form_s: float | None = None
     iteration_time_s: float | None = None
+    cost: Cost | None = None
     lower_bound_s: float | None = None
     gap: float | None = None
     search_time_s: float | None = None
@@ -227,6 +231,7 @@ def _failed(why: str, *, broken: bool = True) -> dict[str, Any]:
 def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     from hetopt.check import check_result
     from hetopt.cost.build import build_table
+    from hetopt.money import cost_of
     from hetopt.solvers.request import Request
 
     ensure_can(entry.solver, entry.asked)
@@ -262,6 +267,7 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
         "plan": best.plan if best else None,
         "closed_form_s": best.closed_form_s if best else None,
         "iteration_time_s": best.iteration_time_s if best else None,
+        "cost": cost_of(problem, best.plan, best.iteration_time_s) if best else None,
         "lower_bound_s": result.lower_bound_s,
         "gap": result.gap,
         "search_time_s": recorder.search_time_s,

@@ -34,6 +34,7 @@ FILES: dict[str, Schema] = {
     "explanation": report_schemas.EXPLANATION,
     "simulation": report_schemas.SIMULATION,
     "measured": report_schemas.MEASURED,
+    "whatif": report_schemas.WHATIF,
 }
 assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
 

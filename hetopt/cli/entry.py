@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "run": "train some iterations of a plan here, and hold what they took against "
         "the plan",
         "import": "read the files of a training runtime back as a plan, and price it",
+        "whatif": "solve variants of a problem: other clusters, nodes, links, settings",
         "explain": "put a configuration beside the best plan, and say what makes the "
         "difference",
         "table": "write every coefficient a solver reads",

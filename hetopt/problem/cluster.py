@@ -199,6 +199,8 @@ class Cluster:
     uplink_bytes_per_s
         What all links to other clusters share, per direction; None: nothing but the
         links themselves limits it.
+    price_per_hour
+        Of one node, in no particular currency, at least 0; None: unknown.
     hosts
         Names or addresses of the nodes, in the order ranks are placed; None where
         nobody said. They change no cost, so a plan made without them stays valid.
@@ -217,6 +219,7 @@ class Cluster:
     overhead_bytes: int = 0
     uplink_bytes_per_s: float | None = None
     group: DeviceGroup | None = None
+    price_per_hour: float | None = None
     hosts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -247,6 +250,10 @@ class Cluster:
                 f"group.size ({self.group.size}) does not divide "
                 f"devices_per_node ({self.devices_per_node})"
             )
+            raise ValueError(msg)
+        price = self.price_per_hour
+        if price is not None and not 0 <= price < math.inf:
+            msg = f"price_per_hour is {price}, expected 0 or more"
             raise ValueError(msg)
         if self.hosts is not None:
             self._check_hosts(self.hosts)

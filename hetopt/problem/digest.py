@@ -31,6 +31,7 @@ _LABELS = frozenset(
 #: Fields that came later, and their defaults: left out at these, so that a problem
 #: without them keeps its digest.
 _LATER = {
+    ("Cluster", "price_per_hour"): None,
     ("Training", "emulate"): None,
     ("Training", "sequence_parallel"): True,
     ("Training", "attention"): "fused",

@@ -22,11 +22,22 @@ def named_problem(name: str) -> Problem:
     InputError
         There is neither, or the file cannot be used.
     """
+    return read_problem(problem_path(name))
+
+
+def problem_path(name: str) -> str:
+    """Return the path of a problem file, or of the shipped problem of this name.
+
+    Raises
+    ------
+    InputError
+        There is neither.
+    """
     if os.path.lexists(name):
-        return read_problem(name)
+        return name
     shipped = problem_files()
     if name in shipped:
-        return read_problem(str(shipped[name]))
+        return str(shipped[name])
     hint = suggest(name, shipped)
     raise InputError(
         f"no such file, and no problem of this name ships with hetopt{hint} "

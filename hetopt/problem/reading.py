@@ -50,7 +50,7 @@ def read_problem(path: str | Path) -> Problem:
     >>> [cluster.name for cluster in hetopt.read_problem("problem.yaml").clusters]
     ['fast', 'slow']
     """
-    return _problem(load_document(path), str(path))
+    return problem_of(load_document(path), str(path))
 
 
 def read_problem_text(text: str, name: str = "problem.yaml") -> Problem:
@@ -63,10 +63,17 @@ def read_problem_text(text: str, name: str = "problem.yaml") -> Problem:
     name
         What errors call it; files it names are relative to this path.
     """
-    return _problem(parse_document(text, name), name)
+    return problem_of(parse_document(text, name), name)
 
 
-def _problem(document: Document, name: str) -> Problem:
+def problem_of(document: Document, name: str) -> Problem:
+    """Return the problem that a document describes, and put in the files it names.
+
+    Parameters
+    ----------
+    name
+        The document's file, which labels a problem without a name.
+    """
     if not isinstance(document.data, dict):
         msg = (
             f"is {describe(document.data)}, expected a mapping with "

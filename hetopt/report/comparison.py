@@ -175,6 +175,8 @@ class Row:
     stages: int | None
     microbatches: int | None
     devices: int | None
+    cost_per_iteration: float | None
+    cost_per_trillion_tokens: float | None
     above: float | None
     reference_s: float | None
     reference_proven: bool | None
@@ -274,6 +276,8 @@ def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
         stages=len(plan.pipeline.stages) if plan else None,
         microbatches=plan.pipeline.microbatches if plan else None,
         devices=plan.devices if plan else None,
+        cost_per_iteration=run.cost.per_iteration if run.cost else None,
+        cost_per_trillion_tokens=run.cost.per_trillion_tokens if run.cost else None,
         above=above,
         reference_s=known.value_s if known else None,
         reference_proven=known.proven if known else None,
@@ -322,6 +326,7 @@ def _run_json(run: Run, row: Row) -> dict[str, Any]:
         "status": row.status,
         "closed_form_s": row.closed_form_s,
         "iteration_time_s": row.iteration_time_s,
+        **({} if run.cost is None else {"cost": run.cost.to_json()}),
         "above": row.above,
         "first_s": row.first_s,
         "within_s": dict(row.within_s),

@@ -16,7 +16,7 @@ from hetopt.report.comparison import (
     without,
 )
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import gap_text
+from hetopt.report.summary import cost_text, gap_text
 
 if TYPE_CHECKING:
     from hetopt.report.sheet import Part
@@ -46,6 +46,8 @@ CSV_COLUMNS = (
     "stages",
     "microbatches",
     "devices",
+    "cost_per_iteration",
+    "cost_per_trillion_tokens",
     "above",
     "reference_s",
     "reference_proven",
@@ -155,6 +157,11 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
             f"{MARK} {', '.join(names)}: plans need not keep {' and '.join(relaxed)}, "
             "and are compared with the best of all that need not"
         )
+    lines += [
+        f"cost with {name_of(row)}: {cost_text(run.cost)}"
+        for run, row in zip(contest.every, found, strict=True)
+        if run.cost is not None
+    ]
     lines += [
         f"{name_of(row)}: {row.failure}"
         for row in found

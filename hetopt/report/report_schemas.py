@@ -21,8 +21,9 @@ from hetopt.report.schema_words import (
     row,
     whole,
 )
-from hetopt.report.schemas import PLAN_RECORD, REPORTED
+from hetopt.report.schemas import COST, PLAN_RECORD, REPORTED
 from hetopt.report.simulation import SIMULATION_SCHEMA
+from hetopt.report.whatif import WHATIF_SCHEMA
 from hetopt.result import Status
 from hetopt.running.measured import MEASURED_SCHEMA, MemoryKind
 from hetopt.schedule.times import EventKind
@@ -61,7 +62,8 @@ _COMPARED = record(
             "description": "Seconds since the search began, closed form in seconds.",
         },
         "plan": or_null(PLAN_RECORD),
-    }
+    },
+    {"cost": COST},
 )
 
 COMPARISON: Schema = {
@@ -113,6 +115,10 @@ _PRICED: Schema = {
     "plan": PLAN_RECORD,
 }
 
+_CHANGE: Schema = record(
+    {"what": TEXT, "cluster": or_null(TEXT), "before": TEXT, "after": TEXT}
+)
+
 EXPLANATION: Schema = {
     "$schema": DRAFT,
     "title": "hetopt explanation",
@@ -133,17 +139,7 @@ EXPLANATION: Schema = {
             "steps": row(
                 record(
                     {
-                        "changes": row(
-                            record(
-                                {
-                                    "what": TEXT,
-                                    "cluster": or_null(TEXT),
-                                    "before": TEXT,
-                                    "after": TEXT,
-                                }
-                            ),
-                            1,
-                        ),
+                        "changes": row(_CHANGE, 1),
                         "closed_form_s": SECONDS,
                         "iteration_time_s": SECONDS,
                     }
@@ -198,6 +194,56 @@ SIMULATION: Schema = {
                     },
                 }
             ),
+        },
+        {"cost": COST},
+    ),
+}
+
+_NUMBER: Schema = or_null({"type": "number"})
+
+WHATIF: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt what-if",
+    "description": "What `hetopt whatif --json` prints: variants of a problem.",
+    **record(
+        {
+            "schema": {"const": WHATIF_SCHEMA},
+            "problem": TEXT,
+            "objective": one_of(("closed", "simulated")),
+            "rows": {
+                **row(
+                    record(
+                        {
+                            "change": TEXT,
+                            "problem_digest": or_null(DIGEST),
+                            "status": one_of((*get_args(Status), "failed")),
+                            "closed_form_s": _TIME,
+                            "iteration_time_s": _TIME,
+                            "against_base": {
+                                **_NUMBER,
+                                "description": "How much longer what is minimised "
+                                "takes than in the first row, as a share.",
+                            },
+                            "lower_bound_s": _TIME,
+                            "gap": _NUMBER,
+                            "tokens_per_s": _TIME,
+                            "tokens_per_day": _TIME,
+                            "cost": or_null(COST),
+                            "plan_changes": {
+                                **row(_CHANGE),
+                                "description": "From the plan of the first row.",
+                            },
+                            "reason": {
+                                **or_null(TEXT),
+                                "description": "Why there is no plan.",
+                            },
+                            "plan": or_null(PLAN_RECORD),
+                        }
+                    ),
+                    1,
+                ),
+                "description": "The problem as it is comes first.",
+            },
         }
     ),
 }

@@ -104,6 +104,30 @@ _OBJECTIVE: Schema = {
     "description": "What was minimised, where that is neither of the times.",
 }
 
+_AMOUNT: Schema = or_null({"type": "number", "minimum": 0})
+
+COST: Schema = {
+    **record(
+        {
+            "nodes": {
+                "type": "object",
+                "description": "Nodes to rent, by cluster.",
+                "additionalProperties": whole(1),
+            },
+            "unpriced": {
+                **row(TEXT),
+                "description": "Clusters among them without a price; if there are any, "
+                "the amounts are null.",
+            },
+            "per_hour": _AMOUNT,
+            "per_iteration": _AMOUNT,
+            "per_trillion_tokens": _AMOUNT,
+        }
+    ),
+    "description": "Of the nodes that the plan uses, in the currency of the problem's "
+    "prices, at the simulated iteration time; only where there are prices.",
+}
+
 PLAN: Schema = {"$schema": DRAFT, "title": "hetopt plan", **PLAN_RECORD}
 
 RESULT: Schema = {
@@ -152,6 +176,7 @@ RESULT: Schema = {
         },
         {
             "objective_s": _OBJECTIVE,
+            "cost": COST,
             "solver_choice": {
                 **TEXT,
                 "description": "Why this solver, where `auto` chose it, or what it had "

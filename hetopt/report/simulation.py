@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.table import TICK_S
 from hetopt.report.rows import simulation_rows
 from hetopt.report.sheet import labelled, sheet
+from hetopt.report.summary import cost_lines
 
 if TYPE_CHECKING:
+    from hetopt.money import Cost
     from hetopt.plans import Plan
     from hetopt.pricing import Price
     from hetopt.report.sheet import Part
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 SIMULATION_SCHEMA = "hetopt-simulation/1"
 
 
-def simulation_report(plan: Plan, price: Price, run: Simulation) -> list[Part]:
+def simulation_report(
+    plan: Plan, price: Price, run: Simulation, cost: Cost | None = None
+) -> list[Part]:
     """Return what ``hetopt simulate`` prints: stages, and the critical path."""
     critical = run.critical_path()
     stages = sheet(
@@ -45,13 +49,16 @@ def simulation_report(plan: Plan, price: Price, run: Simulation) -> list[Part]:
             (
                 ("simulated", f"{price.iteration_time_s:.6f} s"),
                 ("closed form", f"{price.closed_form_s:.6f} s"),
+                *cost_lines(cost),
                 ("critical path", f"{len(critical)} events: {path}"),
             )
         ),
     ]
 
 
-def simulation_to_json(plan: Plan, price: Price, run: Simulation) -> dict[str, Any]:
+def simulation_to_json(
+    plan: Plan, price: Price, run: Simulation, cost: Cost | None = None
+) -> dict[str, Any]:
     """Return the run as plain JSON data; see ``hetopt schema simulation``."""
     critical = run.critical_path()
     return {
@@ -60,6 +67,7 @@ def simulation_to_json(plan: Plan, price: Price, run: Simulation) -> dict[str, A
         "table_digest": plan.table_digest,
         "iteration_time_s": price.iteration_time_s,
         "closed_form_s": price.closed_form_s,
+        **({} if cost is None else {"cost": cost.to_json()}),
         "stages": [row._asdict() for row in simulation_rows(plan, run)],
         "critical_path": {"events": len(critical), "duration_s": _parts(critical)},
     }

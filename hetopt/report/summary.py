@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.money import Cost
     from hetopt.plans import Plan
     from hetopt.result import Launch, Objective, PricedPlan, Result
 
@@ -18,6 +19,8 @@ SETTLED = {
     "infeasible": "infeasible",
     "unsettled": "unsettled",
 }
+#: Amounts of money from here on are shown without decimals.
+_LARGE = 1000
 #: What is minimised, as people say it.
 FORMS: Mapping[Objective, str] = {
     "closed": "closed form",
@@ -52,6 +55,7 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
         ("iteration time", times(best, result.objective)),
         *price,
         ("throughput", throughput(result)),
+        *cost_lines(result.cost),
         ("lower bound", bound(result)),
         ("programs (p, q)", settled(result)),
         ("solver", solver(result)),
@@ -132,6 +136,29 @@ def throughput(result: Result) -> str:
     if result.mfu_used is not None:
         parts.append(f"{result.mfu_used:.1%} of those used")
     return ", ".join(parts)
+
+
+def cost_lines(cost: Cost | None) -> tuple[tuple[str, str], ...]:
+    """Return the line about a cost; none where nothing has a price."""
+    return () if cost is None else (("cost", cost_text(cost)),)
+
+
+def cost_text(cost: Cost) -> str:
+    """Return what an iteration and a trillion tokens cost, and on which nodes."""
+    if cost.per_iteration is None or cost.per_hour is None:
+        return f"unknown: no price_per_hour of {', '.join(cost.unpriced)}"
+    nodes = ", ".join(f"{count} {name}" for name, count in cost.nodes.items())
+    return (
+        f"{cost.per_iteration:.4g} an iteration, {amount(cost.per_trillion_tokens)} "
+        f"a trillion tokens, {cost.per_hour:,.2f} an hour (nodes: {nodes})"
+    )
+
+
+def amount(value: float | None) -> str:
+    """Return an amount of money in full, without decimals where it is large."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= _LARGE else f"{value:,.2f}"
 
 
 def bound(result: Result) -> str:

@@ -120,7 +120,7 @@ def _run(
         engine=engine,
         seed=request.seed,
         top=params.top,
-        workers=worker_count(params.jobs),
+        workers=worker_count(params.jobs) * params.beside,
         principles=params.principles,
     )
     pool = open_pool(params, make, payload, growing=quick)

@@ -47,6 +47,7 @@ SLOW = {
     "docs/explanation/proofs.md",
     "docs/how-to/compare.md",
     "docs/how-to/export.md",
+    "docs/how-to/what-if.md",
 }
 RUN = [
     pytest.param(page, marks=pytest.mark.slow if page in SLOW else ())

@@ -30,8 +30,11 @@ PROBLEMS = [
     "hetu-32b-16h800-16h20", "hetu-32b-16h800-24h20", "hetu-32b-16h800-32h20",
     "hetu-70b-16h800-16h20", "hetu-70b-16h800-24h20", "hetu-70b-16h800-32h20",
     "uniap-bert-huge", "uniap-t5-large", "uniap-vit-huge", "uniap-swin-huge",
-    "uniap-llama-7b", "uniap-llama-13b",
+    "uniap-llama-7b", "uniap-llama-13b", "a100-h100-v100",
 ]  # fmt: skip
+
+#: Those of them that are of no paper.
+OURS = ["a100-h100-v100"]
 
 
 def preset(name: str) -> Model:
@@ -96,6 +99,7 @@ def test_h2_chips_lie_in_table_5(
         ("llama-13b", 13.0),
         ("llama-70b", 69.0),
         ("llama-3-8b", 8.03),
+        ("llama-3-70b", 70.55),
         ("h2-100b", 103),
         ("hetu-llama-32b", 32.5),
         ("hetu-llama-70b", 69.0),
@@ -125,9 +129,10 @@ def test_problems_load_and_say_whose_numbers_they_hold(name: str) -> None:
     assert problem.name == name
     assert problem.model.units[-1] == HEAD
     text = file.read_text("utf-8")
-    assert text.startswith(("# H", "# UniAP"))
-    assert "# The paper gives: " in text
     assert "# Ours: " in text
+    if name not in OURS:
+        assert text.startswith(("# H", "# UniAP"))
+        assert "# The paper gives: " in text
 
 
 def test_hapt_has_146_units() -> None:

@@ -49,6 +49,7 @@ CHANGES = [
     ("nodes: 1", "nodes: 1\n    max_tp: 4"),
     ("nodes: 1", "nodes: 1\n    nics_per_node: 1"),
     ("nodes: 1", "nodes: 1\n    uplink: 25 Gbps"),
+    ("nodes: 1", "nodes: 1\n    price_per_hour: 32.5"),
     ("nodes: 1", "nodes: 1\n    group: {size: 2, bandwidth: 500 GB/s}"),
     ("nodes: 1", "nodes: 1\n    host_device: {bandwidth: 1 GB/s}"),
     ("latency: 5 us", "latency: 6 us"),

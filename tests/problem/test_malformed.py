@@ -51,6 +51,23 @@ REPLACED = [
         "nodes: 2\n    uplink: fast",
         "6: clusters.0.uplink: is 'fast', expected a bandwidth",
     ),
+    *(
+        (
+            "nodes: 2",
+            f"nodes: 2\n    price_per_hour: {written}",
+            f"6: clusters.0.price_per_hour: is {told}, expected a number from 0 to "
+            "1e+09, without a currency",
+        )
+        for written, told in (
+            ("-1", "-1"),
+            ("$32", "'$32'"),
+            ("1e10", "10000000000.0"),
+            (".inf", "inf"),
+            (".nan", "nan"),
+            ("true", "true"),
+            ("[1, 2]", "a list"),
+        )
+    ),
     ("nodes: 2", "nodes: 99999999999", "5: clusters.0.nodes: is 99999999999, expec"),
     (
         "nodes: 2",

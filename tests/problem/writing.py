@@ -155,6 +155,8 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "host_device": _link(cluster.host_device),
         "nics_per_node": cluster.nics_per_node,
     }
+    if cluster.price_per_hour is not None:
+        data["price_per_hour"] = cluster.price_per_hour
     if cluster.group is not None:
         data["group"] = {"size": cluster.group.size, **_link(cluster.group.link)}
     if cluster.hosts is not None:

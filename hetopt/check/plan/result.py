@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from hetopt.check.plan.cost import cost_findings
 from hetopt.check.plan.plan import CheckedPlan, check_plan
 from hetopt.check.plan.reading import (
     choice,
@@ -101,6 +102,9 @@ class _Claims:
             self.settlements[key] = (how, number(entry, "bound_s", place))
         plan = data.get("plan")
         self.plan = None if plan is None else read_plan(plan, "plan")
+        self.cost = None
+        if data.get("cost") is not None:
+            self.cost = mapping(data["cost"], "cost")
         self.alternatives: list[tuple[str, Mapping[str, Any], Plan]] = []
         for place, item in items(data, "alternatives", ""):
             entry = mapping(item, place)
@@ -123,6 +127,9 @@ class _Claims:
         yield from self._same("closed_form_s", checked.closed_form_s)
         yield from self._same("iteration_time_s", checked.iteration_time_s)
         yield from self._rate_findings(self.plan, checked)
+        if self.cost is not None:
+            time_s = checked.iteration_time_s
+            yield from cost_findings(self.problem, self.plan, time_s, self.cost)
         value = checked.closed_form_s
         if self.objective == "simulated":
             value = checked.iteration_time_s
@@ -184,6 +191,8 @@ class _Claims:
         ):
             if self.numbers.get(key) is not None:
                 yield f"{key}: {self.numbers[key]}, but there is no plan"
+        if self.cost is not None:
+            yield "cost: there is one, but there is no plan"
         if self.alternatives:
             yield "alternatives: there are some, but there is no plan"
         if self.status == "infeasible":

@@ -20,6 +20,7 @@ NAMES = (
     "explanation",
     "simulation",
     "measured",
+    "whatif",
 )
 
 
@@ -59,4 +60,5 @@ def _schema(name: str) -> object:
         "explanation": report_schemas.EXPLANATION,
         "simulation": report_schemas.SIMULATION,
         "measured": report_schemas.MEASURED,
+        "whatif": report_schemas.WHATIF,
     }[name]

@@ -35,6 +35,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate a plan that passes its check, and print where its time goes."""
+    from hetopt.money import cost_of
     from hetopt.pricing import price
     from hetopt.report.simulation import simulation_report, simulation_to_json
     from hetopt.schedule.simulator import simulate
@@ -48,13 +49,14 @@ def run(options: argparse.Namespace) -> int:
     plan = plans[0]
     priced = price(plan, table)
     simulation = simulate(priced.times)
+    cost = cost_of(problem, plan, priced.iteration_time_s)
     if options.json:
-        data = simulation_to_json(plan, priced, simulation)
+        data = simulation_to_json(plan, priced, simulation, cost)
         emit(json.dumps(data, indent=2, allow_nan=False))
     else:
         from hetopt.report.console import draw
 
-        emit(draw(simulation_report(plan, priced, simulation), sys.stdout))
+        emit(draw(simulation_report(plan, priced, simulation, cost), sys.stdout))
     if options.svg is not None or options.trace is not None:
         from hetopt.report.timeline.modelled import modelled_timeline
 

@@ -223,6 +223,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         nics_per_node=spec.nics_per_node or spec.devices_per_node,
         uplink_bytes_per_s=spec.uplink,
         group=group,
+        price_per_hour=spec.price_per_hour,
         hosts=spec.hosts,
     )
 

@@ -1,4 +1,4 @@
-"""Fields of a device: peaks by precision, and what it holds beside the framework."""
+"""Fields of a device: its peaks, what it holds beside the framework, its price."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from hetopt.problem.schema.fields import (
     quantity_schema,
     read_memory,
 )
-from hetopt.words import suggest
+from hetopt.words import describe, suggest
+
+#: No node costs more an hour, in any currency: sums and products stay finite.
+MAX_PRICE = 1e9
 
 
 def _read_peak_flops(value: Any) -> float | dict[str, float]:
@@ -42,6 +45,15 @@ def _read_peak_flops(value: Any) -> float | dict[str, float]:
     return rates
 
 
+def _read_price(value: Any) -> float:
+    """Read a price: a number without a unit, as there is no currency."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= MAX_PRICE:
+        msg = f"is {describe(value)}, expected a number from 0 to {MAX_PRICE:g}"
+        raise field_error(f"{msg}, without a currency")
+    return float(value)
+
+
 OptionalOverhead = Annotated[
     int | None, or_none(read_memory), quantity_schema("1.5 GiB", "2 GB")
 ]
@@ -60,5 +72,12 @@ OptionalPeakFlops = Annotated[
                 },
             ]
         }
+    ),
+]
+OptionalPrice = Annotated[
+    float | None,
+    or_none(_read_price),
+    WithJsonSchema(
+        {"type": "number", "minimum": 0, "maximum": MAX_PRICE, "examples": [32.77]}
     ),
 ]

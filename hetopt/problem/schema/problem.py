@@ -17,7 +17,7 @@ from pydantic import (
 from hetopt.problem.catalogue import accelerators, model_presets, profile_files
 from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
 from hetopt.problem.schema.calibration import CalibrationSpec
-from hetopt.problem.schema.device_fields import OptionalOverhead
+from hetopt.problem.schema.device_fields import OptionalOverhead, OptionalPrice
 from hetopt.problem.schema.fields import (
     AUTO,
     Bandwidth,
@@ -122,6 +122,11 @@ class ClusterSpec(Strict):
         "default: nothing but the links themselves limits it.",
     )
     group: GroupSpec | None = None
+    price_per_hour: OptionalPrice = Field(
+        None,
+        description="What one node costs per hour, in any currency, the same for all "
+        "clusters; default: unknown. It changes no plan, but what reports say of cost.",
+    )
     hosts: HostList = Field(
         None,
         description="Names or addresses of the nodes, one each, in the order launchers "

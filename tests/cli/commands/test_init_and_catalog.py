@@ -36,7 +36,10 @@ def test_catalog_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
 def test_schemas_alone_and_together(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     together = json.loads(capsys.readouterr().out)
-    expected = "problem table plan result certificate comparison explanation simulation"
+    expected = (
+        "problem table plan result certificate comparison explanation simulation "
+    )
+    expected += "whatif"
     assert list(together) == expected.split()
     for name, schema in together.items():
         jsonschema.Draft202012Validator.check_schema(schema)

@@ -1,0 +1,74 @@
+"""Check what a result says of money."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from hetopt.check.plan.reading import items, mapping, number, whole
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+
+#: Relative difference at which two numbers that should be one are not.
+_TOLERANCE = 1e-9
+
+
+def cost_findings(
+    problem: Problem, plan: Plan, iteration_time_s: float, data: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield one line for every claim about cost that does not hold.
+
+    Parameters
+    ----------
+    iteration_time_s
+        Simulated.
+    data
+        What stands under ``cost``.
+    """
+    claimed = mapping(data.get("nodes"), "cost.nodes")
+    nodes = {name: whole(claimed, name, "cost.nodes") for name in claimed}
+    unpriced = [name for _, name in items(data, "unpriced", "cost")]
+    expected = _nodes(problem, plan)
+    if nodes != expected:
+        yield f"cost.nodes: {nodes}, expected {expected}"
+    prices = {each.name: each.price_per_hour for each in problem.clusters}
+    missing = [name for name in expected if prices[name] is None]
+    if unpriced != missing:
+        yield f"cost.unpriced: {unpriced}, expected {missing}"
+    known = [(prices[name], count) for name, count in expected.items()]
+    per_hour = sum(price * count for price, count in known if price is not None)
+    per_second = per_hour / 3600
+    tokens = problem.training.global_batch * problem.training.seq_len
+    for key, value in (
+        ("per_hour", per_hour),
+        ("per_iteration", per_second * iteration_time_s),
+        ("per_trillion_tokens", per_second * iteration_time_s / tokens * 1e12),
+    ):
+        said = number(data, key, "cost")
+        if missing:
+            if said is not None:
+                yield f"cost.{key}: {said}, but {missing[0]} has no price"
+        elif said is None or abs(said - value) > _TOLERANCE * value:
+            yield f"cost.{key}: {said}, expected {value!r}"
+
+
+def _nodes(problem: Problem, plan: Plan) -> dict[str, int]:
+    """Return the nodes to rent: shares of nodes, added up and rounded up."""
+    nodes = {}
+    for cluster in problem.clusters:
+        shares = [
+            Fraction(stage.strategy.devices, cluster.devices_per_node)
+            for pipeline in plan.pipelines
+            for stage in pipeline.stages
+            if stage.cluster == cluster.name
+        ]
+        whole_nodes = sum(share for share in shares if share >= 1)
+        count = whole_nodes + math.ceil(sum(share for share in shares if share < 1))
+        if count:
+            nodes[cluster.name] = int(count)
+    return nodes

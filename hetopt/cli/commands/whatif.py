@@ -1,0 +1,184 @@
+"""Solve variants of a problem: other clusters, nodes, links, settings."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from hetopt import interruption
+from hetopt.cli.inputs import add_problem, seconds, whole, workers
+from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import ensure_outputs
+from hetopt.errors import InputError
+from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.solvers.registry import SOLVERS, ensure_plans
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from hetopt.report.whatif import Row
+    from hetopt.result import Result
+
+
+# One statement for each option.
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "--drop-each",
+        action="store_true",
+        help="without each cluster in turn, and with one node less of each",
+    )
+    command.add_argument(
+        "--add",
+        action="append",
+        default=[],
+        metavar="CLUSTER:NODES",
+        help="with so many nodes more; several clusters between commas are one "
+        "variant, and the option given again is another",
+    )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="with another value of a key of the problem file, such as "
+        "links.default.bandwidth=25Gbps or clusters.h100.nodes=4; several between "
+        "commas are one variant, and the option given again is another",
+    )
+    command.add_argument(
+        "--sweep",
+        action="append",
+        default=[],
+        metavar="KEY=A,B,...",
+        help="with each of these values; given twice: with every combination",
+    )
+    command.add_argument(
+        "--solver",
+        metavar="NAME",
+        default="auto",
+        help=f"{', '.join(SOLVERS)}, or one of your own (default: auto)",
+    )
+    command.add_argument(
+        "--objective",
+        choices=("closed", "simulated"),
+        default="closed",
+        help="which iteration time to minimise: in closed form (default), or as "
+        "simulated",
+    )
+    command.add_argument(
+        "--schedule",
+        choices=SCHEDULE_CHOICES,
+        metavar="NAME",
+        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
+    )
+    command.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="end the search of each variant after this many seconds, with the best "
+        "plan so far",
+    )
+    command.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="variants, or workers of one search, at the same time (default: one per "
+        "core); 1: work in this process, start none",
+    )
+    command.add_argument(
+        "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
+    )
+    command.add_argument("--svg", metavar="FILE", help="draw the variants as bars")
+    command.add_argument("--csv", metavar="FILE", help="write a line per variant")
+    command.add_argument(
+        "--out", metavar="FILE", help="write what --json prints, plans included"
+    )
+    command.add_argument(
+        "--json", action="store_true", help="print the variants as JSON, nothing else"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the variants, solve them, and report what is known."""
+    from hetopt.planning import ensure_searchable
+    from hetopt.problem.named import problem_path
+    from hetopt.problem.principles import PRUNED
+    from hetopt.report.console import is_terminal
+    from hetopt.report.whatif import rows
+    from hetopt.whatif.solving import Asked, Solving
+    from hetopt.whatif.variants import Variants
+
+    if not (options.drop_each or options.add or options.set or options.sweep):
+        msg = "no change is asked for: give --drop-each, --add, --set or --sweep"
+        raise InputError(msg)
+    ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
+    ensure_searchable(options.solver, options.objective, PRUNED)
+    made = Variants(problem_path(options.problem), options.schedule)
+    variants = made.all(
+        drop_each=options.drop_each,
+        added=options.add,
+        settings=options.set,
+        sweeps=options.sweep,
+    )
+    for each in variants:
+        if each.problem is not None:
+            ensure_plans(options.solver, each.problem.training.schedule)
+    asked = Asked(
+        solver=options.solver,
+        objective=options.objective,
+        time_limit_s=options.time_limit,
+        jobs=workers(options.jobs),
+        seed=options.seed,
+    )
+    told = complain if is_terminal(sys.stderr) else lambda line: None
+    # From here on a signal ends the searches, and what is known is reported.
+    interruption.hold()
+    solving = Solving(variants, asked, told)
+    answers = solving.answers()
+    found = rows(variants, answers)
+    _report(made.base.name, found, answers[0].result, options)
+    if solving.interrupted:
+        complain("stopped: interrupted; variants without a plan were not searched")
+    return _exit_code(found)
+
+
+def _exit_code(found: Sequence[Row]) -> int:
+    from hetopt.cli.exit_codes import NO_PLAN, STOPPED
+
+    if any(row.plan is not None for row in found):
+        return 0
+    return NO_PLAN if all(row.status == "infeasible" for row in found) else STOPPED
+
+
+def _report(
+    name: str,
+    found: Sequence[Row],
+    base: Result | None,
+    options: argparse.Namespace,
+) -> None:
+    """Print the variants, and write the files that were asked for."""
+    from hetopt.files import write_bytes, write_text
+    from hetopt.report.whatif import whatif_csv, whatif_report, whatif_to_json
+
+    data = whatif_to_json(name, options.objective, found)
+    text = json.dumps(data, indent=2, allow_nan=False)
+    if options.json:
+        emit(text)
+    else:
+        from hetopt.report.console import draw
+
+        emit(draw(whatif_report(found, options.objective, base), sys.stdout))
+    if options.out is not None:
+        write_text(options.out, text + "\n")
+    if options.csv is not None:
+        write_text(options.csv, whatif_csv(found))
+    if options.svg is not None:
+        from hetopt.report import plots
+        from hetopt.report.whatif_plot import whatif_figure
+
+        write_bytes(
+            options.svg, plots.svg(whatif_figure(found, options.objective, name))
+        )

@@ -1,0 +1,101 @@
+"""What a plan costs: the nodes that it rents, at their prices."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+
+_HOUR_S = 3600.0
+#: Tokens that training is priced by.
+TRILLION = 1e12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a plan costs, in the currency of the problem's prices.
+
+    Attributes
+    ----------
+    nodes
+        Nodes that have to be rented, by cluster, of those that host stages.
+    unpriced
+        Those of them that have no price; if there are any, the numbers are None.
+    per_hour
+        Of all nodes.
+    per_iteration, per_trillion_tokens
+        At the simulated iteration time, as throughput is.
+    """
+
+    nodes: Mapping[str, int]
+    unpriced: tuple[str, ...]
+    per_hour: float | None
+    per_iteration: float | None
+    per_trillion_tokens: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cost as plain JSON data."""
+        return {
+            "nodes": dict(self.nodes),
+            "unpriced": list(self.unpriced),
+            "per_hour": self.per_hour,
+            "per_iteration": self.per_iteration,
+            "per_trillion_tokens": self.per_trillion_tokens,
+        }
+
+
+def cost_of(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost | None:
+    """Return what a plan costs; None if no cluster of the problem has a price."""
+    prices = {each.name: each.price_per_hour for each in problem.clusters}
+    if all(price is None for price in prices.values()):
+        return None
+    nodes = rented_nodes(problem, plan)
+    unpriced = tuple(name for name in nodes if prices[name] is None)
+    if unpriced:
+        return Cost(
+            nodes=nodes,
+            unpriced=unpriced,
+            per_hour=None,
+            per_iteration=None,
+            per_trillion_tokens=None,
+        )
+    per_hour = sum((prices[name] or 0.0) * count for name, count in nodes.items())
+    per_iteration = per_hour * iteration_time_s / _HOUR_S
+    tokens = problem.training.global_batch * problem.training.seq_len
+    return Cost(
+        nodes=nodes,
+        unpriced=(),
+        per_hour=per_hour,
+        per_iteration=per_iteration,
+        per_trillion_tokens=per_iteration * (TRILLION / tokens),
+    )
+
+
+def rented_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
+    """Return how many nodes a plan needs, by cluster, of those that host stages.
+
+    A stage has nodes of its own or shares one: its n devices are a multiple of the
+    node's m, or divide them. s stages of one strategy take s n / m nodes, or
+    ceil(s / (m / n)). Stages of several strategies are packed by their devices.
+    """
+    per_node = {each.name: each.devices_per_node for each in problem.clusters}
+    whole: Counter[str] = Counter()
+    shared: Counter[str] = Counter()
+    for stage in (stage for each in plan.pipelines for stage in each.stages):
+        devices = stage.strategy.devices
+        if devices >= per_node[stage.cluster]:
+            whole[stage.cluster] += devices // per_node[stage.cluster]
+        else:
+            shared[stage.cluster] += devices
+    return {
+        name: whole[name] + math.ceil(shared[name] / each)
+        for name, each in per_node.items()
+        if whole[name] or shared[name]
+    }

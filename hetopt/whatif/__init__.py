@@ -1,0 +1,1 @@
+"""Variants of a problem: how they are made, and how they are solved together."""

@@ -1,0 +1,236 @@
+"""Solving the variants of a problem: one after the other, or several at once.
+
+This process begins: it has loaded the compiled code after the first variant. Workers
+have to load it again, so they are started only if what is left takes longer than that.
+Each works alone on one variant at a time, which keeps all cores busier than several
+workers on one search.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cost.build import build_table
+from hetopt.deadline import Deadline
+from hetopt.errors import InputError, SolverError
+from hetopt.interruption import released
+from hetopt.planning import ensure_holds, search
+from hetopt.problem.digest import problem_digest
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.pools.process import Died, Done, Failed, Pool
+from hetopt.solvers.race.task_loop import worker_count
+from hetopt.solvers.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+    from hetopt.whatif.variants import Variant
+
+#: CPU seconds that the first search of a process takes longer than others: it loads
+#: code.
+_LOADING_S = 1.5
+#: CPU seconds until workers have imported and loaded what they need.
+_STARTING_S = 3.0
+#: Seconds between two looks for signals.
+_TURN_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How every variant is searched, as ``hetopt plan`` would; see there."""
+
+    solver: str = "auto"
+    objective: str = "closed"
+    time_limit_s: float | None = None
+    jobs: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is known of a variant.
+
+    Attributes
+    ----------
+    result
+        None if it was not searched.
+    failure
+        Why not.
+    """
+
+    result: Result | None
+    failure: str | None = None
+
+
+class Solving:
+    """Solves variants; those with equal problems once.
+
+    Attributes
+    ----------
+    interrupted
+        Whether the user stopped it: what is missing was not searched.
+
+    Parameters
+    ----------
+    told
+        Called with a line whenever a variant is begun or done.
+    """
+
+    def __init__(
+        self,
+        variants: Sequence[Variant],
+        asked: Asked,
+        told: Callable[[str], None],
+    ) -> None:
+        self.interrupted = False
+        self._variants = variants
+        self._asked = asked
+        self._told = told
+        self._known: dict[str, Answer] = {}
+        self._waiting: deque[tuple[str, Problem]] = deque()
+        self._keys = [
+            None if each.problem is None else _key(each.problem) for each in variants
+        ]
+        first: dict[str, Problem] = {}
+        for key, each in zip(self._keys, variants, strict=True):
+            if key is not None and each.problem is not None:
+                first.setdefault(key, each.problem)
+        self._waiting.extend(first.items())
+        self._count = len(first)
+
+    def answers(self) -> list[Answer]:
+        """Solve all, and return what is known of every variant, in their order.
+
+        Raises
+        ------
+        InputError
+            The first problem cannot be planned as asked.
+        CheckError, SolverError
+            A solver is wrong.
+        """
+        # Of this process: what else the machine does is no reason for workers.
+        began_s = time.process_time()
+        while self._waiting and not self.interrupted:
+            done = len(self._known)
+            workers = min(worker_count(self._asked.jobs), len(self._waiting))
+            taken_s = time.process_time() - began_s - _LOADING_S
+            each_s = max(0.0, taken_s) / max(done, 1)
+            gain_s = each_s * len(self._waiting) * (1 - 1 / workers)
+            if done and gain_s > _STARTING_S:
+                self._solve_apart(workers)
+                break
+            self._solve_here()
+        return [self._answer(index) for index in range(len(self._variants))]
+
+    def _answer(self, index: int) -> Answer:
+        key, failure = self._keys[index], self._variants[index].failure
+        if key is None:
+            return Answer(result=None, failure=failure)
+        return self._known.get(key) or Answer(
+            result=None, failure="not searched: interrupted"
+        )
+
+    def _take(self, key: str, answer: Answer) -> None:
+        self._known[key] = answer
+        self._told(f"{len(self._known)} of {self._count} searched")
+
+    def _solve_here(self) -> None:
+        key, problem = self._waiting.popleft()
+        try:
+            answer = solve(problem, self._asked, jobs=self._asked.jobs)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return
+        except InputError as error:
+            if not self._known:
+                # The problem itself, not what a variant makes of it.
+                raise
+            answer = Answer(result=None, failure=str(error))
+        self._take(key, answer)
+        self.interrupted = answer.result is not None and answer.result.interrupted
+
+    def _solve_apart(self, size: int) -> None:
+        pool = Pool(size, _make, (self._asked, size))
+        running: dict[int, str] = {}
+        number = 0
+        try:
+            while self._waiting or running:
+                while self._waiting and pool.idle:
+                    key, problem = self._waiting.popleft()
+                    number += 1
+                    running[number] = key
+                    pool.submit(number, problem)
+                with released():
+                    events = pool.collect(_TURN_S)
+                for event in events:
+                    key = running.pop(event.task)
+                    match event:
+                        case Done():
+                            self._take(key, event.value)
+                        case Died():
+                            failure = "its process died, for want of memory perhaps"
+                            self._take(key, Answer(result=None, failure=failure))
+                        case Failed():
+                            raise SolverError(f"a variant failed:\n{event.trace}")
+        except KeyboardInterrupt:
+            self.interrupted = True
+        finally:
+            pool.close()
+
+
+def _key(problem: Problem) -> str:
+    """Return what equal problems share: of a profile, a digest has only the name."""
+    return f"{problem_digest(problem)} {sorted(problem.latency.items())}"
+
+
+def solve(
+    problem: Problem, asked: Asked, *, jobs: int | None, beside: int = 1
+) -> Answer:
+    """Solve one variant, and check what the solver says.
+
+    Parameters
+    ----------
+    jobs
+        Workers of this search.
+    beside
+        Searches that run at the same time and share the memory.
+
+    Raises
+    ------
+    InputError
+        The problem has no latency table, or the solver does not take it.
+    CheckError
+        The solver is wrong.
+    """
+    deadline = Deadline.after(asked.time_limit_s)
+    table = build_table(problem)
+    request = Request(
+        problem=problem,
+        table=table,
+        params=RaceParams(jobs=jobs, beside=beside),
+        deadline=deadline,
+        seed=asked.seed,
+    )
+    result = search(request, solver=asked.solver, objective=asked.objective)
+    ensure_holds(problem, table, result)
+    return Answer(result=result)
+
+
+def _make(
+    payload: tuple[Asked, int], shared: Any, say: Callable[[Any], None]
+) -> Callable[[Problem], Answer]:
+    """Return what a worker does with a variant."""
+    asked, beside = payload
+
+    def run(problem: Problem) -> Answer:
+        try:
+            return solve(problem, asked, jobs=1, beside=beside)
+        except InputError as error:
+            return Answer(result=None, failure=str(error))
+
+    return run
