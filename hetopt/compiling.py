@@ -7,14 +7,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from hetopt.compiled import kept_folder
-from hetopt.cost.build import build_table
-from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import SCHEDULES
 from hetopt.solvers.compiling import LATER, What
-from hetopt.solvers.params import RaceParams
-from hetopt.solvers.request import Request
-from hetopt.solvers.side_by_side import TINY, Entry, warm_up
-from hetopt.solvers.simulated.solver import solve_simulated
 
 if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
@@ -33,6 +26,7 @@ def compile_kept(what: What, *, later: bool) -> None:
     """
     import fcntl
 
+    # What is compiled is loaded below the lock: most processes find it held.
     if later:
         os.nice(19)
     with (kept_folder() / (_LOCK % what)).open("w") as lock:
@@ -42,15 +36,29 @@ def compile_kept(what: What, *, later: bool) -> None:
             return
         match what:
             case "dp":
-                # Under any schedule the same is compiled.
-                warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
+                _plan()
             case "simulated":
                 _simulate("1f1b")
             case "simulated-free":
                 _simulate("auto")
 
 
+def _plan() -> None:
+    from hetopt.problem.training import SCHEDULES
+    from hetopt.solvers.side_by_side import Entry, warm_up
+
+    # Under any schedule the same is compiled.
+    warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
+
+
 def _simulate(schedule: ScheduleName) -> None:
+    from hetopt.cost.build import build_table
+    from hetopt.problem.reading import read_problem_text
+    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.request import Request
+    from hetopt.solvers.side_by_side import TINY
+    from hetopt.solvers.simulated.solver import solve_simulated
+
     problem = read_problem_text(TINY % schedule)
     request = Request(
         problem=problem, table=build_table(problem), params=RaceParams(jobs=0)
