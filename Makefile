@@ -21,7 +21,8 @@ DOCS_VENV := .venv-docs
 # Any version that the profile extra allows; a CPU build will do.
 TORCH ?= torch==2.13.0
 # Read for how they parse what is exported for them; what they need is not installed.
-RUNTIMES := megatron-core==0.16.1 megatron-bridge==0.3.1
+RUNTIMES := megatron-core==0.16.1 megatron-bridge==0.3.1 \
+  torchtitan==0.3.0 spmd_types==0.2.3 tyro docstring_parser typeguard
 # Tried in this order; PYTHON=/path/to/python goes first.
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python
 PROBLEM := data/problems/hetauto-exp2.yaml

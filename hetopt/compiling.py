@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from hetopt.compiled import kept_folder
 from hetopt.solvers.compiling import LATER, What
-
-if TYPE_CHECKING:
-    from hetopt.problem.training import ScheduleName
 
 #: Held by the process that compiles.
 _LOCK = "compiling-%s.lock"
@@ -38,9 +35,9 @@ def compile_kept(what: What, *, later: bool) -> None:
             case "dp":
                 _plan()
             case "simulated":
-                _simulate("1f1b")
+                _simulate(free=False)
             case "simulated-free":
-                _simulate("auto")
+                _simulate(free=True)
 
 
 def _plan() -> None:
@@ -51,15 +48,17 @@ def _plan() -> None:
     warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
 
 
-def _simulate(schedule: ScheduleName) -> None:
+def _simulate(*, free: bool) -> None:
     from hetopt.cost.build import build_table
     from hetopt.problem.reading import read_problem_text
+    from hetopt.problem.training import SCHEDULES
+    from hetopt.schedule.schedules import FREE
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
     from hetopt.solvers.side_by_side import TINY
     from hetopt.solvers.simulated.solver import solve_simulated
 
-    problem = read_problem_text(TINY % schedule)
+    problem = read_problem_text(TINY % (FREE.name if free else SCHEDULES[0]))
     request = Request(
         problem=problem, table=build_table(problem), params=RaceParams(jobs=0)
     )

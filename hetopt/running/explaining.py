@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table import TICK_S
+from hetopt.schedule.schedules import FREE
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 
@@ -86,7 +87,7 @@ def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) ->
     transfer = _ticks(measured.boundaries_s)
     times = PipelineTimes(
         # It decides the closed form, which nobody asks for here.
-        schedule="auto",
+        schedule=FREE.name,
         microbatches=microbatches,
         forward_ns=_ticks([stage.forward_s for stage in measured.stages]),
         backward_ns=_ticks([stage.backward_s for stage in measured.stages]),

@@ -11,7 +11,7 @@ schedules = pytest.importorskip("torch.distributed.pipelining.schedules")
 
 from hetopt.export.bundle import bundle
 from hetopt.export.registry import launcher
-from hetopt.export.shared.schedule_csv import schedule_text
+from hetopt.export.torchtitan.schedule_csv import schedule_text
 from tests.export.jobs import draw_job
 
 pytestmark = pytest.mark.runtimes

@@ -1,20 +1,23 @@
 """TorchTitan itself takes the configurations that we export.
 
-Besides ``torchtitan==0.2.2`` without what it requires it takes datasets, tensorboard,
-tokenizers, torchdata, triton and tyro to import it.
+Besides ``torchtitan==0.3.0`` without what it requires it takes spmd_types, tyro,
+docstring_parser and typeguard. What reads data, and what needs a GPU to be loaded, is
+not there: nothing of it has a part in a configuration or a model.
 """
 
+import importlib
+import importlib.metadata
+import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 torch = pytest.importorskip("torch")
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    manager = pytest.importorskip("torchtitan.config.manager")
-    dims = pytest.importorskip("torchtitan.distributed.parallel_dims")
-    specs = pytest.importorskip("torchtitan.protocols.train_spec")
+pytest.importorskip("torchtitan")
 
 from hetopt.export.bundle import bundle
 from hetopt.export.torchtitan.launcher import LAUNCHER
@@ -25,48 +28,97 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
+#: What TorchTitan loads and does not call here.
+ABSENT = (
+    "datasets",
+    "datasets.distributed",
+    "tokenizers",
+    "torchdata",
+    "torchdata.stateful_dataloader",
+    "torch.utils.tensorboard",
+    "torchtitan.distributed.minimal_async_ep.kernels",
+)
+
+
+@pytest.fixture(scope="module")
+def titan() -> Any:
+    """Return what its command line is read with."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ABSENT:
+            patch.setitem(sys.modules, name, MagicMock(name=name))
+        # It is made a subclass of.
+        sys.modules["torchdata.stateful_dataloader"].StatefulDataLoader = type(  # type: ignore[attr-defined]
+            "StatefulDataLoader", (), {}
+        )
+        config = importlib.import_module("torchtitan.config")
+        dims = importlib.import_module("torchtitan.distributed.parallel_dims")
+        yield config.ConfigManager, dims.ParallelDims
+
+
+def configured(titan: Any, text: str, *flags: str) -> Any:
+    """Return the configuration that a bundle's file leads to."""
+    module = ModuleType("hetopt_plan")
+    exec(compile(text, "hetopt_plan.py", "exec"), vars(module))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "hetopt_plan", module)
+        arguments = ["--module", "hetopt_plan", "--config", "train", *flags]
+        return titan[0]().parse_args(arguments)
+
 
 @pytest.mark.parametrize("alike", [True, False], ids=["alike", "mixed"])
-def test_configurations_and_models_are_taken(alike: bool, tmp_path: Path) -> None:
+def test_configurations_and_models_are_taken(
+    alike: bool, titan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     taken = 0
-    for seed in range(60):
+    for seed in range(40):
         job = draw_job(seed, alike=alike)
         if any(loss.instead is None for loss in LAUNCHER.losses(job)):
             continue
         files = bundle(job, LAUNCHER, allow_lossy=True)
-        path = tmp_path / "train.toml"
-        path.write_text(files["train.toml"])
-        config = manager.ConfigManager().parse_args([f"--job.config_file={path}"])
+        config = configured(titan, files["hetopt_plan.py"], "--training.steps", "7")
+        assert config.training.steps == 7
         degrees = config.parallelism
-        mesh = dims.ParallelDims(
+        mesh = titan[1](
             dp_replicate=degrees.data_parallel_replicate_degree,
             dp_shard=degrees.data_parallel_shard_degree,
             cp=degrees.context_parallel_degree,
             tp=degrees.tensor_parallel_degree,
             pp=degrees.pipeline_parallel_degree,
             ep=1,
-            etp=1,
             world_size=job.world_size,
         )
-        assert config.training.seq_len % mesh.seq_len_divisor == 0
-        # Its DDP refuses to stand beside anything else.
-        alone = mesh.world_size == mesh.dp_replicate
-        assert mesh.fsdp_enabled or not mesh.dp_replicate_enabled or alone
-        exec(compile(files["hetopt_flavor.py"], "hetopt_flavor.py", "exec"), {})
-        spec = specs.get_train_spec(config.model.name)
-        arguments = spec.model_args[config.model.flavor]
-        arguments.update_from_config(config)
+        assert mesh.world_size == job.world_size
+        batch = mesh.dp_replicate * mesh.dp_shard * config.training.local_batch_size
+        assert job.problem.training.global_batch % batch == 0
+        made = config.model_spec.model
+        made.update_from_config(config=config)
         with torch.device("meta"):
-            made = spec.model_cls(arguments)
-        model, first = job.problem.model, made.layers["0"]
+            held = made.build()
+        model, first = job.problem.model, held.layers["0"]
         assert first.feed_forward.w1.weight.shape == (model.ffn, model.hidden)
-        kv = model.kv_heads * model.head_dim
-        assert first.attention.wk.weight.shape == (kv, model.hidden)
-        assert made.output.weight.shape == (model.vocab, model.hidden)
-        held = {name for name, _ in made.named_children()} - {"layers"}
-        held |= {f"layers.{name}" for name in made.layers}
+        wide = (model.heads + 2 * model.kv_heads) * model.head_dim
+        assert first.attention.qkv_linear.wqkv.weight.shape == (wide, model.hidden)
+        assert held.lm_head.weight.shape == (model.vocab, model.hidden)
+        assert first.ffn_norm.eps == model.architecture.norm_eps
+        rope = first.attention.rope.config
+        assert rope.theta == model.architecture.rotary_base
+        names = {name for name, _ in held.named_children()} - {"layers"}
+        names |= {f"layers.{name}" for name in held.layers}
         parts = degrees.module_fqns_per_model_part
         assert (parts is None) == (len(job.stages) == 1)
-        assert sorted(name for part in parts or [held] for name in part) == sorted(held)
+        found = [name for part in parts or [names] for name in part]
+        assert sorted(found) == sorted(names)
         taken += 1
     assert taken > 5
+
+
+def test_the_tested_version_is_checked(
+    titan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = draw_job(4, alike=True, recompute=("none",))
+    files = bundle(job, LAUNCHER, allow_lossy=True)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.2.2")
+    with pytest.raises(SystemExit, match=r"tested with torchtitan 0.3, found 0.2.2"):
+        configured(titan, files["hetopt_plan.py"])

@@ -42,7 +42,8 @@ HOMES = {
     "export/shared/megatron.py",
     "export/hetu/launcher.py",
     "export/hetu/reading.py",
-    "export/megatron/reading.py",
+    "export/megatron/deepspeed.py",
+    "export/shared/megatron_pipeline.py",
     "export/flagscale/launcher.py",
     "export/flagscale/reading.py",
     "export/torch/reading.py",
@@ -56,9 +57,12 @@ OTHER_AUTO = {
     "report/showing.py",
     "cli/commands/explain.py",
     "cli/commands/plan.py",
+    "cli/commands/whatif.py",
+    "export/shared/megatron_says.py",
     "problem/schema/fields.py",
     "cost/sources/by_cluster.py",
     "solvers/registry.py",
+    "whatif/solving.py",
 }
 #: Each has its own words for warm-ups.
 PROGRAMS = ("cp-sat", "milp", "miqp-highs", "dp")

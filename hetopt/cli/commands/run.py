@@ -1,4 +1,4 @@
-"""Train some iterations of a plan on this machine, and hold them against the plan."""
+"""Train some iterations of a plan here, and hold what they took against the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TorchTitan 0.2.2: a TOML file, the schedule as a CSV, and a model of the plan's size.
+"""TorchTitan 0.3: a Python file with model and configuration, the schedule as a CSV.
 
 Its pipelines run through torch.distributed.pipelining, which under FSDP gathers a
 stage's weights once an iteration and keeps gradients whole until the last micro-batch:
@@ -7,28 +7,22 @@ that is ZeRO 1. Meshes are laid out pp, dp, cp, tp, the last the fastest.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from hetopt.export.launcher import Launcher, Loss
-from hetopt.export.shared.architecture import architecture_losses, as_said
-from hetopt.export.shared.kernels import FP8, UNFUSED_LOSS, choice_losses
-from hetopt.export.shared.one_mesh import (
-    launched,
-    one_mesh_losses,
-    recompute_loss,
-    shared_head_losses,
-)
-from hetopt.export.shared.schedule_csv import schedule_text
+from hetopt.export.launcher import Launcher
+from hetopt.export.shared.one_mesh import launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.export.shared.torch_modules import module_names
-from hetopt.problem.architecture import RotaryScaling
+from hetopt.export.torchtitan.losses import losses, said
+from hetopt.export.torchtitan.schedule_csv import schedule_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
     from hetopt.export.job import Job
     from hetopt.problem.model import Model
+
+#: The version that bundles are tested with.
+_VERSION = "0.3"
 
 _DTYPES = {
     "bf16": "bfloat16",
@@ -37,70 +31,169 @@ _DTYPES = {
     "fp8": "bfloat16",
 }
 
-#: Makes every linear layer but the head multiply in FP8.
-_FLOAT8 = "quantize.linear.float8"
+#: TorchTitan calls ``train`` for its configuration.
+_PROGRAM = '''\
+"""What TorchTitan trains and how, as hetopt planned it."""
 
-_FLAVOR = '''\
-"""Adds the plan's model to TorchTitan's Llama 3 models."""
+import sys
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 
-from torchtitan.models.llama3.model.args import RoPEScalingArgs, TransformerModelArgs
-from torchtitan.protocols.train_spec import get_train_spec
+try:
+    found = version("torchtitan")
+except PackageNotFoundError:
+    found = "none that is installed"
+if not found.startswith("{version}."):
+    sys.exit(f"tested with torchtitan {version}, found {{found}}")
 
-get_train_spec("llama3").model_args["hetopt"] = TransformerModelArgs(
-    dim={hidden},
-    n_layers={layers},
-    n_heads={heads},
-    n_kv_heads={kv_heads},
-    vocab_size={vocab},
-    # The inner width is rounded up to a multiple: of {ffn}, to {ffn} itself.
-    multiple_of={ffn},
-    ffn_dim_multiplier={multiplier!r},
-    max_seq_len={seq_len},
-    norm_eps={norm_eps!r},
-    rope_theta={rotary_base!r},
-    # Its default stretches frequencies as Llama 3.1 does; a factor of 1 does not.
-    rope_scaling_args=RoPEScalingArgs(
-        scaling_factor={factor!r},
-        low_freq_factor={low!r},
-        high_freq_factor={high!r},
-        original_max_position_embeddings={original},
-    ),
+import torch.nn as nn
+from torchtitan.components.loss import CrossEntropyLoss
+from torchtitan.components.optimizer import default_adamw
+{fp8_import}from torchtitan.config import ParallelismConfig, TrainingConfig
+from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
+from torchtitan.distributed.pipeline_parallel import pipeline_llm
+from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
+from torchtitan.models.common import ComplexRoPE, Embedding, Linear, RMSNorm
+from torchtitan.models.common.config_utils import (
+    get_attention_config,
+    make_ffn_config,
+    make_gqa_config,
 )
+from torchtitan.models.common.param_init import depth_scaled_std, skip_param_init
+from torchtitan.models.llama3 import Llama3Model, parallelize_llama
+from torchtitan.models.llama3.model import Llama3TransformerBlock
+from torchtitan.models.llama3.state_dict_adapter import Llama3StateDictAdapter
+from torchtitan.protocols.model_spec import ModelSpec
+from torchtitan.trainer import Trainer
+
+HIDDEN, LAYERS, VOCAB = {hidden}, {layers}, {vocab}
+HEADS, KV_HEADS, HEAD_DIM = {heads}, {kv_heads}, {head_dim}
+TIED = {tied}
+
+
+def normal(std):
+    return {{"weight": partial(nn.init.trunc_normal_, std=std)}}
+
+
+def norm():
+    return RMSNorm.Config(
+        normalized_shape=HIDDEN,
+        eps={norm_eps!r},
+        param_init={{"weight": nn.init.ones_}},
+    )
+
+
+def layer(number):
+    deep = normal(depth_scaled_std(0.02, number))
+    return Llama3TransformerBlock.Config(
+        attention_norm=norm(),
+        ffn_norm=norm(),
+        attention=make_gqa_config(
+            dim=HIDDEN,
+            n_heads=HEADS,
+            n_kv_heads=KV_HEADS,
+            head_dim=HEAD_DIM,
+            fuse_qkv=True,
+            wqkv_param_init=normal(0.02),
+            wo_param_init=deep,
+            inner_attention=get_attention_config("flex"),
+            rope=ComplexRoPE.Config(
+                dim=HEAD_DIM,
+                max_seq_len={seq_len},
+                theta={rotary_base!r},
+{scaling}            ),
+        ),
+        feed_forward=make_ffn_config(
+            dim=HIDDEN,
+            hidden_dim={ffn},
+            w1_param_init=normal(0.02),
+            w2w3_param_init=deep,
+        ),
+    )
+
+
+def model():
+    first = {{"weight": skip_param_init if TIED else nn.init.normal_}}
+    return Llama3Model.Config(
+        dim=HIDDEN,
+        vocab_size=VOCAB,
+        enable_weight_tying=TIED,
+        tok_embeddings=Embedding.Config(
+            num_embeddings=VOCAB, embedding_dim=HIDDEN, param_init=first
+        ),
+        layers=[layer(number) for number in range(LAYERS)],
+        norm=norm(),
+        lm_head=Linear.Config(
+            in_features=HIDDEN, out_features=VOCAB, param_init=normal(HIDDEN**-0.5)
+        ),
+    )
+
+
+def train():
+    return Trainer.Config(
+        model_spec=ModelSpec(
+            name="llama3",
+            flavor="hetopt",
+            model={made},
+            parallelize_fn=parallelize_llama,
+            pipelining_fn=pipeline_llm,
+            post_optimizer_build_fn=None,
+            state_dict_adapter=Llama3StateDictAdapter,
+        ),
+        loss=CrossEntropyLoss.Config(global_vocab_size=VOCAB),
+        optimizer=default_adamw(),
+        dataloader=HuggingFaceTextDataLoader.Config(),
+        training=TrainingConfig(
+{training}        ),
+        parallelism=ParallelismConfig(
+{parallelism}        ),
+        activation_checkpoint={checkpoint},
+    )
 '''
+
+_CHECKPOINTS = {
+    "none": "None",
+    "selective": "SelectiveAC.Config()",
+    "full": "FullAC.Config()",
+}
+_FP8_IMPORT = "from torchtitan.components.quantization import Float8LinearConverter\n"
+_FP8_MODEL = (
+    'Float8LinearConverter.Config(filter_fqns=["lm_head"]).build().convert(model())'
+)
 
 
 def files(job: Job) -> Mapping[str, str]:
-    """Return configuration, model, schedule, and one script per node."""
-    model, training = _said(job.problem.model), job.problem.training
-    scaling = model.architecture.rotary_scaling or RotaryScaling(
-        kind="llama3", factor=1.0
-    )
-    flavor = _FLAVOR.format(
-        hidden=model.hidden,
-        layers=model.layers,
-        heads=model.heads,
-        kv_heads=model.kv_heads,
-        vocab=model.vocab,
-        ffn=model.ffn,
-        # Llama multiplies 8/3 of the hidden size by it, to about ffn / 3.
-        multiplier=model.ffn / (8 * model.hidden),
-        seq_len=training.seq_len,
-        norm_eps=model.architecture.norm_eps,
-        rotary_base=model.architecture.rotary_base,
-        factor=scaling.factor,
-        low=scaling.low_freq_factor,
-        high=scaling.high_freq_factor,
-        original=scaling.original_positions,
-    )
+    """Return the program, the schedule, and one script per node."""
+    model, training = job.problem.model, job.problem.training
+    trained = said(model)
+    fp8 = training.precision == "fp8"
     files = {
-        "train.toml": _toml(job),
-        "hetopt_flavor.py": flavor,
+        "hetopt_plan.py": _PROGRAM.format(
+            version=_VERSION,
+            fp8_import=_FP8_IMPORT if fp8 else "",
+            made=_FP8_MODEL if fp8 else "model()",
+            hidden=model.hidden,
+            layers=model.layers,
+            vocab=model.vocab,
+            heads=model.heads,
+            kv_heads=model.kv_heads,
+            head_dim=model.head_dim,
+            ffn=model.ffn,
+            tied=model.tied and len(job.stages) == 1,
+            norm_eps=trained.architecture.norm_eps,
+            seq_len=training.seq_len,
+            rotary_base=trained.architecture.rotary_base,
+            scaling=_lines(_scaling(trained), 16),
+            training=_lines(_training(job), 12),
+            parallelism=_lines(_parallelism(job), 12),
+            checkpoint=_CHECKPOINTS[job.stages[0].strategy.recompute],
+        )
     }
     if len(job.stages) > 1:
         files["schedule.csv"] = schedule_text(
             [stage.warmup for stage in job.stages], job.microbatches
         )
-    program = ["-m", "torchtitan.train", "--job.config_file", "train.toml"]
+    program = ["-m", "torchtitan.train", "--module", "hetopt_plan", "--config", "train"]
     return {**files, **torchrun_scripts(job, program)}
 
 
@@ -108,30 +201,60 @@ def commands(job: Job) -> str:
     """Say what else TorchTitan needs."""
     first = script_name(job, 0)
     parts = [
-        "For TorchTitan 0.2.2. `train.toml` holds what the plan decides, "
-        "`hetopt_flavor.py` adds a Llama of the plan's size, norm epsilon and "
-        "rotary frequencies. Tokenizer, data, "
-        "steps and learning rate follow as arguments. Copy this folder to every "
+        f"For TorchTitan {_VERSION}, which `hetopt_plan.py` checks. It holds a Llama "
+        "of the plan's sizes and all that the plan decides. Tokenizer, data, steps and "
+        "learning rate follow as arguments. Copy this folder to every "
         "host and run on each, where `torchtitan` can be imported, its own "
         "script; ranks meet on the first host:",
-        f"    ./{first} --model.hf_assets_path ASSETS --training.dataset c4 "
+        f"    ./{first} --hf_assets_path ASSETS --dataloader.dataset c4 "
         "--training.steps 100",
     ]
+    if job.problem.training.precision == "fp8":
+        parts.append("Multiplications in FP8 need `torchao`.")
     return "\n\n".join(parts + mixed_note(job))
 
 
-def _toml(job: Job) -> str:
-    """Return TorchTitan's configuration of a job with one strategy for all stages."""
-    training, strategy, layers = (
-        job.problem.training,
-        job.stages[0].strategy,
-        job.layers,
+def _lines(arguments: Mapping[str, object], indent: int) -> str:
+    """Return arguments of a call, a line each."""
+    return "".join(
+        f"{' ' * indent}{name}={value!r},\n" for name, value in arguments.items()
     )
-    assert layers is not None
+
+
+def _scaling(model: Model) -> dict[str, object]:
+    """Return how rotary frequencies are stretched: as Llama 3.1 does, or not."""
+    scaling = model.architecture.rotary_scaling
+    if scaling is None:
+        return {}
+    return {
+        "scaling": "llama",
+        "scaling_factor": scaling.factor,
+        "low_freq_factor": scaling.low_freq_factor,
+        "high_freq_factor": scaling.high_freq_factor,
+        "original_max_position_embeddings": scaling.original_positions,
+    }
+
+
+def _training(job: Job) -> dict[str, object]:
+    training, piped = job.problem.training, len(job.stages) > 1
     each = job.microbatch_size(job.stages[0])
-    piped = len(job.stages) > 1
-    sharded = _is_sharded(job)
-    parallelism: dict[str, object] = {
+    return {
+        # Without a pipeline, micro-batches are steps that accumulate gradients.
+        "local_batch_size": each * (job.microbatches if piped else 1),
+        "global_batch_size": training.global_batch,
+        "seq_len": training.seq_len,
+        "mixed_precision_param": _DTYPES[training.precision],
+        # Pipelines cannot have them.
+        "disable_cuda_graphs": True,
+    }
+
+
+def _parallelism(job: Job) -> dict[str, object]:
+    """Return the degrees of a job with one strategy for all stages."""
+    strategy, layers = job.stages[0].strategy, job.layers
+    assert layers is not None
+    piped, sharded = len(job.stages) > 1, max(job.zero_stages) > 0
+    found: dict[str, object] = {
         "data_parallel_replicate_degree": 1 if sharded else strategy.dp,
         "data_parallel_shard_degree": strategy.dp if sharded else 1,
         "context_parallel_degree": strategy.cp,
@@ -142,146 +265,25 @@ def _toml(job: Job) -> str:
         ),
     }
     if piped:
-        parallelism |= {
+        found |= {
             "pipeline_parallel_schedule": "PipelineScheduleSingle",
             "pipeline_parallel_schedule_csv": "schedule.csv",
-            "pipeline_parallel_microbatch_size": each,
-            "module_fqns_per_model_part": module_names(layers),
+            "pipeline_parallel_microbatch_size": job.microbatch_size(job.stages[0]),
+            "module_fqns_per_model_part": _modules(layers),
         }
-    sections: dict[str, dict[str, object]] = {
-        "job": {"description": f"{job.problem.model.name}, planned by hetopt"},
-        "experimental": {"custom_import": "hetopt_flavor"},
-        "model": {"name": "llama3", "flavor": "hetopt"},
-        "training": {
-            # Without a pipeline, micro-batches are steps that accumulate gradients.
-            "local_batch_size": each * (job.microbatches if piped else 1),
-            "global_batch_size": training.global_batch,
-            "seq_len": training.seq_len,
-            "mixed_precision_param": _DTYPES[training.precision],
-        },
-        "parallelism": parallelism,
-        "activation_checkpoint": _checkpointing(strategy.recompute),
-    }
-    if training.precision == "fp8":
-        sections["model"]["converters"] = [_FLOAT8]
-        sections[_FLOAT8] = {"filter_fqns": ["output"]}
-    return "\n".join(
-        f"[{name}]\n" + "".join(f"{key} = {_value(v)}\n" for key, v in fields.items())
-        for name, fields in sections.items()
-    )
+    return found
 
 
-def _checkpointing(recompute: str) -> dict[str, object]:
-    if recompute == "selective":
-        return {"mode": "selective", "selective_ac_option": "op"}
-    return {"mode": recompute}
-
-
-def _value(value: object) -> str:
-    """Return a value in TOML; strings, numbers and lists of them are JSON there."""
-    if isinstance(value, list) and value and isinstance(value[0], list):
-        rows = "".join(f"  {json.dumps(row)},\n" for row in value)
-        return f"[\n{rows}]"
-    return json.dumps(value)
-
-
-def losses(job: Job) -> Iterator[Loss]:
-    """Yield what TorchTitan cannot do of a plan."""
-    yield from one_mesh_losses(job)
-    yield from shared_head_losses(job)
-    yield from recompute_loss(job)
-    model, training = job.problem.model, job.problem.training
-    strategies = [stage.strategy for stage in job.stages]
-    if any(each.recompute == "selective" for each in strategies) and not any(
-        each.recompute == "full" for each in strategies
-    ):
-        yield Loss(
-            what="selective recomputation of the attention core",
-            instead="TorchTitan's selective checkpointing, which keeps every other "
-            "matrix multiplication's result",
-        )
-    if len(job.stages) == 1 and min(job.stages[0].warmup, job.microbatches) > 1:
-        yield Loss(
-            what="all forward passes first in a pipeline of one stage",
-            instead="each micro-batch's backward pass after its forward pass",
-        )
-    yield from _zero_losses(job)
-    yield from _model_losses(job)
-    for cp, tp in sorted({(each.cp, each.tp) for each in strategies}):
-        if training.seq_len % (2 * cp * tp):
-            yield Loss(
-                what=f"sequences of {training.seq_len} tokens with cp {cp}, tp {tp}: "
-                f"they must be multiples of 2 * cp * tp = {2 * cp * tp}",
-                instead=None,
-            )
-    if training.optimizer != "adam":
-        yield Loss(what=f"optimizer {training.optimizer}", instead="AdamW")
-    yield from choice_losses(training, (FP8, UNFUSED_LOSS))
-    if training.precision == "fp16":
-        yield Loss(what="fp16: the loss is not scaled", instead="bf16")
-    if model.tied:
-        yield Loss(
-            what="tied embeddings: its Llama has a head of its own",
-            instead="an embedding and a head, which need more memory",
-        )
-
-
-def _zero_losses(job: Job) -> Iterator[Loss]:
-    """Yield what FSDP or DDP does otherwise."""
-    zero, strategy = max(job.zero_stages), job.stages[0].strategy
-    piped, replicas = len(job.stages) > 1, strategy.dp * strategy.cp
-    if zero == 0 and replicas > 1 and _is_sharded(job):
-        yield Loss(
-            what="ZeRO 0 beside other parallelism: its DDP stands alone",
-            instead="ZeRO 1",
-        )
-    if zero > 1 and piped:
-        yield Loss(
-            what=f"ZeRO {zero} in a pipeline: weights are gathered once an iteration, "
-            "gradients scattered after the last micro-batch",
-            instead="ZeRO 1, which needs more memory",
-        )
-    if zero in (1, 2) and replicas > 1 and job.microbatches > 1 and not piped:
-        yield Loss(
-            what=f"ZeRO {zero} without a pipeline: weights are gathered, and gradients "
-            "scattered, for every micro-batch",
-            instead="that, which takes longer",
-        )
-
-
-def _is_sharded(job: Job) -> bool:
-    """Whether FSDP shards: always, except data parallelism alone under ZeRO 0."""
-    return max(job.zero_stages) > 0 or job.world_size > job.stages[0].strategy.dp
-
-
-def _said(model: Model) -> Model:
-    """Return the model that its Llama trains: SwiGLU, RMSNorm, no biases."""
-    scaling = model.architecture.rotary_scaling
-    llama3 = scaling if scaling is not None and scaling.kind == "llama3" else None
-    return as_said(
-        model,
-        # It turns pairs of neighbours; of halves that is another order of weights.
-        ("norm_eps", "rotary_base", "rotary_interleaved"),
-        rotary_scaling=None if model.positions else llama3,
-    )
-
-
-def _model_losses(job: Job) -> Iterator[Loss]:
-    """Yield how the model differs from a Llama, which has no substitute."""
-    model = job.problem.model
-    yield from architecture_losses(model, _said(model))
-    if not model.gated or model.norm != "rms":
-        yield Loss(
-            what=f"model {model.name}: its Llama has SwiGLU and RMSNorm", instead=None
-        )
-    if model.positions:
-        yield Loss(what="learned positions: its Llama turns heads", instead=None)
-    if model.head_dim * model.heads != model.hidden:
-        yield Loss(
-            what=f"{model.heads} heads of width {model.head_dim} at hidden size "
-            f"{model.hidden}: its Llama divides the hidden size among heads",
-            instead=None,
-        )
+def _modules(layers: Sequence[int]) -> list[list[str]]:
+    """Return the modules of each stage by TorchTitan's names."""
+    parts: list[list[str]] = []
+    done = 0
+    for count in layers:
+        parts.append([f"layers.{layer}" for layer in range(done, done + count)])
+        done += count
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "lm_head"]
+    return parts
 
 
 LAUNCHER = Launcher(

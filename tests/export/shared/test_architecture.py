@@ -88,19 +88,17 @@ def test_a_lossy_recipe_says_what_is_left(name: str) -> None:
 
 
 def test_torchtitan_stretches_only_what_is_meant() -> None:
-    """Its own default stretches as Llama 3.1 does; a factor of 1 leaves all."""
+    def program(name: str) -> str:
+        files = bundle(job_of(problem_of(name)), TORCHTITAN, allow_lossy=True)
+        return files["hetopt_plan.py"]
 
-    def flavor(name: str) -> str:
-        return bundle(job_of(problem_of(name)), TORCHTITAN, allow_lossy=True)[
-            "hetopt_flavor.py"
-        ]
-
-    llama, mistral = flavor("llama-3.1-8b"), flavor("mistral-7b-v0.3")
+    llama, mistral = program("llama-3.1-8b"), program("mistral-7b-v0.3")
+    assert "scaling='llama'" in llama
     assert "scaling_factor=8.0" in llama
-    assert "scaling_factor=1.0" in mistral
-    assert "rope_theta=500000.0" in llama
-    assert "rope_theta=1000000.0" in mistral
-    assert "norm_eps=1e-05" in llama
+    assert "scaling" not in mistral
+    assert "theta=500000.0" in llama
+    assert "theta=1000000.0" in mistral
+    assert "eps=1e-05" in llama
 
 
 def test_flagscale_has_the_same_settings() -> None:

@@ -29,7 +29,7 @@ SAID = {
     ("nemo", "precision: fp8"): "bf16_with_fp8_delayed_scaling_mixed",
     ("torch", "sequence_parallel: false"): '"sequence_parallel": false',
     ("torch", "gradients: bf16"): '"gradients": "bf16"',
-    ("torchtitan", "precision: fp8"): 'converters = ["quantize.linear.float8"]',
+    ("torchtitan", "precision: fp8"): "Float8LinearConverter",
 }
 #: What of these a launcher leaves out of its files.
 LEFT_OUT = {

@@ -1,39 +1,65 @@
 """TorchTitan gets a Llama of the plan's sizes, and what it cannot do is named."""
 
+import ast
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hetopt.errors import CheckError
 from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
+from hetopt.export.torchtitan.schedule_csv import schedule_text
 from tests.export.jobs import draw_job, untied
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_torchtitans_model_is_the_plans(seed: int) -> None:
-    """Its inner width is what TorchTitan's rule makes of the file's numbers."""
-    job = untied(draw_job(seed, alike=True, recompute=("none",), cp=False))
+def settings(text: str, call: str) -> dict[str, Any]:
+    """Return the literals that a bundle's program calls something with."""
+    (found,) = (
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == call
+    )
+    return {each.arg or "": ast.literal_eval(each.value) for each in found.keywords}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_it_refuses_a_plan_or_keeps_its_rules(seed: int) -> None:
+    job = draw_job(seed, alike=seed % 3 > 0)
+    losses = list(TORCHTITAN.losses(job))
+    if any(loss.instead is None for loss in losses):
+        with pytest.raises(CheckError):
+            bundle(job, TORCHTITAN, allow_lossy=True)
+        return
     files = bundle(job, TORCHTITAN, allow_lossy=True)
-    given: dict[str, Any] = {}
-    code = files["hetopt_flavor.py"].replace("from torchtitan", "# from torchtitan")
-
-    class Spec:
-        model_args = given
-
-    names = {
-        "get_train_spec": lambda _: Spec,
-        "TransformerModelArgs": dict,
-        "RoPEScalingArgs": dict,
-    }
-    exec(compile(code, "hetopt_flavor.py", "exec"), names)
-    made, model = given["hetopt"], job.problem.model
-    hidden = int(2 * (4 * made["dim"]) / 3)
-    hidden = int(made["ffn_dim_multiplier"] * hidden)
-    multiple = made["multiple_of"]
-    assert multiple * ((hidden + multiple - 1) // multiple) == model.ffn
-    assert (made["dim"], made["n_layers"]) == (model.hidden, model.layers)
+    assert ("LOSSY.md" in files) == bool(losses)
+    mesh = settings(files["hetopt_plan.py"], "ParallelismConfig")
+    training = settings(files["hetopt_plan.py"], "TrainingConfig")
+    dp = mesh["data_parallel_replicate_degree"] * mesh["data_parallel_shard_degree"]
+    ranks = (
+        mesh["pipeline_parallel_degree"]
+        * dp
+        * mesh["context_parallel_degree"]
+        * mesh["tensor_parallel_degree"]
+    )
+    assert ranks == job.world_size
+    local = training["local_batch_size"]
+    steps, rest = divmod(training["global_batch_size"], local * dp)
+    assert rest == 0
+    names = mesh.get("module_fqns_per_model_part")
+    assert (names is None) == (len(job.stages) == 1)
+    if names is None:
+        assert steps == job.microbatches
+        return
+    assert steps == 1
+    assert local == job.microbatches * mesh["pipeline_parallel_microbatch_size"]
+    warmups = [stage.warmup for stage in job.stages]
+    assert files["schedule.csv"] == schedule_text(warmups, job.microbatches)
+    flat = [name for part in names for name in part]
+    assert flat[0] == "tok_embeddings"
+    assert flat[-2:] == ["norm", "lm_head"]
+    assert flat[1:-2] == [f"layers.{n}" for n in range(job.problem.model.layers)]
 
 
 def test_each_loss_is_named() -> None:
@@ -51,12 +77,13 @@ def test_each_loss_is_named() -> None:
         return replace(job, problem=replace(job.problem, training=training))
 
     assert len(job.stages) > 1
-    assert lost(job) == []
+    documents = ["attention across the documents of a sequence"]
+    assert lost(job) == documents
+    assert lost(of(head_dim=32)) == documents
     assert "ZeRO 3" in lost(under(zero=3))[0]
     assert "fp16" in lost(under(precision="fp16"))[0]
     assert "optimizer sgd" in lost(under(optimizer="sgd"))[0]
     assert "tied" in lost(of(tied=True))[0]
     assert "SwiGLU" in lost(of(gated=False))[0]
-    assert "hidden size" in lost(of(head_dim=32))[0]
     assert "learned" in lost(of(positions=512))[0]
     assert "multiples of" in lost(under(seq_len=1))[0]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetopt.export.shared.schedule_csv import schedule_text
+from hetopt.export.torchtitan.schedule_csv import schedule_text
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 

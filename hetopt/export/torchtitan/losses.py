@@ -1,0 +1,113 @@
+"""What TorchTitan cannot do of a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.export.launcher import Loss
+from hetopt.export.shared.architecture import architecture_losses, as_said
+from hetopt.export.shared.kernels import FP8, UNFUSED_LOSS, choice_losses
+from hetopt.export.shared.one_mesh import (
+    one_mesh_losses,
+    recompute_loss,
+    shared_head_losses,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.export.job import Job
+    from hetopt.problem.model import Model
+
+
+def losses(job: Job) -> Iterator[Loss]:
+    """Yield what TorchTitan cannot do of a plan."""
+    yield from one_mesh_losses(job)
+    yield from shared_head_losses(job)
+    yield from recompute_loss(job)
+    model, training = job.problem.model, job.problem.training
+    strategies = [stage.strategy for stage in job.stages]
+    if any(each.recompute == "selective" for each in strategies) and not any(
+        each.recompute == "full" for each in strategies
+    ):
+        yield Loss(
+            what="selective recomputation of the attention core",
+            instead="TorchTitan's selective checkpointing, which keeps every other "
+            "matrix multiplication's result",
+        )
+    if len(job.stages) == 1 and min(job.stages[0].warmup, job.microbatches) > 1:
+        yield Loss(
+            what="all forward passes first in a pipeline of one stage",
+            instead="each micro-batch's backward pass after its forward pass",
+        )
+    yield from _zero_losses(job)
+    yield from _model_losses(job)
+    for cp, tp in sorted({(each.cp, each.tp) for each in strategies}):
+        parts = (2 * cp if cp > 1 else 1) * tp
+        if training.seq_len % parts:
+            yield Loss(
+                what=f"sequences of {training.seq_len} tokens with cp {cp}, tp {tp}: "
+                f"they must be multiples of {parts}",
+                instead=None,
+            )
+    if training.optimizer != "adam":
+        yield Loss(what=f"optimizer {training.optimizer}", instead="AdamW")
+    yield from choice_losses(training, (FP8, UNFUSED_LOSS))
+    if training.precision == "fp16":
+        yield Loss(what="fp16: the loss is not scaled", instead="bf16")
+    if model.tied and len(job.stages) > 1:
+        yield Loss(
+            what="tied embeddings in a pipeline: its last stage has a head of its own",
+            instead="an embedding and a head, which need more memory",
+        )
+    yield Loss(
+        what="attention across the documents of a sequence",
+        instead="attention within each document, as it masks all language models",
+    )
+
+
+def _zero_losses(job: Job) -> Iterator[Loss]:
+    """Yield what FSDP does otherwise."""
+    zero, strategy = max(job.zero_stages), job.stages[0].strategy
+    piped, replicas = len(job.stages) > 1, strategy.dp * strategy.cp
+    if zero == 0 and strategy.cp > 1:
+        yield Loss(
+            what="ZeRO 0 with context parallelism: its FSDP shards over those ranks",
+            instead="ZeRO 1 over them",
+        )
+    if zero > 1 and piped:
+        yield Loss(
+            what=f"ZeRO {zero} in a pipeline: weights are gathered once an iteration, "
+            "gradients scattered after the last micro-batch",
+            instead="ZeRO 1, which needs more memory",
+        )
+    if zero in (1, 2) and replicas > 1 and job.microbatches > 1 and not piped:
+        yield Loss(
+            what=f"ZeRO {zero} without a pipeline: weights are gathered, and gradients "
+            "scattered, for every micro-batch",
+            instead="that, which takes longer",
+        )
+
+
+def said(model: Model) -> Model:
+    """Return the model that its Llama trains: SwiGLU, RMSNorm, no biases."""
+    scaling = model.architecture.rotary_scaling
+    llama3 = scaling if scaling is not None and scaling.kind == "llama3" else None
+    return as_said(
+        model,
+        # It turns pairs of neighbours; of halves that is another order of weights.
+        ("norm_eps", "rotary_base", "rotary_interleaved"),
+        rotary_scaling=None if model.positions else llama3,
+    )
+
+
+def _model_losses(job: Job) -> Iterator[Loss]:
+    """Yield how the model differs from a Llama, which has no substitute."""
+    model = job.problem.model
+    yield from architecture_losses(model, said(model))
+    if not model.gated or model.norm != "rms":
+        yield Loss(
+            what=f"model {model.name}: its Llama has SwiGLU and RMSNorm", instead=None
+        )
+    if model.positions:
+        yield Loss(what="learned positions: its Llama turns heads", instead=None)
