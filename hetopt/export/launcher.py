@@ -91,6 +91,24 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """The version of a runtime that its bundles are for.
+
+    Attributes
+    ----------
+    what
+        A release, without its last part, with which bundles were tested; or the commit
+        whose sources were read.
+    module
+        What has the ``__version__`` that start scripts check; None if the runtime does
+        not say its version.
+    """
+
+    what: str
+    module: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
     """A runtime that plans are exported to.
 
@@ -118,6 +136,9 @@ class Launcher:
         ``--for``.
     reader
         Reads the launcher's files back; None if hetopt cannot.
+    tested
+        What bundles are for; None if they start a program of the user's, or look at
+        the version themselves.
     """
 
     name: str
@@ -128,3 +149,4 @@ class Launcher:
     launched: Callable[[Job], Job] = lambda job: job
     limits: Limits | str = "it starts any plan: leave --for out"
     reader: Reader | None = None
+    tested: Tested | None = None

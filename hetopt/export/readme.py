@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.export.job import Job
-    from hetopt.export.launcher import Launcher, Loss
+    from hetopt.export.launcher import Launcher, Loss, Tested
 
 
 def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) -> str:
@@ -48,7 +48,18 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
             "clusters in the problem file and export again."
         )
     parts += ["## Launch", commands.strip()]
+    if launcher.tested is not None:
+        parts.append(_tested(launcher.title, launcher.tested))
     return "\n\n".join(parts) + "\n"
+
+
+def _tested(title: str, tested: Tested) -> str:
+    if tested.module is None:
+        return f"Written for {title} at {tested.what}; it does not say its version."
+    return (
+        f"Tested with {title}, `{tested.module}` {tested.what}: the scripts end where "
+        "they find another version, unless `ANY_VERSION` is set in the environment."
+    )
 
 
 def _lacking(job: Job) -> list[str]:

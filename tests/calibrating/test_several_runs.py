@@ -56,6 +56,7 @@ def test_three_plans_tell_how_fast_devices_and_their_links_are() -> None:
         assert left_out == pytest.approx(run.measured_s, rel=0.01)
 
 
+@pytest.mark.slow
 def test_two_clusters_have_factors_of_their_own() -> None:
     flat = plan_of(dp=8, tp=1, microbatches=4, first=8)
     runs = measured(efficiencies(a=0.7, b=0.9), (*PLANS, flat))

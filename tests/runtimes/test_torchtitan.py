@@ -6,7 +6,6 @@ not there: nothing of it has a part in a configuration or a model.
 """
 
 import importlib
-import importlib.metadata
 import sys
 import warnings
 from pathlib import Path
@@ -112,13 +111,3 @@ def test_configurations_and_models_are_taken(
         assert sorted(found) == sorted(names)
         taken += 1
     assert taken > 5
-
-
-def test_the_tested_version_is_checked(
-    titan: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = draw_job(4, alike=True, recompute=("none",))
-    files = bundle(job, LAUNCHER, allow_lossy=True)
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.2.2")
-    with pytest.raises(SystemExit, match=r"tested with torchtitan 0.3, found 0.2.2"):
-        configured(titan, files["hetopt_plan.py"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.flagscale.files import files, uses_host
 from hetopt.export.flagscale.losses import flagscale_losses, launched, losses
 from hetopt.export.flagscale.reading import looks_like_flagscale, read_flagscale
-from hetopt.export.launcher import Launcher, Limits, Reader
+from hetopt.export.launcher import Launcher, Limits, Reader, Tested
 from hetopt.export.shared.losses import heads_divide
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def commands(job: Job) -> str:
 LAUNCHER = Launcher(
     name="flagscale",
     title="FlagScale",
+    tested=Tested(what="da4935ec"),
     losses=losses,
     launched=launched,
     files=files,

@@ -23,7 +23,7 @@ from hetopt.export.hetu.losses import (
     shards_optimizer,
 )
 from hetopt.export.hetu.reading import looks_like_hetu, read_hetu
-from hetopt.export.launcher import Launcher, Limits, Reader
+from hetopt.export.launcher import Launcher, Limits, Reader, Tested
 from hetopt.export.shared.scripts import mixed_note
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def _recompute(job: Job, layers: list[int], pipelines: int) -> dict[str, Any]:
 LAUNCHER = Launcher(
     name="hetu",
     title="Hetu v2",
+    tested=Tested(what="9e47240d"),
     losses=hetu_losses,
     launched=launched,
     files=files,

@@ -24,7 +24,7 @@ from hetopt.export.hexiscale.losses import (
 from hetopt.export.hexiscale.models import model_size
 from hetopt.export.hexiscale.reading import is_hexiscale, read_hexiscale
 from hetopt.export.job import MASTER_PORT
-from hetopt.export.launcher import Launcher, Limits, Reader
+from hetopt.export.launcher import Launcher, Limits, Reader, Tested
 from hetopt.export.shared.scripts import script_name
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _script(job: Job, node: PlacedNode) -> str:
 LAUNCHER = Launcher(
     name="hexiscale",
     title="HexiScale",
+    tested=Tested(what="5ee1726b"),
     losses=hexiscale_losses,
     launched=launched,
     files=files,

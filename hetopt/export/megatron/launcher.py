@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.launcher import Launcher, Reader
+from hetopt.export.launcher import Launcher, Reader, Tested
 from hetopt.export.megatron.reading import is_megatron, read_megatron
 from hetopt.export.shared.megatron import (
     ENVIRONMENT,
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.export.shared.megatron_model import Arguments
 
+TESTED = Tested(what="0.16", module="megatron.core")
+
 
 def files(job: Job) -> Mapping[str, str]:
     """Return one script per node."""
     program = ["../pretrain_gpt.py", *_arguments(job)]
-    return torchrun_scripts(job, program, ENVIRONMENT)
+    return torchrun_scripts(job, program, ENVIRONMENT, TESTED)
 
 
 def commands(job: Job) -> str:
@@ -48,7 +50,7 @@ def commands(job: Job) -> str:
         "the checkout's `pretrain_gpt.py` is in the folder above, and run on each "
         "host its own script; ranks meet on the first host. The scripts hold what "
         "the plan decides and the model whole, also where the parser's default is "
-        "the same (norms, positions, biases, dropout; for megatron-core 0.16); data, "
+        "the same (norms, positions, biases, dropout); data, "
         "tokenizer, learning rate and checkpoints follow as arguments. A trial with "
         "made-up data, on the first host:",
         f"    ./{first} {trial}",
@@ -113,4 +115,5 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=LIMITS,
     reader=Reader(looks_like=is_megatron, read=read_megatron),
+    tested=TESTED,
 )

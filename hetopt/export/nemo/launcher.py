@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hetopt.export.launcher import Launcher, Loss, Reader
+from hetopt.export.launcher import Launcher, Loss, Reader, Tested
 from hetopt.export.nemo.reading import looks_like_nemo, read_nemo
 from hetopt.export.shared.kernels import (
     FP8,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
+
+TESTED = Tested(what="0.3", module="megatron.bridge")
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
@@ -168,7 +170,7 @@ def files(job: Job) -> Mapping[str, str]:
             activation=activation,
             imported="" if "." in activation else _IMPORTED.format(activation),
         ),
-        **torchrun_scripts(job, ["pretrain.py"], ENVIRONMENT),
+        **torchrun_scripts(job, ["pretrain.py"], ENVIRONMENT, TESTED),
     }
 
 
@@ -178,7 +180,7 @@ def commands(job: Job) -> str:
     parts = [
         "`recipe.yaml` holds what the plan decides and the model whole (norms, "
         "positions, biases, dropout), under the names that override "
-        "files of Megatron-Bridge (0.3) have. `pretrain.py` reads it; set your "
+        "files of Megatron-Bridge have. `pretrain.py` reads it; set your "
         "data, tokenizer, learning rate, iterations and checkpoints there. Copy "
         "this folder to every host and run on each, where `megatron.bridge` can "
         "be imported (as in NeMo's container), its own script; ranks meet on the "
@@ -286,4 +288,5 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=replace(LIMITS, losses=_problem_losses),
     reader=Reader(looks_like=looks_like_nemo, read=read_nemo),
+    tested=TESTED,
 )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hetopt.export.job import Job
+    from hetopt.export.launcher import Tested
     from hetopt.export.placing import PlacedNode
 
 
@@ -26,6 +27,7 @@ def torchrun_scripts(
     job: Job,
     program: Sequence[str],
     environment: Mapping[str, str] | None = None,
+    tested: Tested | None = None,
 ) -> dict[str, str]:
     """Return one script per node that starts its ranks with torchrun.
 
@@ -39,9 +41,14 @@ def torchrun_scripts(
         follow it.
     environment
         Variables to set, unless they are set already.
+    tested
+        The version to check first, if the runtime says its own.
     """
+    checks = [] if tested is None or tested.module is None else _checks(tested)
     return {
-        script_name(job, number): _script(job, number, node, program, environment or {})
+        script_name(job, number): _script(
+            job, number, node, program, environment or {}, checks
+        )
         for number, node in enumerate(job.placement.nodes)
     }
 
@@ -68,6 +75,7 @@ def _script(
     node: PlacedNode,
     program: Sequence[str],
     environment: Mapping[str, str],
+    checks: Sequence[str],
 ) -> str:
     master = job.placement.nodes[0].host
     last = node.first_rank + node.slots - 1
@@ -80,6 +88,7 @@ def _script(
         "set -euo pipefail",
         'cd "$(dirname "$0")/.."',
         *(f'export {name}="${{{name}:-{value}}}"' for name, value in exports.items()),
+        *checks,
         "exec torchrun \\",
         f"  --nnodes={len(job.placement.nodes)} --node_rank={number} "
         f"--nproc_per_node={node.slots} \\",
@@ -89,6 +98,29 @@ def _script(
         '  "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _checks(tested: Tested) -> list[str]:
+    """Return the lines that end a script where the runtime is of another version.
+
+    The runtime may be installed, or be the folder above.
+    """
+    module, what = tested.module, tested.what
+    return [
+        'if [[ -z "${ANY_VERSION:-}" ]]; then',
+        "  python - <<'END'",
+        "import sys",
+        'sys.path.insert(0, "..")',
+        "try:",
+        f"    from {module} import __version__ as found",
+        "except ImportError as error:",
+        f'    sys.exit(f"{module} cannot be imported: {{error}}")',
+        f'if not found.startswith("{what}."):',
+        f'    sys.exit(f"tested with {module} {what}, found {{found}}; "',
+        '             "ANY_VERSION=1 in the environment goes on all the same")',
+        "END",
+        "fi",
+    ]
 
 
 def _rows(program: Sequence[str]) -> list[str]:

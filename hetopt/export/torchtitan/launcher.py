@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.launcher import Launcher
+from hetopt.export.launcher import Launcher, Tested
 from hetopt.export.shared.one_mesh import launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.export.torchtitan.losses import losses, said
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.problem.model import Model
 
-#: The version that bundles are tested with.
-_VERSION = "0.3"
+TESTED = Tested(what="0.3", module="torchtitan")
 
 _DTYPES = {
     "bf16": "bfloat16",
@@ -35,16 +34,7 @@ _DTYPES = {
 _PROGRAM = '''\
 """What TorchTitan trains and how, as hetopt planned it."""
 
-import sys
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-
-try:
-    found = version("torchtitan")
-except PackageNotFoundError:
-    found = "none that is installed"
-if not found.startswith("{version}."):
-    sys.exit(f"tested with torchtitan {version}, found {{found}}")
 
 import torch.nn as nn
 from torchtitan.components.loss import CrossEntropyLoss
@@ -169,7 +159,6 @@ def files(job: Job) -> Mapping[str, str]:
     fp8 = training.precision == "fp8"
     files = {
         "hetopt_plan.py": _PROGRAM.format(
-            version=_VERSION,
             fp8_import=_FP8_IMPORT if fp8 else "",
             made=_FP8_MODEL if fp8 else "model()",
             hidden=model.hidden,
@@ -194,18 +183,17 @@ def files(job: Job) -> Mapping[str, str]:
             [stage.warmup for stage in job.stages], job.microbatches
         )
     program = ["-m", "torchtitan.train", "--module", "hetopt_plan", "--config", "train"]
-    return {**files, **torchrun_scripts(job, program)}
+    return {**files, **torchrun_scripts(job, program, tested=TESTED)}
 
 
 def commands(job: Job) -> str:
     """Say what else TorchTitan needs."""
     first = script_name(job, 0)
     parts = [
-        f"For TorchTitan {_VERSION}, which `hetopt_plan.py` checks. It holds a Llama "
-        "of the plan's sizes and all that the plan decides. Tokenizer, data, steps and "
-        "learning rate follow as arguments. Copy this folder to every "
-        "host and run on each, where `torchtitan` can be imported, its own "
-        "script; ranks meet on the first host:",
+        "`hetopt_plan.py` holds a Llama of the plan's sizes and all that the plan "
+        "decides. Tokenizer, data, steps and learning rate follow as arguments. Copy "
+        "this folder to every host and run on each, where `torchtitan` can be "
+        "imported, its own script; ranks meet on the first host:",
         f"    ./{first} --hf_assets_path ASSETS --dataloader.dataset c4 "
         "--training.steps 100",
     ]
@@ -293,5 +281,6 @@ LAUNCHER = Launcher(
     launched=launched,
     files=files,
     commands=commands,
+    tested=TESTED,
     limits="its pipelines are those of torch.distributed.pipelining: use --for torch",
 )

@@ -37,6 +37,8 @@ from tests.oracle.brute_force import Answer, Found
 from tests.oracle.instances import Instance, make_instance
 
 SEEDS = range(300)
+#: Some of them, one on the quick run.
+SOME = [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(7, 60, 6))]
 TICK = Fraction(1, 10**9)
 #: Shares of the cases that are drawn.
 _NONE, _LIMIT, _UPLINK = 0.25, 0.5, 0.3
@@ -170,7 +172,7 @@ def test_bounds_hold_where_clusters_are_visited_again(seed: int) -> None:
         assert result.best.closed_form_s == pytest.approx(exact, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", [*range(1, 60, 6)])
+@pytest.mark.parametrize("seed", SOME)
 def test_the_next_best_plans_share_too(seed: int) -> None:
     instance, answer = answered(seed)
     result = load("dp")(
@@ -188,7 +190,7 @@ def test_the_next_best_plans_share_too(seed: int) -> None:
 
 
 @pytest.mark.parametrize("relaxed", ["p4", "p4-falling-tp"])
-@pytest.mark.parametrize("seed", [*range(1, 60, 6)])
+@pytest.mark.parametrize("seed", SOME)
 def test_clusters_of_several_strategies_share_too(
     seed: int, relaxed: Relaxable
 ) -> None:
@@ -236,6 +238,7 @@ def shares(instance: Instance, found: Found) -> bool:
     return shared is not None and any(shared.uplink_ns[j] for j in order[1:-1])
 
 
+@pytest.mark.slow
 def test_the_drawn_links_are_of_all_kinds() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:

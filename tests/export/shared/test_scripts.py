@@ -1,0 +1,77 @@
+"""Start scripts look at the runtime's version before they start anything."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hetopt.export.bundle import bundle, write_folder
+from hetopt.export.registry import launcher
+from tests.export.jobs import draw_job, untied
+
+#: A release that bundles were tested with, and its module, by launcher.
+RELEASES = {
+    "megatron": ("megatron.core", "0.16.1"),
+    "nemo": ("megatron.bridge", "0.3.1"),
+    "torchtitan": ("torchtitan", "0.3.0"),
+}
+
+
+def started(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a bundle's script with a torchrun that says that it was called."""
+    programs = folder.parent / "bin"
+    programs.mkdir(exist_ok=True)
+    torchrun = programs / "torchrun"
+    torchrun.write_text("#!/bin/sh\necho started\n")
+    torchrun.chmod(0o755)
+    python = programs / "python"
+    python.unlink(missing_ok=True)
+    python.symlink_to(sys.executable)
+    path = f"{programs}:{os.environ['PATH']}"
+    script = next(folder.glob("nodes/*.sh"))
+    return subprocess.run(
+        [str(script)],
+        env={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_another_version_ends_the_script_in_one_line(name: str, tmp_path: Path) -> None:
+    job = untied(draw_job(4, alike=True, cp=False, recompute=("none",)))
+    folder = tmp_path / "checkout" / "bundle"
+    folder.parent.mkdir()
+    write_folder(str(folder), bundle(job, launcher(name), allow_lossy=True))
+    module, release = RELEASES[name]
+    none = started(folder)
+    assert (none.returncode, none.stdout) == (1, "")
+    assert f"{module} cannot be imported" in none.stderr
+    # As in a checkout: the folder above has the runtime.
+    package = folder.parent.joinpath(*module.split("."))
+    package.mkdir(parents=True)
+    for version, code in ((release, 0), ("0.99.0", 1)):
+        (package / "__init__.py").write_text(f'__version__ = "{version}"\n')
+        ran = started(folder)
+        assert ran.returncode == code, ran.stderr
+        assert ran.stdout == ("" if code else "started\n")
+    assert ran.stderr.startswith(f"tested with {module} 0.")
+    assert "found 0.99.0; ANY_VERSION=1" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert started(folder, ANY_VERSION="1").stdout == "started\n"
+    assert f"`{module}` {release[: release.rindex('.')]}" in (
+        folder / "README.md"
+    ).read_text("utf-8")
+
+
+def test_what_is_tested_is_what_the_marked_suite_installs() -> None:
+    makefile = Path(__file__).parents[3].joinpath("Makefile").read_text("utf-8")
+    for name, (module, release) in RELEASES.items():
+        tested = launcher(name).tested
+        assert tested is not None
+        assert tested.module == module
+        assert release.startswith(f"{tested.what}.")
+        assert f"{module.replace('.', '-')}=={release}" in makefile
