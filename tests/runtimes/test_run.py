@@ -14,8 +14,6 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks.running import CASES, outcome
-from benchmarks.shaping import can_shape
 
 pytestmark = pytest.mark.torch
 
@@ -163,18 +161,3 @@ def test_an_interruption_leaves_no_rank(folder: Path, number: int) -> None:
     assert said == "stopped: interrupted\n"
     assert not left(folder)
     assert not (folder / "no.json").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not can_shape(), reason="takes root, ip and tc")
-@pytest.mark.parametrize("name", CASES)
-def test_plans_take_what_is_simulated(name: str, tmp_path: Path) -> None:
-    """Real messages over slowed links; passes are timed waits of the planned length."""
-    found = outcome(CASES[name], tmp_path, 5)
-    assert found.ratio == pytest.approx(1, abs=0.05)
-    explained = found.explained
-    # The report's parts are the difference, and with measured durations the simulator
-    # leaves little open.
-    total = sum(part for _, part in explained.parts_s)
-    assert total == pytest.approx(explained.measured_s - explained.predicted_s)
-    assert explained.replayed_s == pytest.approx(explained.measured_s, rel=0.05)
