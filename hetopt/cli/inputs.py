@@ -88,6 +88,30 @@ def add_problem(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_solver(command: argparse.ArgumentParser) -> None:
+    """Add the ``--solver`` option."""
+    from hetopt.solvers.registry import SOLVERS
+
+    command.add_argument(
+        "--solver",
+        metavar="NAME",
+        default="auto",
+        help=f"{', '.join(SOLVERS)}, or one of your own (default: auto)",
+    )
+
+
+def add_schedule(command: argparse.ArgumentParser) -> None:
+    """Add the ``--schedule`` option."""
+    from hetopt.problem.training import SCHEDULE_CHOICES
+
+    command.add_argument(
+        "--schedule",
+        choices=SCHEDULE_CHOICES,
+        metavar="NAME",
+        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
+    )
+
+
 def add_table(command: argparse.ArgumentParser) -> None:
     """Add the ``--table`` option."""
     command.add_argument(

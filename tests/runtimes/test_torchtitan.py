@@ -39,17 +39,18 @@ ABSENT = (
 )
 
 
+class Loader:
+    """Stands for what reads data."""
+
+
 @pytest.fixture(scope="module")
 def titan() -> Any:
     """Return what its command line is read with."""
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ABSENT:
-            patch.setitem(sys.modules, name, MagicMock(name=name))
-        # It is made a subclass of.
-        sys.modules["torchdata.stateful_dataloader"].StatefulDataLoader = type(  # type: ignore[attr-defined]
-            "StatefulDataLoader", (), {}
-        )
+            # A class of one of them is made a subclass of.
+            patch.setitem(sys.modules, name, MagicMock(StatefulDataLoader=Loader))
         config = importlib.import_module("torchtitan.config")
         dims = importlib.import_module("torchtitan.distributed.parallel_dims")
         yield config.ConfigManager, dims.ParallelDims

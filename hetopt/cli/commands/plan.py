@@ -11,6 +11,8 @@ from hetopt import interruption
 from hetopt.cli.clock import left_s
 from hetopt.cli.inputs import (
     add_problem,
+    add_schedule,
+    add_solver,
     add_table,
     load_problem,
     load_table,
@@ -26,7 +28,6 @@ from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
 from hetopt.problem.principles import Principles
-from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.params import (
     COSTS,
     EXECUTORS,
@@ -35,7 +36,6 @@ from hetopt.solvers.params import (
     RaceParams,
 )
 from hetopt.solvers.registry import (
-    SOLVERS,
     ensure_plans,
     ensure_races,
     ensure_samples,
@@ -63,12 +63,7 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
-    command.add_argument(
-        "--solver",
-        metavar="NAME",
-        default="auto",
-        help=f"{', '.join(SOLVERS)}, or one of your own (default: auto)",
-    )
+    add_solver(command)
     command.add_argument(
         "--objective",
         choices=("closed", "simulated"),
@@ -76,12 +71,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="which iteration time to minimise: in closed form (default), or as "
         "simulated, event by event; then --solver finds the plan to start from",
     )
-    command.add_argument(
-        "--schedule",
-        choices=SCHEDULE_CHOICES,
-        metavar="NAME",
-        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
-    )
+    add_schedule(command)
     command.add_argument(
         "--time-limit",
         type=seconds,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_problem, load_problem
+from hetopt.cli.inputs import add_problem, add_schedule, load_problem
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
-from hetopt.problem.training import SCHEDULE_CHOICES
 
 if TYPE_CHECKING:
     import argparse
@@ -16,12 +15,7 @@ if TYPE_CHECKING:
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
-    command.add_argument(
-        "--schedule",
-        choices=SCHEDULE_CHOICES,
-        metavar="NAME",
-        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
-    )
+    add_schedule(command)
     command.add_argument(
         "--out", metavar="FILE", help="where to write it (default: standard output)"
     )

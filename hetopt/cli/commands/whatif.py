@@ -7,12 +7,18 @@ import sys
 from typing import TYPE_CHECKING
 
 from hetopt import interruption
-from hetopt.cli.inputs import add_problem, seconds, whole, workers
+from hetopt.cli.inputs import (
+    add_problem,
+    add_schedule,
+    add_solver,
+    seconds,
+    whole,
+    workers,
+)
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
-from hetopt.problem.training import SCHEDULE_CHOICES
-from hetopt.solvers.registry import SOLVERS, ensure_plans
+from hetopt.solvers.registry import ensure_plans
 
 if TYPE_CHECKING:
     import argparse
@@ -55,12 +61,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="KEY=A,B,...",
         help="with each of these values; given twice: with every combination",
     )
-    command.add_argument(
-        "--solver",
-        metavar="NAME",
-        default="auto",
-        help=f"{', '.join(SOLVERS)}, or one of your own (default: auto)",
-    )
+    add_solver(command)
     command.add_argument(
         "--objective",
         choices=("closed", "simulated"),
@@ -68,12 +69,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="which iteration time to minimise: in closed form (default), or as "
         "simulated",
     )
-    command.add_argument(
-        "--schedule",
-        choices=SCHEDULE_CHOICES,
-        metavar="NAME",
-        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
-    )
+    add_schedule(command)
     command.add_argument(
         "--time-limit",
         type=seconds,

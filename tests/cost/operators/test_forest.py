@@ -20,7 +20,7 @@ from hetopt.cost.operators.work import (
     product,
     work_of_rows,
 )
-from hetopt.cost.pieces.operations import AttentionCore, moving, multiply
+from hetopt.cost.pieces.operations import AttentionCore, MemoryKernel, moving, multiply
 
 RATES = Rates(flops=1e14, bytes_per_s=1e12)
 
@@ -176,8 +176,10 @@ def test_each_kernel_has_a_curve_and_rows_without_one_answer_for_the_rest() -> N
         *moved(None, *sizes, us_per_mb=5.0),
     )
     moving_2mb = np.array([2e6, 4e6])
-    for kernel, factor in (("rope", 2.0), ("add", 1.0), ("swiglu", 5.0), (None, 5.0)):
-        part = moving(moving_2mb, kernel, None if kernel is None else 128)  # type: ignore[arg-type]
+    factors: dict[MemoryKernel | None, float]
+    factors = {"rope": 2.0, "add": 1.0, "swiglu": 5.0, None: 5.0}
+    for kernel, factor in factors.items():
+        part = moving(moving_2mb, kernel, None if kernel is None else 128)
         work = elementwise(part, RATES, backward=False)
         assert forest.predict_s(work) == pytest.approx(factor * moving_2mb / 1e12)
         backward = elementwise(part, RATES, backward=True)
