@@ -7,13 +7,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.spending import cost_of_time
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
-_HOUR_S = 3600.0
 #: Tokens that training is priced by.
 TRILLION = 1e12
 
@@ -53,9 +54,14 @@ class Cost:
 
 def cost_of(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost | None:
     """Return what a plan costs; None if no cluster of the problem has a price."""
-    prices = {each.name: each.price_per_hour for each in problem.clusters}
-    if all(price is None for price in prices.values()):
+    if all(each.price_per_hour is None for each in problem.clusters):
         return None
+    return known_cost(problem, plan, iteration_time_s)
+
+
+def known_cost(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost:
+    """Return what a plan costs, as far as there are prices."""
+    prices = {each.name: each.price_per_hour for each in problem.clusters}
     nodes = rented_nodes(problem, plan)
     unpriced = tuple(name for name in nodes if prices[name] is None)
     if unpriced:
@@ -67,7 +73,7 @@ def cost_of(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost | Non
             per_trillion_tokens=None,
         )
     per_hour = sum((prices[name] or 0.0) * count for name, count in nodes.items())
-    per_iteration = per_hour * iteration_time_s / _HOUR_S
+    per_iteration = cost_of_time(per_hour, iteration_time_s)
     tokens = problem.training.global_batch * problem.training.seq_len
     return Cost(
         nodes=nodes,

@@ -16,15 +16,17 @@ from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.registry import ensure_can, ensure_plans, solver
+from hetopt.solvers.registry import ensure_can, ensure_plans, ensure_races, solver
 from hetopt.solvers.request import Request
+from hetopt.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hetopt.cost.table import CostTable
+    from hetopt.front import Front
     from hetopt.problem.principles import Relaxable
-    from hetopt.result import Result
+    from hetopt.result import Objective, Result
     from hetopt.solvers.request import Solve
 
 
@@ -34,7 +36,9 @@ def plan(
     *,
     table: CostTable | str | os.PathLike[str] | None = None,
     solver: str = "auto",
-    objective: Literal["closed", "simulated"] = "closed",
+    objective: Literal["closed", "simulated", "cost"] = "closed",
+    budget: float | None = None,
+    min_tokens_per_s: float | None = None,
     relax: Iterable[Relaxable] = (),
     time_limit_s: float | None = None,
     top: int = 1,
@@ -57,7 +61,12 @@ def plan(
     solver
         Name of a solver; see ``hetopt catalog``.
     objective
-        Which iteration time to minimise: in closed form, or as simulated.
+        What to minimise: the iteration time in closed form, or as simulated, or what
+        an iteration costs (in closed form).
+    budget
+        Most that the nodes of the plan may cost an hour, above 0.
+    min_tokens_per_s
+        Least throughput of the plan of least cost, in closed form, above 0.
     relax
         Principles that plans need not keep: ``p3``, ``p4`` or ``p4-falling-tp``.
     time_limit_s
@@ -106,6 +115,9 @@ def plan(
     if not isinstance(problem, Problem):
         problem = named_problem(os.fspath(problem))
     ensure_searchable(solver, objective, principles, field="solver")
+    spending = spending_of(objective, budget, min_tokens_per_s)
+    if spending is not None:
+        ensure_spends(solver, "budget or objective cost", top=top)
     ensure_plans(solver, problem.training.schedule)
     costs = _table_of(problem, table)
     request = Request(
@@ -115,7 +127,7 @@ def plan(
         deadline=Deadline.after(time_limit_s),
         seed=seed,
     )
-    result = search(request, solver=solver, objective=objective)
+    result = search(request, solver=solver, objective=objective, spending=spending)
     ensure_holds(problem, costs, result)
     return result
 
@@ -135,8 +147,8 @@ def ensure_searchable(
         from hetopt.solvers.simulated.solver import ensure_can_simulate
 
         ensure_can_simulate(name, principles, journal=journal)
-    elif objective != "closed":
-        msg = f"is {objective!r}, expected 'closed' or 'simulated'"
+    elif objective not in ("closed", "cost"):
+        msg = f"is {objective!r}, expected 'closed', 'simulated' or 'cost'"
         raise InputError(msg, field="objective")
 
 
@@ -144,31 +156,92 @@ def search(
     request: Request,
     *,
     solver: str,
-    objective: str,
+    objective: Objective,
+    spending: Spending | None = None,
     wrapped: Callable[[Solve], Solve] | None = None,
 ) -> Result:
     """Run a solver; what it says is not checked yet. Its plan gets its cost.
 
     Parameters
     ----------
+    spending
+        How nodes are chosen by their prices; None: all may be used.
     wrapped
         What has to be done around the solver's ``solve``.
     """
-    solve: Solve = load(solver)
-    if objective == "simulated":
-        from hetopt.solvers.loading import sharing_links
-        from hetopt.solvers.simulated.solver import solve_simulated
-
-        simulated = partial(solve_simulated, solver=solver)
-        solve = partial(sharing_links, simulated, objective="simulated", exact=True)
+    solve = _solve(solver, objective)
     if wrapped is not None:
         solve = wrapped(solve)
-    result = solve(request)
+    if spending is None:
+        result = solve(request)
+    else:
+        from hetopt.solvers.fleets.outcome import solve_spending
+
+        result = solve_spending(request, solve, spending, objective=objective)
     if result.best is None:
         return result
     best = result.best
     cost = cost_of(request.problem, best.plan, best.iteration_time_s)
     return replace(result, cost=cost)
+
+
+def search_front(
+    request: Request, *, solver: str, objective: Objective, spending: Spending
+) -> Front:
+    """Find the plans that no other beats in time and price, with a solver."""
+    from hetopt.solvers.fleets.outcome import solve_front
+
+    solve = _solve(solver, objective)
+    return solve_front(request, solve, spending, objective=objective)
+
+
+def _solve(solver: str, objective: Objective) -> Solve:
+    """Return what minimises the time that an objective is about."""
+    solve: Solve = load(solver)
+    if objective != "simulated":
+        return solve
+    from hetopt.solvers.loading import sharing_links
+    from hetopt.solvers.simulated.solver import solve_simulated
+
+    simulated = partial(solve_simulated, solver=solver)
+    return partial(sharing_links, simulated, objective="simulated", exact=True)
+
+
+def spending_of(
+    objective: str,
+    budget: float | None,
+    min_tokens_per_s: float | None,
+    *,
+    field: str = "min_tokens_per_s",
+) -> Spending | None:
+    """Return how prices decide; None if nothing was asked of them.
+
+    Raises
+    ------
+    InputError
+        A limit is no number above 0, or the least throughput is without effect.
+    """
+    if min_tokens_per_s is not None and objective != "cost":
+        msg = "is of no effect where time is minimised: use it with objective cost"
+        raise InputError(msg, field=field)
+    if objective != "cost" and budget is None:
+        return None
+    return Spending(budget=budget, min_tokens_per_s=min_tokens_per_s)
+
+
+def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None:
+    """Raise InputError if a search cannot mind prices.
+
+    Parameters
+    ----------
+    flag
+        What asks for it.
+    field
+        What asked for the ``top`` best plans.
+    """
+    ensure_races(name, flag)
+    if top > 1:
+        raise InputError(f"does not go with {flag}: leave it out", field=field)
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:
@@ -180,6 +253,15 @@ def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:
     findings = check_result(problem, table, result.to_json())
     if findings:
         raise CheckError(list(findings))
+
+
+def ensure_front_holds(problem: Problem, table: CostTable, front: Front) -> None:
+    """Raise CheckError unless independent code agrees with every claim."""
+    from hetopt.check.plan.spent import check_front
+
+    findings = check_front(problem, table, front.to_json())
+    if findings:
+        raise CheckError(findings)
 
 
 def _table_of(

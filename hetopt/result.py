@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hetopt.plans import Plan
     from hetopt.problem.principles import Relaxable
     from hetopt.problem.training import ScheduleName
+    from hetopt.spending import Spent
 
 RESULT_SCHEMA = "hetopt-result/1"
 
@@ -24,8 +25,9 @@ RESULT_SCHEMA = "hetopt-result/1"
 OPTIMALITY_GAP = 1e-6
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
-#: What is minimised: the closed form, the simulated time, or UniAP's objective.
-Objective = Literal["closed", "simulated", "uniap"]
+#: What is minimised: the closed form, the simulated time, the price of an iteration in
+#: closed form, or UniAP's objective.
+Objective = Literal["closed", "simulated", "cost", "uniap"]
 How = Literal[
     "solved", "refuted-by-bound", "refuted-by-search", "infeasible", "unsettled"
 ]
@@ -133,6 +135,9 @@ class Result(Shown):
         Status, bound and gap are about these plans.
     cost
         Of the plan, where the problem has prices.
+    spent
+        What was found out about the nodes to rent, where prices decide; then there
+        are no settlements.
     reason
         Why there is no plan, in one line; None when there is one.
     interrupted
@@ -169,6 +174,7 @@ class Result(Shown):
     choice: str | None = None
     launch: Launch | None = None
     cost: Cost | None = None
+    spent: Spent | None = None
     reason: str | None = None
     interrupted: bool = False
     journal_failure: InputError | None = None
@@ -214,6 +220,7 @@ class Result(Shown):
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
             **({} if self.launch is None else {"launch": self.launch.to_json()}),
             **({} if self.cost is None else {"cost": self.cost.to_json()}),
+            **({} if self.spent is None else {"spent": self.spent.to_json()}),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,

@@ -86,7 +86,11 @@ def test_the_simulated_objective_and_relaxed_principles(problem: Problem) -> Non
         ({"time_limit_s": 0}, "time_limit_s: is 0, expected a number of seconds ab"),
         ({"time_limit_s": float("nan")}, "time_limit_s: is nan"),
         ({"solver": "abacus"}, "solver: there is no solver 'abacus'"),
-        ({"objective": "cost"}, "objective: is 'cost', expected 'closed' or 'sim"),
+        ({"objective": "money"}, "objective: is 'money', expected 'closed', 'sim"),
+        ({"objective": "cost"}, "clusters.fast.price_per_hour: is missing"),
+        ({"budget": 0}, "budget: is 0, expected a number above 0"),
+        ({"budget": 1, "top": 2}, "top: does not go with budget"),
+        ({"min_tokens_per_s": 9}, "min_tokens_per_s: is of no effect"),
         ({"table": "nowhere.json"}, "nowhere.json: "),
     ],
 )

@@ -35,6 +35,7 @@ FILES: dict[str, Schema] = {
     "simulation": report_schemas.SIMULATION,
     "measured": report_schemas.MEASURED,
     "whatif": report_schemas.WHATIF,
+    "front": report_schemas.FRONT,
 }
 assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
 

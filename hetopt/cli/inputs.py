@@ -49,13 +49,21 @@ def workers(jobs: int | None) -> int | None:
 
 def seconds(text: str) -> float:
     """Argument type: a positive, finite number of seconds."""
+    return _positive(text, "a number of seconds")
+
+
+def amount(text: str) -> float:
+    """Argument type: a positive, finite number."""
+    return _positive(text, "a number")
+
+
+def _positive(text: str, what: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        msg = f"{text!r} is not a number of seconds above 0"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what} above 0")
     return value
 
 

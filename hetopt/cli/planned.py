@@ -59,6 +59,38 @@ def load_ranked(
     return problem, plans
 
 
+def load_front(problem_name: str, path: str, table_path: str | None) -> int:
+    """Check every claim of a front; return how many plans it has.
+
+    Raises
+    ------
+    CheckError
+        Something differs; one finding for each difference.
+    DigestError
+        The plans belong to another problem or table.
+    InputError
+        The file is no front.
+    """
+    from hetopt.check.plan.reading import items, mapping, read_plan
+    from hetopt.check.plan.spent import check_front
+
+    data = read_json(path)
+    with _named(path):
+        points = items(data, "points", "")
+        schedules = {
+            read_plan(mapping(item, place).get("plan"), f"{place}.plan").schedule
+            for place, item in points
+        }
+        if len(schedules) > 1:
+            raise InputError("have several schedules", field="points")
+    problem = load_problem(problem_name, *schedules)
+    table = load_table(problem, table_path)
+    with _named(path):
+        if findings := check_front(problem, table, data):
+            raise CheckError(findings)
+    return len(points)
+
+
 def load_made(
     problem_name: str, plan_path: str, table_path: str | None
 ) -> tuple[Problem, CostTable, list[Plan]]:

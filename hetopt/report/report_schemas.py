@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
+from hetopt.front import FRONT_SCHEMA
 from hetopt.problem.principles import RELAXABLE
 from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.report.comparison import COMPARISON_SCHEMA, WITHIN
 from hetopt.report.explanation import EXPLANATION_SCHEMA
+from hetopt.report.money_schemas import COST, SPENT
 from hetopt.report.schema_words import (
     DIGEST,
     DRAFT,
@@ -21,7 +23,7 @@ from hetopt.report.schema_words import (
     row,
     whole,
 )
-from hetopt.report.schemas import COST, PLAN_RECORD, REPORTED
+from hetopt.report.schemas import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.simulation import SIMULATION_SCHEMA
 from hetopt.report.whatif import WHATIF_SCHEMA
 from hetopt.result import Status
@@ -245,6 +247,41 @@ WHATIF: Schema = {
                 "description": "The problem as it is comes first.",
             },
         }
+    ),
+}
+
+FRONT: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt front",
+    "description": "What `hetopt plan --pareto --json` prints: plans that no other "
+    "beats in both time and price per hour.",
+    **record(
+        {
+            "schema": {"const": FRONT_SCHEMA},
+            "status": one_of(get_args(Status)),
+            "objective": one_of(("closed", "simulated")),
+            "solver": TEXT,
+            "search_time_s": SECONDS,
+            "open": {
+                **whole(),
+                "description": "Choices of nodes that may hold a better plan.",
+            },
+            "spent": SPENT,
+            "points": {
+                **row(
+                    record(
+                        {
+                            **TIMES,
+                            "tokens_per_s": POSITIVE,
+                            "cost": COST,
+                            "plan": PLAN_RECORD,
+                        }
+                    )
+                ),
+                "description": "Ascending by price per hour.",
+            },
+        },
+        {"relaxed": row(one_of(RELAXABLE))},
     ),
 }
 

@@ -13,6 +13,7 @@ from hetopt.cost.table_parsing import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHE
 from hetopt.plans import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.report.money_schemas import COST, SPENT
 from hetopt.report.schema_words import (
     DIGEST,
     DRAFT,
@@ -81,7 +82,7 @@ PLAN_RECORD = record(
     }
 )
 
-_TIMES: Schema = {
+TIMES: Schema = {
     "iteration_time_s": {**SECONDS, "description": "Simulated, event by event."},
     "closed_form_s": SECONDS,
 }
@@ -104,30 +105,6 @@ _OBJECTIVE: Schema = {
     "description": "What was minimised, where that is neither of the times.",
 }
 
-_AMOUNT: Schema = or_null({"type": "number", "minimum": 0})
-
-COST: Schema = {
-    **record(
-        {
-            "nodes": {
-                "type": "object",
-                "description": "Nodes to rent, by cluster.",
-                "additionalProperties": whole(1),
-            },
-            "unpriced": {
-                **row(TEXT),
-                "description": "Clusters among them without a price; if there are any, "
-                "the amounts are null.",
-            },
-            "per_hour": _AMOUNT,
-            "per_iteration": _AMOUNT,
-            "per_trillion_tokens": _AMOUNT,
-        }
-    ),
-    "description": "Of the nodes that the plan uses, in the currency of the problem's "
-    "prices, at the simulated iteration time; only where there are prices.",
-}
-
 PLAN: Schema = {"$schema": DRAFT, "title": "hetopt plan", **PLAN_RECORD}
 
 RESULT: Schema = {
@@ -139,7 +116,7 @@ RESULT: Schema = {
             "schema": {"const": RESULT_SCHEMA},
             "status": one_of(get_args(Status)),
             "objective": one_of(get_args(Objective)),
-            **{name: or_null(schema) for name, schema in _TIMES.items()},
+            **{name: or_null(schema) for name, schema in TIMES.items()},
             "lower_bound_s": or_null(SECONDS),
             "gap": or_null({"type": "number"}),
             "search_time_s": SECONDS,
@@ -171,12 +148,13 @@ RESULT: Schema = {
             "reason": or_null(TEXT),
             "plan": or_null(PLAN_RECORD),
             "alternatives": row(
-                record({**_TIMES, "plan": PLAN_RECORD}, {"objective_s": _OBJECTIVE})
+                record({**TIMES, "plan": PLAN_RECORD}, {"objective_s": _OBJECTIVE})
             ),
         },
         {
             "objective_s": _OBJECTIVE,
             "cost": COST,
+            "spent": SPENT,
             "solver_choice": {
                 **TEXT,
                 "description": "Why this solver, where `auto` chose it, or what it had "

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hetopt.money import Cost
     from hetopt.plans import Plan
     from hetopt.result import Launch, Objective, PricedPlan, Result
+    from hetopt.spending import Spent
 
 #: How a (p, q) was settled, as people say it.
 SETTLED = {
@@ -21,10 +22,12 @@ SETTLED = {
 }
 #: Amounts of money from here on are shown without decimals.
 _LARGE = 1000
+_MINIMISED = "what is minimised"
 #: What is minimised, as people say it.
 FORMS: Mapping[Objective, str] = {
     "closed": "closed form",
     "simulated": "simulated time",
+    "cost": "cost",
     "uniap": "UniAP's objective",
 }
 
@@ -33,7 +36,8 @@ def headline(result: Result) -> str:
     """Return what was found, in one line."""
     if result.status == "optimal":
         form = FORMS[result.objective]
-        return f"proven optimal in {form} over all (p, q){_without(result)}"
+        over = "all (p, q)" if result.spent is None else _permitted(result.spent)
+        return f"proven optimal in {form} over {over}{_without(result)}"
     if result.status == "feasible":
         return (
             f"best plan found{_without(result)}, not proven: "
@@ -57,10 +61,20 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
         ("throughput", throughput(result)),
         *cost_lines(result.cost),
         ("lower bound", bound(result)),
-        ("programs (p, q)", settled(result)),
+        searched(result),
         ("solver", solver(result)),
         ("latencies", latencies(result)),
     )
+
+
+def _permitted(spent: Spent) -> str:
+    """Say which nodes and plans were to choose from."""
+    limits = []
+    if spent.spending.budget is not None:
+        limits.append(f"of at most {amount(spent.spending.budget)} an hour")
+    if spent.spending.min_tokens_per_s is not None:
+        limits.append(f"with {spent.spending.min_tokens_per_s:,.10g} tokens/s or more")
+    return " ".join(["all choices of nodes", " and ".join(limits)]).strip()
 
 
 def _without(result: Result) -> str:
@@ -110,18 +124,19 @@ def times(best: PricedPlan, objective: Objective = "closed") -> str:
     difference = best.iteration_time_s / best.closed_form_s - 1
     if best.objective_s is not None:
         return (
-            f"{best.objective_s:.4f} s as UniAP counts (what is minimised), "
+            f"{best.objective_s:.4f} s as UniAP counts ({_MINIMISED}), "
             f"{best.closed_form_s:.4f} s in closed form, "
             f"{best.iteration_time_s:.4f} s simulated ({difference:+.1%})"
         )
     if objective == "simulated":
         return (
-            f"{best.iteration_time_s:.4f} s simulated (what is minimised), "
+            f"{best.iteration_time_s:.4f} s simulated ({_MINIMISED}), "
             f"{best.closed_form_s:.4f} s in closed form "
             f"({best.closed_form_s / best.iteration_time_s - 1:+.1%})"
         )
+    minimised = "at which cost is minimised" if objective == "cost" else _MINIMISED
     return (
-        f"{best.closed_form_s:.4f} s in closed form (what is minimised), "
+        f"{best.closed_form_s:.4f} s in closed form ({minimised}), "
         f"{best.iteration_time_s:.4f} s simulated ({difference:+.1%})"
     )
 
@@ -135,6 +150,9 @@ def throughput(result: Result) -> str:
         parts.append(f"MFU {result.mfu:.1%} of all devices offered")
     if result.mfu_used is not None:
         parts.append(f"{result.mfu_used:.1%} of those used")
+    least = None if result.spent is None else result.spent.spending.min_tokens_per_s
+    if least is not None and (result.tokens_per_s or 0.0) < least:
+        parts.append(f"{least:,.10g} tokens/s in closed form only")
     return ", ".join(parts)
 
 
@@ -163,6 +181,9 @@ def amount(value: float | None) -> str:
 
 def bound(result: Result) -> str:
     """Return the global lower bound and the gap."""
+    if result.spent is not None and result.spent.lower_bound is not None:
+        least = f"{result.spent.lower_bound:.4g} an iteration in closed form"
+        return f"{least}, gap {gap_text(result.gap)}"
     if result.lower_bound_s is None:
         return "none"
     return f"{result.lower_bound_s:.4f} s, gap {gap_text(result.gap)}"
@@ -175,6 +196,19 @@ def gap_text(gap: float | None) -> str:
     if 0 < gap < 1e-4:
         return f"{gap:.1e}"
     return f"{gap:.2%}"
+
+
+def searched(result: Result) -> tuple[str, str]:
+    """Return what was searched and how, as label and text."""
+    if result.spent is None:
+        return "programs (p, q)", settled(result)
+    return "choices of nodes", fleets(result.spent, result.search_time_s)
+
+
+def fleets(spent: Spent, search_time_s: float) -> str:
+    """Return how many choices of nodes there are, and how many were searched."""
+    number = len(spent.fleets)
+    return f"{spent.choices:,}: {number:,} searched, in {search_time_s:.1f} s"
 
 
 def settled(result: Result) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.result import Objective, Result
     from hetopt.whatif.variants import Variant
 
 #: CPU seconds that the first search of a process takes longer than others: it loads
@@ -45,7 +45,7 @@ class Asked:
     """How every variant is searched, as ``hetopt plan`` would; see there."""
 
     solver: str = "auto"
-    objective: str = "closed"
+    objective: Objective = "closed"
     time_limit_s: float | None = None
     jobs: int | None = None
     seed: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,32 +11,60 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
     from hetopt.solvers.race.ledger import Ledger
 
 
-def share_out(ledger: Ledger) -> None:
-    """Bound every (p, q) by the device time there is, in no time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRates:
+    """How quick devices are at best at one q; J clusters.
 
     A stage is busy for at most lambda, so cluster j hosts at most devices_j *
     lambda / w_j body units, where w_j is the least device time of one.
+
+    Attributes
+    ----------
+    per_device
+        1 / w_j, in units per ns; 0 where a cluster has no strategy; shape (J,).
+    shortest_ns
+        Of one unit on any cluster.
     """
-    table, chain = ledger.table, Chain.of(ledger.table)
-    kinds = list(chain.kinds)
-    for part in table.slices:
-        rate, shortest = 0.0, np.inf
-        for j, own in enumerate(part.clusters):
+
+    per_device: NDArray[np.float64]
+    shortest_ns: float
+
+    @classmethod
+    def of(cls, table: CostTable, part: TableSlice) -> Self:
+        """Return the rates at the q of a slice."""
+        kinds = list(Chain.of(table).kinds)
+        rates, shortest = [], np.inf
+        for own in part.clusters:
             if not own.strategies:
+                rates.append(0.0)
                 continue
             tau = (own.forward_ns + own.backward_ns)[:, kinds].min(axis=1)
             # A time of ever so many devices may exceed 64 bits.
             work = max(1.0, float((tau.astype(np.float64) * own.devices).min()))
-            rate += table.cluster_devices[j] / work
+            rates.append(1 / work)
             shortest = min(shortest, int(tau.min()))
+        return cls(per_device=np.array(rates), shortest_ns=shortest)
+
+
+def share_out(ledger: Ledger) -> None:
+    """Bound every (p, q) by the device time there is, in no time."""
+    table, units = ledger.table, Chain.of(ledger.table).length
+    for part in table.slices:
+        rates = DeviceRates.of(table, part)
+        rate = float(rates.per_device @ np.array(table.cluster_devices, dtype=float))
         if not rate:
             continue
-        q, units = part.microbatches, chain.length
-        period = max(units / rate, shortest)
-        below = scaled_below((q - 1) * period + units * shortest)
+        q = part.microbatches
+        period = max(units / rate, rates.shortest_ns)
+        below = scaled_below((q - 1) * period + units * rates.shortest_ns)
         for program in ledger.open():
             if program.microbatches == q:
                 program.bound = max(program.bound, below)

@@ -48,6 +48,7 @@ SLOW = {
     "docs/explanation/proofs.md",
     "docs/how-to/compare.md",
     "docs/how-to/export.md",
+    "docs/how-to/rent-nodes.md",
     "docs/how-to/what-if.md",
 }
 RUN = [

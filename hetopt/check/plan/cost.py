@@ -33,7 +33,7 @@ def cost_findings(
     claimed = mapping(data.get("nodes"), "cost.nodes")
     nodes = {name: whole(claimed, name, "cost.nodes") for name in claimed}
     unpriced = [name for _, name in items(data, "unpriced", "cost")]
-    expected = _nodes(problem, plan)
+    expected = nodes_of(problem, plan)
     if nodes != expected:
         yield f"cost.nodes: {nodes}, expected {expected}"
     prices = {each.name: each.price_per_hour for each in problem.clusters}
@@ -57,7 +57,7 @@ def cost_findings(
             yield f"cost.{key}: {said}, expected {value!r}"
 
 
-def _nodes(problem: Problem, plan: Plan) -> dict[str, int]:
+def nodes_of(problem: Problem, plan: Plan) -> dict[str, int]:
     """Return the nodes to rent: shares of nodes, added up and rounded up."""
     nodes = {}
     for cluster in problem.clusters:

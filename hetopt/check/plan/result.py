@@ -18,6 +18,7 @@ from hetopt.check.plan.reading import (
     text,
     whole,
 )
+from hetopt.check.plan.spent import Spending, bound_findings
 from hetopt.cost.table import TICK_S
 from hetopt.errors import CheckError
 from hetopt.problem.principles import PRUNED
@@ -105,6 +106,10 @@ class _Claims:
         self.cost = None
         if data.get("cost") is not None:
             self.cost = mapping(data["cost"], "cost")
+        self.spending = None
+        if "spent" in data:
+            spent = mapping(data["spent"], "spent")
+            self.spending = Spending(problem, table, spent)
         self.alternatives: list[tuple[str, Mapping[str, Any], Plan]] = []
         for place, item in items(data, "alternatives", ""):
             entry = mapping(item, place)
@@ -113,9 +118,16 @@ class _Claims:
 
     def findings(self) -> Iterator[str]:
         yield from self._table_findings()
-        yield from self._settlement_findings()
+        if self.spending is None:
+            yield from self._settlement_findings()
+            if self.objective == "cost":
+                yield "objective: cost, but nothing is said of what is spent"
+        else:
+            yield from self._spending_findings(self.spending)
         if self.plan is None:
             yield from self._no_plan_findings()
+            if self.spending is not None:
+                yield from self._spent_bound_findings(self.spending, None)
             return
         if self.status in ("infeasible", "unknown"):
             yield f"status: {self.status}, but there is a plan"
@@ -139,6 +151,9 @@ class _Claims:
         elif checked.uniap_s is not None:
             value = checked.uniap_s
             yield from self._same("objective_s", value)
+        if self.spending is not None:
+            yield from self._spent_bound_findings(self.spending, value)
+            return
         yield from self._bound_findings(value)
         yield from self._program_findings("plan", self.plan, value)
         yield from self._alternative_findings(self.plan, checked)
@@ -176,6 +191,28 @@ class _Claims:
             for p, q in programs:
                 if (p, q) not in self.settlements:
                     yield f"settlements: ({p}, {q}) is missing"
+
+    def _spending_findings(self, spending: Spending) -> Iterator[str]:
+        yield from spending.findings()
+        if self.settlements:
+            yield "settlements: there are some, but prices decide"
+        if self.objective == "uniap":
+            yield "objective: uniap, but prices decide"
+        if self.alternatives:
+            yield "alternatives: there are some, but prices decide"
+
+    def _spent_bound_findings(
+        self, spending: Spending, value: float | None
+    ) -> Iterator[str]:
+        return bound_findings(
+            spending,
+            status=self.status,
+            objective=self.objective,
+            plan=self.plan,
+            value=value,
+            lower_bound_s=self.numbers["lower_bound_s"],
+            gap=self.numbers["gap"],
+        )
 
     def _no_plan_findings(self) -> Iterator[str]:
         if self.status in ("optimal", "feasible"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.cli.output import emit
-from hetopt.cli.planned import add_planned, load_checked
+from hetopt.cli.planned import add_planned, load_checked, load_front, read_json
+from hetopt.front import FRONT_SCHEMA
 
 if TYPE_CHECKING:
     import argparse
@@ -18,6 +19,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check, and raise CheckError with one line for each difference."""
+    if read_json(options.plan).get("schema") == FRONT_SCHEMA:
+        count = load_front(options.problem, options.plan, options.table)
+        emit(
+            f"{options.plan}: feasible; times, costs and the proof of the front are as "
+            f"claimed, of {count} plans"
+        )
+        return 0
     load_checked(options.problem, options.plan, options.table)
     emit(
         f"{options.plan}: feasible; units, batch, devices, memory, times and gap "

@@ -5,55 +5,45 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hetopt import interruption
-from hetopt.cli.clock import left_s
+from hetopt.cli.fitting import fit, fit_spending
 from hetopt.cli.inputs import (
     add_problem,
     add_schedule,
     add_solver,
     add_table,
+    amount,
     load_problem,
     load_table,
     not_negative,
     principles_of,
     seconds,
     whole,
-    workers,
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
-from hetopt.deadline import Deadline
+from hetopt.cli.searching import searching
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
-from hetopt.problem.principles import Principles
-from hetopt.solvers.params import (
-    COSTS,
-    EXECUTORS,
-    DfsParams,
-    MctsParams,
-    RaceParams,
-)
+from hetopt.solvers.params import COSTS, EXECUTORS
 from hetopt.solvers.registry import (
     ensure_plans,
-    ensure_races,
-    ensure_samples,
     relaxing_names,
     sampling_names,
     solver,
 )
-from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
     from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
-    from hetopt.solvers.progress import Progress
     from hetopt.solvers.request import Solve
+    from hetopt.spending import Spending
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -66,10 +56,29 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_solver(command)
     command.add_argument(
         "--objective",
-        choices=("closed", "simulated"),
+        choices=("closed", "simulated", "cost"),
         default="closed",
-        help="which iteration time to minimise: in closed form (default), or as "
-        "simulated, event by event; then --solver finds the plan to start from",
+        help="what to minimise: the iteration time in closed form (default), or as "
+        "simulated, event by event (then --solver finds the plan to start from), or "
+        "what an iteration costs, by the clusters' price_per_hour",
+    )
+    command.add_argument(
+        "--budget",
+        type=amount,
+        metavar="N",
+        help="only plans whose nodes cost at most so much an hour",
+    )
+    command.add_argument(
+        "--min-tokens-per-s",
+        type=amount,
+        metavar="N",
+        help="only plans of at least this throughput, by the time that is minimised; "
+        "for --objective cost and --pareto",
+    )
+    command.add_argument(
+        "--pareto",
+        action="store_true",
+        help="find every plan that no other beats in both time and price per hour",
     )
     add_schedule(command)
     command.add_argument(
@@ -139,6 +148,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--out", metavar="FILE", help="write the result with its plan, as JSON"
     )
     command.add_argument(
+        "--svg", metavar="FILE", help="with --pareto: draw time against price"
+    )
+    command.add_argument(
         "--certificate",
         metavar="FILE",
         help="write what is claimed of every (p, q), for `hetopt verify`",
@@ -159,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.planning import ensure_holds, ensure_searchable
 
     ensure_outputs(
-        (options.out, options.certificate, options.journal),
+        (options.out, options.certificate, options.journal, options.svg),
         (options.table,),
         problems=(options.problem,),
         plans=True,
@@ -172,7 +184,8 @@ def run(options: argparse.Namespace) -> int:
         principles,
         journal=options.journal is not None,
     )
-    _fit(options, principles)
+    fit(options, principles)
+    spending = fit_spending(options)
     asked = load_problem(options.problem, options.schedule)
     problem = asked
     if options.launcher is not None:
@@ -181,7 +194,11 @@ def run(options: argparse.Namespace) -> int:
         problem = fitted(limits_of(options.launcher), asked, options.schedule)
     ensure_plans(options.solver, problem.training.schedule)
     table = load_table(problem, options.table)
-    result = _search(problem, table, asked, options, principles)
+    if options.pareto and spending is not None:
+        from hetopt.cli.pareto import run_front
+
+        return run_front(problem, table, spending, options, principles)
+    result = _search(problem, table, asked, spending, options, principles)
     ensure_holds(problem, table, result)
     failures = list(_deliver(problem, table, result, options))
     _warn(problem, table, result, own_table=options.table is not None)
@@ -242,55 +259,15 @@ def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
     write_text(path, text())
 
 
-def _fit(options: argparse.Namespace, principles: Principles) -> None:
-    """Raise InputError, before the search, if options do not fit each other."""
-    for flag, given in (
-        ("--certificate", options.certificate is not None),
-        ("--journal", options.journal is not None),
-        ("--executor", options.executor != "process"),
-    ):
-        if given:
-            ensure_races(options.solver, flag)
-    for flag, given in (
-        ("--iterations", options.iterations is not None),
-        ("--exploration", options.exploration is not None),
-    ):
-        if given:
-            ensure_samples(options.solver, flag)
-    if options.cost is not None and options.solver != "dfs":
-        msg = f"solver {options.solver} minimises the closed form: this is for dfs"
-        raise InputError(msg, field="--cost")
-    if options.launcher is not None:
-        _fit_launcher(options, principles)
-
-
-def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
-    """Raise InputError if other options do not go with ``--for``."""
-    limits_of(options.launcher)
-    if not solver(options.solver).races:
-        msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
-        raise InputError(msg, field="--solver")
-    for flag, given in (
-        ("--relax", bool(principles.relaxed)),
-        ("--objective", options.objective != "closed"),
-        ("--certificate", options.certificate is not None),
-        ("--journal", options.journal is not None),
-        # A table holds the cheapest resharding, which may not be the launcher's.
-        ("--table", options.table is not None),
-    ):
-        if given:
-            raise InputError("does not go with --for: leave it out", field=flag)
-
-
 def _search(
     problem: Problem,
     table: CostTable,
     asked: Problem,
+    spending: Spending | None,
     options: argparse.Namespace,
     principles: Principles,
 ) -> Result:
     from hetopt.planning import search
-    from hetopt.report.progress import ProgressBar
 
     wrapped = None
     if options.launcher is not None:
@@ -301,45 +278,14 @@ def _search(
                 solve_for, launcher=options.launcher, asked=asked, solve=solve
             )
 
-    # From here on a signal ends the search, and what follows is done in full.
-    interruption.hold()
-    with ProgressBar(sys.stderr) as bar:
-        request = Request(
-            problem=problem,
-            table=table,
-            params=_params(options, principles, bar.update),
-            deadline=Deadline.after(left_s(options.time_limit)),
-            seed=options.seed,
-        )
+    with searching(problem, table, options, principles) as request:
         return search(
             request,
             solver=options.solver,
             objective=options.objective,
+            spending=spending,
             wrapped=wrapped,
         )
-
-
-def _params(
-    options: argparse.Namespace,
-    principles: Principles,
-    on_progress: Callable[[Progress], None],
-) -> RaceParams:
-    here = options.executor == "process"
-    shared: dict[str, Any] = {
-        "jobs": workers(options.jobs) if here else options.jobs,
-        "top": options.top,
-        "on_progress": on_progress,
-        "principles": principles,
-        "journal": options.journal,
-        "executor": options.executor,
-    }
-    if options.solver == "dfs":
-        return DfsParams(**shared, cost=options.cost or "closed")
-    if solver(options.solver).samples:
-        return MctsParams(
-            **shared, exploration=options.exploration, iterations=options.iterations
-        )
-    return RaceParams(**shared)
 
 
 def _warn(

@@ -21,6 +21,7 @@ NAMES = (
     "simulation",
     "measured",
     "whatif",
+    "front",
 )
 
 
@@ -61,4 +62,5 @@ def _schema(name: str) -> object:
         "simulation": report_schemas.SIMULATION,
         "measured": report_schemas.MEASURED,
         "whatif": report_schemas.WHATIF,
+        "front": report_schemas.FRONT,
     }[name]

@@ -1,0 +1,304 @@
+"""Check what a result or a front says of the nodes to rent.
+
+A claim names some fleets, each with a bound on the time of every plan that needs no
+more nodes. So a plan that rents fleet n takes at least the largest bound of a fleet
+that contains n, and no less than the device time there is. What is claimed of all plans
+together has to follow from that, fleet by fleet.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.check.plan.cost import cost_findings, nodes_of
+from hetopt.check.plan.plan import check_plan
+from hetopt.check.plan.reading import (
+    choice,
+    choices,
+    items,
+    mapping,
+    number,
+    read_plan,
+    read_principles,
+    text,
+    whole,
+)
+from hetopt.errors import CheckError, InputError
+from hetopt.front import FRONT_SCHEMA
+from hetopt.problem.principles import PRUNED
+from hetopt.result import OPTIMALITY_GAP, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from hetopt.check.plan.plan import CheckedPlan
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+
+#: Relative difference at which two numbers that should be one are not.
+_TOLERANCE = 1e-9
+#: Fleets are all looked at.
+_MOST_FLEETS = 10**6
+#: Objectives that a front may be about.
+_TIMES = ("closed", "simulated")
+
+
+class Spending:
+    """The limits that were asked for, and what is claimed of fleets.
+
+    Attributes
+    ----------
+    price
+        Of every fleet within the budget, per hour; shape (F,).
+    least_s
+        What each of them takes at least, as claimed; inf: it has no plan, or none
+        that is quick enough; shape (F,).
+
+    Raises
+    ------
+    InputError
+        The data is not what ``Spent.to_json`` makes.
+    """
+
+    def __init__(
+        self, problem: Problem, table: CostTable, data: Mapping[str, Any]
+    ) -> None:
+        self._problem = problem
+        self.budget = number(data, "budget", "spent")
+        self.min_tokens_per_s = number(data, "min_tokens_per_s", "spent")
+        self.lower_bound = number(data, "lower_bound", "spent")
+        self.longest_s = math.inf
+        if self.min_tokens_per_s:
+            self.longest_s = table.tokens / self.min_tokens_per_s
+        prices = [each.price_per_hour for each in problem.clusters]
+        self._unpriced = any(price is None for price in prices)
+        counts = [each.nodes for each in problem.clusters]
+        self._choices = math.prod(count + 1 for count in counts) - 1
+        self._claimed = whole(data, "choices", "spent")
+        self.price = self.least_s = np.zeros(0)
+        if self._unpriced or self._choices > _MOST_FLEETS:
+            return
+        sizes = tuple(count + 1 for count in counts)
+        nodes: NDArray[np.int64] = np.array(list(np.ndindex(sizes))[1:])
+        price = nodes @ np.array([float(each or 0) for each in prices])
+        nodes = nodes[[self.affords(each) for each in price.tolist()]]
+        self.price = nodes @ np.array([float(each or 0) for each in prices])
+        self.least_s = _device_time_s(problem, table, nodes)
+        for place, item in items(data, "fleets", "spent"):
+            entry = mapping(item, place)
+            largest = self._nodes(entry, f"{place}.nodes")
+            bound = number(entry, "bound_s", place)
+            inside = (nodes <= largest).all(axis=1)
+            least = math.inf if bound is None else bound
+            self.least_s[inside] = np.maximum(self.least_s[inside], least)
+        self.least_s[self.least_s > self.longest_s] = np.inf
+
+    def _nodes(self, entry: Mapping[str, Any], field: str) -> NDArray[np.int64]:
+        given = mapping(entry.get("nodes"), field)
+        names = [each.name for each in self._problem.clusters]
+        for name in given:
+            if name not in names:
+                raise InputError(f"names no cluster: {name!r}", field=field)
+        return np.array(
+            [whole(given, name, field) if name in given else 0 for name in names]
+        )
+
+    def affords(self, price: float) -> bool:
+        """Whether a price per hour is within the budget."""
+        return self.budget is None or price <= self.budget * (1 + _TOLERANCE)
+
+    def price_of(self, plan: Plan) -> float:
+        """Return what the nodes of a plan cost an hour."""
+        prices = {each.name: each.price_per_hour for each in self._problem.clusters}
+        nodes = nodes_of(self._problem, plan)
+        return sum((prices[name] or 0.0) * count for name, count in nodes.items())
+
+    def findings(self) -> Iterator[str]:
+        """Yield what is wrong whatever is claimed of plans."""
+        if self._unpriced:
+            yield "spent: some cluster has no price_per_hour"
+        elif self._choices > _MOST_FLEETS:
+            yield f"spent: {self._choices} choices of nodes are too many to check"
+        if self._claimed != self._choices:
+            yield f"spent.choices: {self._claimed}, expected {self._choices}"
+
+    def plan_findings(self, plan: Plan, time_s: float) -> Iterator[str]:
+        """Yield where a plan exceeds the limits."""
+        price = self.price_of(plan)
+        if not self.affords(price):
+            yield f"spent.budget: the plan costs {price!r} an hour, of {self.budget}"
+        if time_s > self.longest_s * (1 + _TOLERANCE):
+            yield (
+                f"spent.min_tokens_per_s: the plan takes {time_s!r} s, of "
+                f"{self.longest_s!r}"
+            )
+
+    def least(self, *, cost: bool) -> float:
+        """Return what all plans take, or cost, at least; inf: there is none."""
+        possible = np.isfinite(self.least_s)
+        value = self.least_s[possible]
+        if cost:
+            value = value * self.price[possible] / 3600
+        return float(value.min(initial=np.inf))
+
+
+def bound_findings(
+    spending: Spending,
+    *,
+    status: str,
+    objective: str,
+    plan: Plan | None,
+    value: float | None,
+    lower_bound_s: float | None,
+    gap: float | None,
+) -> Iterator[str]:
+    """Yield what is wrong with the bound of a result in which prices decide.
+
+    Parameters
+    ----------
+    value
+        The time that was minimised, or the closed form; None without a plan.
+    """
+    cost = objective == "cost"
+    least = spending.least(cost=cost)
+    if plan is None or value is None:
+        if status == "infeasible" and not math.isinf(least):
+            yield f"status: infeasible, but the fleets permit {least!r}"
+        return
+    yield from spending.plan_findings(plan, value)
+    name, bound = "lower_bound_s", lower_bound_s
+    if cost:
+        if lower_bound_s is not None:
+            yield f"lower_bound_s: {lower_bound_s}, but it is cost that is minimised"
+        name, bound = "spent.lower_bound", spending.lower_bound
+        value *= spending.price_of(plan) / 3600
+    if bound is None:
+        yield f"{name}: there is none"
+        return
+    if bound > value * (1 + _TOLERANCE):
+        yield f"{name}: {bound}, more than the plan's {value!r}"
+    if bound > least * (1 + _TOLERANCE):
+        yield f"{name}: {bound}, the fleets prove only {least!r}"
+    expected = max(0.0, (value - bound) / value) if value else 0.0
+    if gap is None or abs(gap - expected) > _TOLERANCE:
+        yield f"gap: {gap}, expected {expected!r}"
+    if status == "optimal" and expected > OPTIMALITY_GAP + _TOLERANCE:
+        yield f"status: optimal, but the gap is {expected!r}"
+
+
+def check_front(
+    problem: Problem, table: CostTable, data: Mapping[str, Any]
+) -> list[str]:
+    """Return one line for every claim of a front that does not hold.
+
+    Parameters
+    ----------
+    data
+        What ``Front.to_json`` makes.
+
+    Raises
+    ------
+    InputError
+        The data is no front; the field names the key.
+    DigestError
+        A plan in it was made from another problem or table.
+    """
+    return list(_front_findings(problem, table, mapping(data, "")))
+
+
+def _front_findings(
+    problem: Problem, table: CostTable, data: Mapping[str, Any]
+) -> Iterator[str]:
+    choice(data, "schema", (FRONT_SCHEMA,), "")
+    status = choice(data, "status", choices(Status), "")
+    simulated = choice(data, "objective", _TIMES, "") == "simulated"
+    text(data, "solver", "")
+    principles = read_principles(data) if "relaxed" in data else PRUNED
+    spending = Spending(problem, table, mapping(data.get("spent"), "spent"))
+    yield from spending.findings()
+    known: list[tuple[float, float]] = []
+    for place, item in items(data, "points", ""):
+        entry = mapping(item, place)
+        plan = read_plan(entry.get("plan"), f"{place}.plan")
+        try:
+            checked = check_plan(problem, table, plan, principles)
+        except CheckError as error:
+            yield from (f"{place}: {finding}" for finding in error.findings)
+            continue
+        yield from _point_findings(problem, table, plan, checked, entry, place)
+        time_s = checked.iteration_time_s if simulated else checked.closed_form_s
+        yield from (f"{place}: {each}" for each in spending.plan_findings(plan, time_s))
+        price = spending.price_of(plan)
+        if known and not (price > known[-1][0] and time_s < known[-1][1]):
+            yield f"{place}: no trade against the point before it"
+        known.append((price, time_s))
+    open_ = whole(data, "open", "", least=0)
+    left = _undecided(spending, known)
+    if left > open_:
+        yield f"open: {open_}, but {left} choices of nodes may hold a better plan"
+    if status in ("optimal", "infeasible") and open_:
+        yield f"status: {status}, but {open_} choices of nodes are open"
+    if (status == "infeasible") != (not known and not open_):
+        yield f"status: {status}, with {len(known)} points"
+
+
+def _point_findings(
+    problem: Problem,
+    table: CostTable,
+    plan: Plan,
+    checked: CheckedPlan,
+    entry: Mapping[str, Any],
+    place: str,
+) -> Iterator[str]:
+    for key, expected in (
+        ("closed_form_s", checked.closed_form_s),
+        ("iteration_time_s", checked.iteration_time_s),
+        ("tokens_per_s", table.tokens / checked.iteration_time_s),
+    ):
+        claimed = number(entry, key, place)
+        if claimed is None or abs(claimed - expected) > _TOLERANCE * expected:
+            yield f"{place}.{key}: {claimed}, expected {expected!r}"
+    cost = mapping(entry.get("cost"), f"{place}.cost")
+    for finding in cost_findings(problem, plan, checked.iteration_time_s, cost):
+        yield f"{place}.{finding}"
+
+
+def _undecided(spending: Spending, known: list[tuple[float, float]]) -> int:
+    """Return how many fleets may hold a plan that no known one beats."""
+    open_ = np.isfinite(spending.least_s)
+    for price, time_s in known:
+        dearer = spending.price >= price * (1 - _TOLERANCE)
+        open_ &= ~(dearer & (spending.least_s >= time_s * (1 - _TOLERANCE)))
+    return int(open_.sum())
+
+
+def _device_time_s(
+    problem: Problem, table: CostTable, nodes: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the time in which the devices of each fleet can do the work at best."""
+    body = sum(table.body[kind] for kind in table.units)
+    kinds = sorted({kind for kind in table.units if table.body[kind]})
+    least = np.full(len(nodes), np.inf)
+    for part in table.slices:
+        units_per_s = np.zeros(len(nodes))
+        for j, own in enumerate(part.clusters):
+            if not own.strategies:
+                continue
+            seconds = min(
+                int(own.forward_ns[k, kind] + own.backward_ns[k, kind])
+                * 1e-9
+                * strategy.devices
+                for k, strategy in enumerate(own.strategies)
+                for kind in kinds
+            )
+            devices = nodes[:, j] * problem.clusters[j].devices_per_node
+            units_per_s += devices / max(seconds, 1e-9)
+        with np.errstate(divide="ignore"):
+            least = np.minimum(least, part.microbatches * body / units_per_s)
+    return least * (1 - _TOLERANCE)

@@ -1,0 +1,100 @@
+"""Whether the options of ``hetopt plan`` fit each other, before it searches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.export.registry import limits_of
+from hetopt.solvers.registry import ensure_races, ensure_samples, solver
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.problem.principles import Principles
+    from hetopt.spending import Spending
+
+
+def fit(options: argparse.Namespace, principles: Principles) -> None:
+    """Raise InputError, before the search, if options do not fit each other."""
+    for flag, given in (
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+        ("--executor", options.executor != "process"),
+    ):
+        if given:
+            ensure_races(options.solver, flag)
+    for flag, given in (
+        ("--iterations", options.iterations is not None),
+        ("--exploration", options.exploration is not None),
+    ):
+        if given:
+            ensure_samples(options.solver, flag)
+    if options.cost is not None and options.solver != "dfs":
+        msg = f"solver {options.solver} minimises the closed form: this is for dfs"
+        raise InputError(msg, field="--cost")
+    if options.launcher is not None:
+        _fit_launcher(options, principles)
+    if options.svg is not None and not options.pareto:
+        msg = "draws the front: use it with --pareto, or see `hetopt simulate --svg`"
+        raise InputError(msg, field="--svg")
+
+
+def fit_spending(options: argparse.Namespace) -> Spending | None:
+    """Return how prices decide; None if nothing was asked of them.
+
+    Raises
+    ------
+    InputError
+        Other options do not go with that.
+    """
+    from hetopt.planning import ensure_spends, spending_of
+
+    flags = {
+        "--objective cost": options.objective == "cost",
+        "--budget": options.budget is not None,
+        "--pareto": options.pareto,
+    }
+    asked = next((flag for flag, given in flags.items() if given), None)
+    if options.pareto and options.objective == "cost":
+        msg = "is one point of what --pareto finds: leave one of both out"
+        raise InputError(msg, field="--objective cost")
+    spending = spending_of(
+        "cost" if options.pareto else options.objective,
+        options.budget,
+        options.min_tokens_per_s,
+        field="--min-tokens-per-s",
+    )
+    if asked is None:
+        return None
+    ensure_spends(options.solver, asked, top=options.top, field="--top")
+    for flag, given in (
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+        ("--for", options.launcher is not None),
+    ):
+        if given:
+            msg = (
+                f"is about one set of nodes, {asked} about all: leave it out, or plan "
+                "the problem again with the nodes that are found"
+            )
+            raise InputError(msg, field=flag)
+    return spending
+
+
+def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
+    """Raise InputError if other options do not go with ``--for``."""
+    limits_of(options.launcher)
+    if not solver(options.solver).races:
+        msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
+        raise InputError(msg, field="--solver")
+    for flag, given in (
+        ("--relax", bool(principles.relaxed)),
+        ("--objective", options.objective != "closed"),
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+        # A table holds the cheapest resharding, which may not be the launcher's.
+        ("--table", options.table is not None),
+    ):
+        if given:
+            raise InputError("does not go with --for: leave it out", field=flag)

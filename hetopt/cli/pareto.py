@@ -1,0 +1,55 @@
+"""``hetopt plan --pareto``: every plan that no other beats in time and price."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from hetopt.cli.exit_codes import NO_PLAN, STOPPED
+from hetopt.cli.output import complain, emit
+from hetopt.cli.searching import searching
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.spending import Spending
+
+
+def run_front(
+    problem: Problem,
+    table: CostTable,
+    spending: Spending,
+    options: argparse.Namespace,
+    principles: Principles,
+) -> int:
+    """Find the front, check it, and report it; return the exit code."""
+    from hetopt.files import write_bytes, write_text
+    from hetopt.planning import ensure_front_holds, search_front
+    from hetopt.report.console import draw
+    from hetopt.report.front import front_report
+
+    with searching(problem, table, options, principles) as request:
+        front = search_front(
+            request,
+            solver=options.solver,
+            objective=options.objective,
+            spending=spending,
+        )
+    ensure_front_holds(problem, table, front)
+    text = json.dumps(front.to_json(), indent=2, allow_nan=False)
+    emit(text if options.json else draw(front_report(front), sys.stdout))
+    if options.out is not None:
+        write_text(options.out, text + "\n")
+    if options.svg is not None:
+        from hetopt.report import plots
+        from hetopt.report.front_plot import front_figure
+
+        write_bytes(options.svg, plots.svg(front_figure(front, problem.name)))
+    if front.points:
+        return 0
+    complain("no plan" if front.status == "infeasible" else "stopped without a plan")
+    return NO_PLAN if front.status == "infeasible" else STOPPED

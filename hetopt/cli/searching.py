@@ -1,0 +1,71 @@
+"""From the options of ``hetopt plan`` to what a solver is asked."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hetopt import interruption
+from hetopt.cli.clock import left_s
+from hetopt.cli.inputs import workers
+from hetopt.deadline import Deadline
+from hetopt.solvers.params import DfsParams, MctsParams, RaceParams
+from hetopt.solvers.registry import solver
+from hetopt.solvers.request import Request
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.progress import Progress
+
+
+@contextmanager
+def searching(
+    problem: Problem,
+    table: CostTable,
+    options: argparse.Namespace,
+    principles: Principles,
+) -> Iterator[Request]:
+    """Yield what a solver is asked, and show how far it is.
+
+    From here on a signal ends the search, and what follows is done in full.
+    """
+    from hetopt.report.progress import ProgressBar
+
+    interruption.hold()
+    with ProgressBar(sys.stderr) as bar:
+        yield Request(
+            problem=problem,
+            table=table,
+            params=_params(options, principles, bar.update),
+            deadline=Deadline.after(left_s(options.time_limit)),
+            seed=options.seed,
+        )
+
+
+def _params(
+    options: argparse.Namespace,
+    principles: Principles,
+    on_progress: Callable[[Progress], None],
+) -> RaceParams:
+    here = options.executor == "process"
+    shared: dict[str, Any] = {
+        "jobs": workers(options.jobs) if here else options.jobs,
+        "top": options.top,
+        "on_progress": on_progress,
+        "principles": principles,
+        "journal": options.journal,
+        "executor": options.executor,
+    }
+    if options.solver == "dfs":
+        return DfsParams(**shared, cost=options.cost or "closed")
+    if solver(options.solver).samples:
+        return MctsParams(
+            **shared, exploration=options.exploration, iterations=options.iterations
+        )
+    return RaceParams(**shared)

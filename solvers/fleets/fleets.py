@@ -1,0 +1,164 @@
+"""All fleets that may be rented, with their prices and bounds on their times.
+
+A *fleet* is a number of nodes of each cluster, from none to all there are. Its time is
+that of the best plan that needs no more nodes. A larger fleet never takes longer, so
+a bound of one holds for all that it contains.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.table import TICK_S
+from hetopt.errors import InputError
+from hetopt.formulations.chain import Chain
+from hetopt.problem.digest import problem_digest
+from hetopt.solvers.race.device_time import DeviceRates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable, CostTable
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.problem import Problem
+
+    Floats = NDArray[np.float64]
+
+#: Fleets of one problem, at most: they are all listed.
+MOST_FLEETS = 1_000_000
+#: Bounds in floating point are lowered by this share of themselves.
+_ROUNDING = 1e-12
+
+
+class Fleets:
+    """Every fleet of a problem but the empty one; F of them, J clusters.
+
+    Attributes
+    ----------
+    nodes
+        Ascending, the last cluster's number fastest; shape (F, J).
+    price
+        Per hour; shape (F,).
+    bound_s
+        Valid lower bounds on their times, simulated as well as in closed form; it
+        rises with what ``raise_to`` takes in; shape (F,).
+
+    Raises
+    ------
+    InputError
+        A cluster has no price, or there are more than ``MOST_FLEETS``.
+    """
+
+    def __init__(self, problem: Problem, table: CostTable) -> None:
+        self._problem, self._table = problem, table
+        clusters = problem.clusters
+        count = math.prod(each.nodes + 1 for each in clusters) - 1
+        if count > MOST_FLEETS:
+            msg = (
+                f"{count:.3g} choices of nodes, expected at most {MOST_FLEETS:,}: "
+                "leave clusters out, or give them fewer nodes"
+            )
+            raise InputError(msg, field="clusters")
+        axes = [np.arange(each.nodes + 1) for each in clusters]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        self.nodes: NDArray[np.int64] = grid.reshape(-1, len(clusters))[1:]
+        self.price: Floats = self.nodes @ np.array([_price(each) for each in clusters])
+        self.bound_s: Floats = self._device_time_s()
+
+    def _device_time_s(self) -> Floats:
+        """Bound times by the devices' share of the work, without any loss."""
+        table = self._table
+        units = Chain.of(table).length
+        sizes = [each.devices_per_node for each in self._problem.clusters]
+        least = np.full(len(self.nodes), np.inf)
+        for part in table.slices:
+            rates = DeviceRates.of(table, part)
+            rate = self.nodes @ (rates.per_device * sizes)
+            with np.errstate(divide="ignore"):
+                period = np.where(rate > 0, units / rate, np.inf)
+            least = np.minimum(least, part.microbatches * period)
+        return least * (TICK_S * (1 - _ROUNDING))
+
+    def named(self, index: int) -> dict[str, int]:
+        """Return the nodes of one fleet by cluster, of those that have some."""
+        names = self._table.cluster_names
+        nodes = zip(names, self.nodes[index].tolist(), strict=True)
+        return {name: count for name, count in nodes if count}
+
+    def price_of(self, nodes: Mapping[str, int]) -> float:
+        """Return the price of so many nodes by cluster, per hour."""
+        counts = [nodes.get(name, 0) for name in self._table.cluster_names]
+        return float(counts @ np.array([_price(x) for x in self._problem.clusters]))
+
+    def raise_to(self, index: int, bound_s: float) -> None:
+        """Raise the bounds of a fleet, and of all that it contains."""
+        inside = (self.nodes <= self.nodes[index]).all(axis=1)
+        self.bound_s[inside] = np.maximum(self.bound_s[inside], bound_s)
+
+    def rented(self, index: int) -> tuple[Problem, CostTable]:
+        """Return the problem and the table of one fleet.
+
+        A problem has no cluster without nodes: of those that are not rented one node
+        stays, and no strategy.
+        """
+        counts = self.nodes[index].tolist()
+        problem = replace(
+            self._problem,
+            clusters=tuple(
+                # Hosts have one name per node, and change no cost.
+                replace(each, nodes=max(1, count), hosts=None)
+                for each, count in zip(self._problem.clusters, counts, strict=True)
+            ),
+        )
+        slices = (
+            replace(
+                part,
+                clusters=tuple(
+                    _rented(own, each, count)
+                    for own, each, count in zip(
+                        part.clusters, self._problem.clusters, counts, strict=True
+                    )
+                ),
+            )
+            for part in self._table.slices
+        )
+        table = replace(
+            self._table,
+            problem_digest=problem_digest(problem),
+            cluster_devices=tuple(each.devices for each in problem.clusters),
+            slices=tuple(
+                part for part in slices if any(own.strategies for own in part.clusters)
+            ),
+            per_unit=None,
+        )
+        return problem, table
+
+
+def _price(cluster: Cluster) -> float:
+    if cluster.price_per_hour is None:
+        msg = "is missing: what nodes to rent is chosen by the prices of all clusters"
+        raise InputError(msg, field=f"clusters.{cluster.name}.price_per_hour")
+    return cluster.price_per_hour
+
+
+def _rented(own: ClusterTable, cluster: Cluster, nodes: int) -> ClusterTable:
+    """Return what is left of a cluster's table with so many nodes."""
+    most = nodes * cluster.devices_per_node // own.devices
+    kept = most > 0
+    fields: dict[str, Any] = {
+        name: getattr(own, name)[kept]
+        for name in own.__dataclass_fields__
+        if name not in ("strategies", "max_stages")
+    }
+    strategies = zip(own.strategies, kept, strict=True)
+    return type(own)(
+        **fields,
+        strategies=tuple(strategy for strategy, stays in strategies if stays),
+        max_stages=most[kept],
+    )

@@ -1,0 +1,160 @@
+"""What the checker says of results and fronts in which prices decide."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hetopt.check import check_result
+from hetopt.check.plan.spent import check_front
+from hetopt.cost.build import build_table
+from hetopt.planning import search, search_front
+from hetopt.problem.reading import read_problem_text
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
+from hetopt.spending import Spending
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.result import Objective
+
+PROBLEM = read_problem_text(
+    """\
+model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 32000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 2, devices_per_node: 2, price_per_hour: 6,
+     inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A40, nodes: 2, devices_per_node: 1, price_per_hour: 1,
+     inter_node: {bandwidth: 100 Gbps}}
+links: {default: {bandwidth: 10 Gbps, latency: 1 ms}}
+training: {global_batch: 8, seq_len: 1024, precision: fp16}
+"""
+)
+
+
+@cache
+def request() -> Request:
+    return Request(
+        problem=PROBLEM, table=build_table(PROBLEM), params=RaceParams(jobs=1)
+    )
+
+
+@cache
+def made(objective: Objective, spending: Spending) -> dict[str, Any]:
+    found = search(request(), solver="dp", objective=objective, spending=spending)
+    return found.to_json()
+
+
+@cache
+def front() -> dict[str, Any]:
+    spending = Spending()
+    found = search_front(request(), solver="dp", objective="closed", spending=spending)
+    return found.to_json()
+
+
+def wrong_result(data: dict[str, Any], forge: Callable[[dict[str, Any]], None]) -> str:
+    forged = deepcopy(data)
+    assert check_result(PROBLEM, request().table, forged) == []
+    forge(forged)
+    return "; ".join(check_result(PROBLEM, request().table, forged))
+
+
+def wrong_front(forge: Callable[[dict[str, Any]], None]) -> str:
+    forged = deepcopy(front())
+    assert check_front(PROBLEM, request().table, forged) == []
+    forge(forged)
+    return "; ".join(check_front(PROBLEM, request().table, forged))
+
+
+def test_a_budget_that_the_plan_exceeds() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        data["spent"]["budget"] = data["cost"]["per_hour"] / 2
+
+    said = wrong_result(made("closed", Spending(budget=7)), forge)
+    assert "spent.budget: the plan costs" in said
+
+
+def test_a_throughput_that_the_plan_misses() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        data["spent"]["min_tokens_per_s"] = (
+            2 * request().table.tokens / (data["closed_form_s"])
+        )
+
+    said = wrong_result(made("cost", Spending()), forge)
+    assert "spent.min_tokens_per_s: the plan takes" in said
+
+
+@pytest.mark.parametrize("objective", ["closed", "cost"])
+def test_bounds_that_do_not_follow(objective: Objective) -> None:
+    def forget(data: dict[str, Any]) -> None:
+        data["spent"]["fleets"].clear()
+
+    said = wrong_result(made(objective, Spending(budget=13)), forget)
+    assert "the fleets prove only" in said
+
+
+def test_a_bound_above_the_plan_and_a_gap_that_is_another() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        data["spent"]["lower_bound"] *= 1.5
+        data["gap"] = 0.25
+
+    said = wrong_result(made("cost", Spending()), forge)
+    assert "spent.lower_bound" in said
+    assert "more than the plan's" in said
+    assert "gap: 0.25" in said
+
+
+def test_no_plan_where_the_fleets_permit_one() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        for fleet in data["spent"]["fleets"]:
+            fleet["bound_s"] = 1e-3
+
+    budget = Spending(min_tokens_per_s=1e9)
+    data = made("cost", budget)
+    assert data["status"] == "infeasible"
+    forged = deepcopy(data)
+    assert check_result(PROBLEM, request().table, forged) == []
+    forged["spent"]["min_tokens_per_s"] = 1.0
+    forge(forged)
+    findings = check_result(PROBLEM, request().table, forged)
+    assert any("infeasible, but the fleets permit" in each for each in findings)
+
+
+def test_a_result_of_least_cost_says_what_is_spent() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        del data["spent"]
+
+    said = wrong_result(made("cost", Spending()), forge)
+    assert "objective: cost, but nothing is said of what is spent" in said
+
+
+def test_a_front_with_a_point_left_out() -> None:
+    assert len(front()["points"]) > 2
+
+    def forge(data: dict[str, Any]) -> None:
+        del data["points"][1]
+
+    assert "choices of nodes may hold a better plan" in wrong_front(forge)
+
+
+def test_a_front_whose_points_are_no_trade() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        data["points"].reverse()
+
+    assert "no trade against the point before it" in wrong_front(forge)
+
+
+def test_a_front_with_wrong_figures() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        data["points"][0]["closed_form_s"] *= 2
+        data["points"][1]["cost"]["per_hour"] += 1
+        data["spent"]["choices"] = 7
+
+    said = wrong_front(forge)
+    assert "points.0.closed_form_s" in said
+    assert "points.1.cost.per_hour" in said
+    assert "spent.choices: 7, expected 8" in said

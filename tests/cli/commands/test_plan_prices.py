@@ -1,0 +1,111 @@
+"""``hetopt plan`` where prices decide: --budget, --objective cost, --pareto."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+
+from hetopt.cli import main
+from hetopt.report.report_schemas import FRONT
+from tests.check.plan.test_spent import front
+
+TEXT = """\
+model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 32000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 2, devices_per_node: 2, price_per_hour: 6,
+     inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A40, nodes: 2, devices_per_node: 1, price_per_hour: 1,
+     inter_node: {bandwidth: 100 Gbps}}
+links: {default: {bandwidth: 10 Gbps, latency: 1 ms}}
+training: {global_batch: 8, seq_len: 1024, precision: fp16}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a problem whose nodes have prices."""
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(TEXT)
+    return tmp_path
+
+
+def plan(*options: str) -> int:
+    return main(["plan", "site.yaml", "--jobs", "1", *options])
+
+
+@pytest.mark.usefixtures("site")
+def test_a_budget_gives_the_points_of_the_front(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert plan("--pareto", "--svg", "front.svg", "--out", "front.json") == 0
+    printed = capsys.readouterr().out
+    assert "none beaten in closed form and price, and none is missing" in printed
+    found = json.loads(Path("front.json").read_text("utf-8"))
+    jsonschema.validate(found, FRONT)
+    assert main(["check", "site.yaml", "front.json"]) == 0
+    assert "the proof of the front are as claimed" in capsys.readouterr().out
+    Path("forged.json").write_text(
+        json.dumps({**found, "points": found["points"][1:]}), "utf-8"
+    )
+    assert main(["check", "site.yaml", "forged.json"]) == 1
+    assert "may hold a better plan" in capsys.readouterr().err
+    texts = "".join(ElementTree.parse("front.svg").getroot().itertext())
+    assert "price per hour" in texts
+    assert [each["closed_form_s"] for each in found["points"]] == [
+        each["closed_form_s"] for each in front()["points"]
+    ]
+    for point in found["points"]:
+        price = str(point["cost"]["per_hour"])
+        assert plan("--budget", price, "--out", "plan.json", "--json") == 0
+        result = json.loads(capsys.readouterr().out)
+        assert result["closed_form_s"] == point["closed_form_s"]
+        assert result["cost"]["per_hour"] <= float(price)
+        assert main(["check", "site.yaml", "plan.json"]) == 0
+        capsys.readouterr()
+
+
+@pytest.mark.usefixtures("site")
+def test_least_cost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan("--objective", "cost", "--min-tokens-per-s", "1") == 0
+    printed = capsys.readouterr().out
+    assert "proven optimal in cost over all choices of nodes with 1 tokens/s" in printed
+    assert "an iteration in closed form, gap" in printed
+    assert "at which cost is minimised" in printed
+
+
+@pytest.mark.usefixtures("site")
+def test_nothing_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan("--budget", "0.5", "--out", "plan.json") == 1
+    assert "no plan costs at most 0.5 an hour" in capsys.readouterr().err
+    assert plan("--pareto", "--min-tokens-per-s", "1e12") == 1
+    assert "no plan" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--pareto", "--objective", "cost"], "--objective cost: is one point"),
+        (["--min-tokens-per-s", "5"], "--min-tokens-per-s: is of no effect"),
+        (["--budget", "5", "--top", "2"], "--top: does not go with --budget"),
+        (["--budget", "5", "--certificate", "c.json"], "--certificate: is about one"),
+        (["--pareto", "--for", "flagscale"], "--for: is about one set of nodes"),
+        (["--budget", "5", "--solver", "mcts"], "--budget: solver mcts does not race"),
+        (["--svg", "x.svg"], "--svg: draws the front"),
+        (["--budget", "nan"], "'nan' is not a number above 0"),
+    ],
+)
+@pytest.mark.usefixtures("site")
+def test_options_that_do_not_fit(
+    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = plan(*options)
+    except SystemExit as stop:
+        code = int(str(stop.code))
+    assert code == 2
+    assert told in capsys.readouterr().err
+    assert sorted(path.name for path in Path.cwd().iterdir()) == ["site.yaml"]
