@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -87,12 +88,14 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
     try:
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         try:
+            for parent in {Path(name).parent for name in files}:
+                (temporary / parent).mkdir(parents=True, exist_ok=True)
+            # There may be a file for each of ever so many nodes.
             for name, text in files.items():
-                path = temporary / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-                if path.suffix == ".sh":
-                    path.chmod(0o755)
+                opener = _executable if name.endswith(".sh") else None
+                path = os.path.join(temporary, name)
+                with open(path, "w", encoding="utf-8", opener=opener) as stream:
+                    stream.write(text)
             temporary.chmod(0o755)
             temporary.replace(target)
         except BaseException:
@@ -101,3 +104,8 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", file=folder) from error
+
+
+def _executable(path: str, flags: int) -> int:
+    """Open a file that all who may read it may run."""
+    return os.open(path, flags, 0o777)

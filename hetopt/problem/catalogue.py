@@ -42,6 +42,7 @@ def model_presets() -> Mapping[str, Mapping[str, Any]]:
     return MappingProxyType({name: found[name] for name in sorted(found)})
 
 
+@cache
 def problem_files() -> Mapping[str, Traversable]:
     """Return shipped problem files by name, sorted; ``str()`` of one is its path."""
     folder = resources.files(DATA).joinpath("problems")
@@ -51,11 +52,13 @@ def problem_files() -> Mapping[str, Traversable]:
     return {name.removesuffix(".yaml"): folder.joinpath(name) for name in names}
 
 
+@cache
 def profile_files() -> Mapping[str, Traversable]:
     """Return shipped latency profiles by name, sorted."""
     return _csv_files("profiles")
 
 
+@cache
 def operator_files() -> Mapping[str, Traversable]:
     """Return shipped operator profiles by name, sorted."""
     return _csv_files("operators")

@@ -18,9 +18,22 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 
-@kernel
+#: Steps of one call of ``_min_plus``, a tenth of a second or two: a deadline is minded
+#: between calls.
+_MOST_STEPS = 200_000_000
+
+
 def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
     """after[s + m, u + l] = min(itself, before[s, u] + costs[m, l])."""
+    cells = costs.size
+    at_once = max(1, _MOST_STEPS // max(1, before.size))
+    for first in range(0, cells, at_once):
+        _min_plus(before, costs, after, first, min(first + at_once, cells))
+
+
+@kernel
+def _min_plus(before: Costs, costs: Costs, after: Costs, first: int, last: int) -> None:
+    """Do so for some cells of ``costs``, counted row by row."""
     stages, units = after.shape
     top, bottom, left, right = stages, 0, units, 0
     for s in range(before.shape[0]):
@@ -28,18 +41,19 @@ def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
             if before[s, u] < np.inf:
                 top, bottom = min(top, s), s + 1
                 left, right = min(left, u), max(right, u + 1)
-    for m in range(min(costs.shape[0], stages)):
-        for n in range(min(costs.shape[1], units)):
-            cost = costs[m, n]
-            if cost == np.inf:
-                continue
-            wide = min(right, units - n)
-            for s in range(top, min(bottom, stages - m)):
-                source, target = before[s], after[s + m]
-                for u in range(left, wide):
-                    value = source[u] + cost
-                    if value < target[u + n]:
-                        target[u + n] = value
+    width = costs.shape[1]
+    for cell in range(first, last):
+        m, n = cell // width, cell % width
+        cost = costs[m, n]
+        if cost == np.inf:
+            continue
+        wide = min(right, units - n)
+        for s in range(top, min(bottom, stages - m)):
+            source, target = before[s], after[s + m]
+            for u in range(left, wide):
+                value = source[u] + cost
+                if value < target[u + n]:
+                    target[u + n] = value
 
 
 @kernel

@@ -19,7 +19,6 @@ from hetopt.problem.quantity import parse_bandwidth, parse_flops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from importlib.resources.abc import Traversable
 
     from hetopt.cost.operators.file import OperatorRow
     from hetopt.problem.cluster import Accelerator
@@ -100,10 +99,9 @@ def shipped_operators(accelerator: Accelerator) -> Mapping[str, Measured]:
     if not fits or _flops_of_16_bits(accelerator) is None:
         return {}
     found: dict[str, Measured] = {}
-    shipped = [(name, file.read_text("utf-8")) for name, file in _files().items()]
     for device in RELATIVES[max(fits, key=len)]:
-        for name, text in shipped:
-            if header_of(text).get("device") == device:
+        for name, measured_on, text in _shipped():
+            if measured_on == device:
                 for op, measured in by_class(text, name).items():
                     found.setdefault(op, measured)
     return found
@@ -163,8 +161,12 @@ def _given_rates(header: Mapping[str, str], name: str) -> Rates:
 
 
 @cache
-def _files() -> Mapping[str, Traversable]:
-    return operator_files()
+def _shipped() -> tuple[tuple[str, str | None, str], ...]:
+    """Return name, device and text of the files that ship."""
+    texts = {name: file.read_text("utf-8") for name, file in operator_files().items()}
+    return tuple(
+        (name, header_of(text).get("device"), text) for name, text in texts.items()
+    )
 
 
 @cache

@@ -14,6 +14,7 @@ a path          of a profile, of layers or of operators
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hetopt.cost.operators.file import MATMUL, OPERATORS_SCHEMA, parse_operators
@@ -30,6 +31,7 @@ from hetopt.reading import MOST_TEXT_BYTES, decoded, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
     from pathlib import Path
 
     from hetopt.cost.operators.relatives import Measured
@@ -146,7 +148,7 @@ def _source(
         )
     shipped = profile_files()
     if name in shipped:
-        return _read(name, shipped[name].read_bytes(), read, cache)
+        return _read(name, _content(shipped[name]), read, cache)
     if name.endswith(PROFILE_SUFFIX):
         content = read_bytes(name, _WHAT, MOST_TEXT_BYTES)
         text = decoded(content, name, _WHAT)
@@ -211,7 +213,7 @@ def _automatic(
     kinds = tuple(dict.fromkeys(problem.model.units))
     candidates = []
     for name, file in profile_files().items():
-        content = file.read_bytes()
+        content = _content(file)
         header = header_of(content.decode("utf-8", "replace"))
         modelled = header.get("kind") == "modelled"
         if header.get("accelerator") == cluster.accelerator.name and not modelled:
@@ -222,6 +224,12 @@ def _automatic(
         if source.lacks(problem.model, problem.training, kinds) is None:
             return source
     return None
+
+
+@cache
+def _content(file: Traversable) -> bytes:
+    """Return what a file that ships holds: every report asks for it several times."""
+    return file.read_bytes()
 
 
 def _read(
