@@ -23,11 +23,15 @@ RESULT_SCHEMA = "hetopt-result/1"
 
 #: A result is optimal when its relative gap is at most this.
 OPTIMALITY_GAP = 1e-6
+#: By so much another plan has to be better, as a share of its time, to matter where
+#: coefficients are uncertain.
+MARGIN = 0.01
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 #: What is minimised: the closed form, the simulated time, the price of an iteration in
 #: closed form, or UniAP's objective.
 Objective = Literal["closed", "simulated", "cost", "uniap"]
+MoveKind = Literal["speed", "memory", "link", "uplink"]
 How = Literal[
     "solved", "refuted-by-bound", "refuted-by-search", "infeasible", "unsettled"
 ]
@@ -76,6 +80,54 @@ class PricedPlan:
         return data | {
             "closed_form_s": self.closed_form_s,
             "iteration_time_s": self.iteration_time_s,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """How far one coefficient may move in one direction (``hetopt.whatif.stability``).
+
+    Attributes
+    ----------
+    kind, clusters
+        ``speed``: of all that a cluster's devices compute; ``memory``: per device;
+        ``link``: all bandwidths between two clusters; ``uplink``.
+    more
+        The direction.
+    factor
+        The first one found at which another plan is better by more than ``MARGIN``;
+        None: there is none up to the last that is tried.
+    plan_s
+        What the plan takes there, by the time that is minimised; None: it does not
+        fit its devices.
+    other
+        The best plan there; None if there is none at all, or no factor.
+    proven
+        Whether no plan is better at the factors that were tried before.
+    """
+
+    kind: MoveKind
+    clusters: tuple[str, ...]
+    more: bool
+    factor: float | None
+    plan_s: float | None
+    other: PricedPlan | None
+    proven: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this as plain JSON data."""
+        other = None
+        if self.other is not None:
+            plan = self.other.plan.to_json()
+            other = {**self.other.times_to_json(), "plan": plan}
+        return {
+            "kind": self.kind,
+            "clusters": list(self.clusters),
+            "direction": "more" if self.more else "less",
+            "factor": self.factor,
+            "plan_s": self.plan_s,
+            "other": other,
+            "proven": self.proven,
         }
 
 
@@ -138,6 +190,9 @@ class Result(Shown):
     spent
         What was found out about the nodes to rent, where prices decide; then there
         are no settlements.
+    stability
+        How far each coefficient may move until another plan is better, where that
+        was asked for.
     reason
         Why there is no plan, in one line; None when there is one.
     interrupted
@@ -175,6 +230,7 @@ class Result(Shown):
     launch: Launch | None = None
     cost: Cost | None = None
     spent: Spent | None = None
+    stability: tuple[Crossing, ...] | None = None
     reason: str | None = None
     interrupted: bool = False
     journal_failure: InputError | None = None
@@ -221,6 +277,11 @@ class Result(Shown):
             **({} if self.launch is None else {"launch": self.launch.to_json()}),
             **({} if self.cost is None else {"cost": self.cost.to_json()}),
             **({} if self.spent is None else {"spent": self.spent.to_json()}),
+            **(
+                {}
+                if self.stability is None
+                else {"stability": [each.to_json() for each in self.stability]}
+            ),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,

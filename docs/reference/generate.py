@@ -36,6 +36,7 @@ FILES: dict[str, Schema] = {
     "measured": report_schemas.MEASURED,
     "whatif": report_schemas.WHATIF,
     "front": report_schemas.FRONT,
+    "reasons": report_schemas.REASONS,
 }
 assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
 

@@ -37,8 +37,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "the plan",
         "import": "read the files of a training runtime back as a plan, and price it",
         "whatif": "solve variants of a problem: other clusters, nodes, links, settings",
-        "explain": "put a configuration beside the best plan, and say what makes the "
-        "difference",
+        "explain": "say why a plan is as it is, or what sets yours apart from the best",
         "table": "write every coefficient a solver reads",
         "catalog": "list accelerators, models, problems, profiles, solvers and "
         "launchers",

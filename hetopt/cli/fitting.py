@@ -35,9 +35,26 @@ def fit(options: argparse.Namespace, principles: Principles) -> None:
         raise InputError(msg, field="--cost")
     if options.launcher is not None:
         _fit_launcher(options, principles)
+    if options.stability:
+        _fit_stability(options)
     if options.svg is not None and not options.pareto:
         msg = "draws the front: use it with --pareto, or see `hetopt simulate --svg`"
         raise InputError(msg, field="--svg")
+
+
+def _fit_stability(options: argparse.Namespace) -> None:
+    """Raise InputError if other options do not go with ``--stability``."""
+    ensure_races(options.solver, "--stability")
+    for flag, given in (
+        ("--for", options.launcher is not None),
+        ("--pareto", options.pareto),
+        ("--budget", options.budget is not None),
+        ("--objective cost", options.objective == "cost"),
+        # Where links or memory are others, so is the table.
+        ("--table", options.table is not None),
+    ):
+        if given:
+            raise InputError("does not go with --stability: leave it out", field=flag)
 
 
 def fit_spending(options: argparse.Namespace) -> Spending | None:

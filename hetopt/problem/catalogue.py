@@ -59,6 +59,12 @@ def profile_files() -> Mapping[str, Traversable]:
 
 
 @cache
+def profile_contents() -> Mapping[str, bytes]:
+    """Return what the shipped latency profiles hold, by name: sorted, read once."""
+    return {name: file.read_bytes() for name, file in profile_files().items()}
+
+
+@cache
 def operator_files() -> Mapping[str, Traversable]:
     """Return shipped operator profiles by name, sorted."""
     return _csv_files("operators")

@@ -10,6 +10,7 @@ from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.report.comparison import COMPARISON_SCHEMA, WITHIN
 from hetopt.report.explanation import EXPLANATION_SCHEMA
 from hetopt.report.money_schemas import COST, SPENT
+from hetopt.report.reasons import REASONS_SCHEMA
 from hetopt.report.schema_words import (
     DIGEST,
     DRAFT,
@@ -282,6 +283,55 @@ FRONT: Schema = {
             },
         },
         {"relaxed": row(one_of(RELAXABLE))},
+    ),
+}
+
+REASONS: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt reasons",
+    "description": "What `hetopt explain --json` prints of one plan.",
+    **record(
+        {
+            "schema": {"const": REASONS_SCHEMA},
+            **TIMES,
+            "plan": PLAN_RECORD,
+            "limits": {
+                **record(
+                    {
+                        "pace_stage": whole(),
+                        "pace_share": {"type": "number"},
+                        "full_stage": whole(),
+                        "full_share": {"type": "number"},
+                    }
+                ),
+                "description": "The stage that computes longest, and the share of the "
+                "simulated iteration; the stage whose memory is the fullest, and how "
+                "full.",
+            },
+            "best_s": {
+                **_TIME,
+                "description": "Of the best plan in closed form, which answers are "
+                "held against.",
+            },
+            "answers": row(
+                record(
+                    {
+                        "kind": {
+                            **one_of(("memory", "node", "link", "unused")),
+                            "description": "One more GB a device, one more node, twice "
+                            "the bandwidth; the use of a cluster that is left out.",
+                        },
+                        "clusters": row(TEXT, 1),
+                        "status": one_of((*get_args(Status), "failed")),
+                        "closed_form_s": _TIME,
+                        "lower_bound_s": _TIME,
+                        "saves": _NUMBER,
+                        "plan_changes": row(_CHANGE),
+                        "reason": or_null(TEXT),
+                    }
+                )
+            ),
+        }
     ),
 }
 

@@ -27,7 +27,7 @@ from hetopt.report.schema_words import (
     row,
     whole,
 )
-from hetopt.result import RESULT_SCHEMA, How, Objective, Status
+from hetopt.result import RESULT_SCHEMA, How, MoveKind, Objective, Status
 
 _STRATEGY: Schema = {
     "dp": whole(1),
@@ -107,6 +107,25 @@ _OBJECTIVE: Schema = {
 
 PLAN: Schema = {"$schema": DRAFT, "title": "hetopt plan", **PLAN_RECORD}
 
+_STABILITY: Schema = {
+    **row(
+        record(
+            {
+                "kind": one_of(get_args(MoveKind)),
+                "clusters": row(TEXT, 1),
+                "direction": one_of(("more", "less")),
+                "factor": or_null(POSITIVE),
+                "plan_s": or_null(SECONDS),
+                "other": or_null(record({**TIMES, "plan": PLAN_RECORD})),
+                "proven": {"type": "boolean"},
+            }
+        )
+    ),
+    "description": "How far each coefficient may move until another plan is better by "
+    "more than 1%: the factor, what this plan takes there (null: it does not fit), and "
+    "the other plan (null: there is none). A factor of null: not up to the last tried.",
+}
+
 RESULT: Schema = {
     "$schema": DRAFT,
     "title": "hetopt result",
@@ -155,6 +174,7 @@ RESULT: Schema = {
             "objective_s": _OBJECTIVE,
             "cost": COST,
             "spent": SPENT,
+            "stability": _STABILITY,
             "solver_choice": {
                 **TEXT,
                 "description": "Why this solver, where `auto` chose it, or what it had "

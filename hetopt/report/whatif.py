@@ -172,7 +172,9 @@ def whatif_csv(found: Sequence[Row]) -> str:
             f"cost_{name}": cost.get(name)
             for name in ("per_hour", "per_iteration", "per_trillion_tokens")
         }
-        values["plan_changes"] = "; ".join(_words(each) for each in row.plan_changes)
+        values["plan_changes"] = "; ".join(
+            change_text(each) for each in row.plan_changes
+        )
         writer.writerow(values[name] for name in CSV_COLUMNS)
     return stream.getvalue()
 
@@ -235,10 +237,12 @@ def _described(row: Row) -> str:
     if not row.plan_changes:
         return "the same" if row.against_base is not None else ""
     return "; ".join(
-        each.what if each.what == SPLIT else _words(each) for each in row.plan_changes
+        each.what if each.what == SPLIT else change_text(each)
+        for each in row.plan_changes
     )
 
 
-def _words(change: Change) -> str:
+def change_text(change: Change) -> str:
+    """Return a change of the plan in a few words."""
     cluster = "" if change.cluster is None else f"{change.cluster} "
     return f"{cluster}{change.what} {change.before} -> {change.after}"

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.build import build_table
 from hetopt.deadline import Deadline
-from hetopt.errors import InputError, SolverError
-from hetopt.interruption import released
+from hetopt.errors import InputError
 from hetopt.planning import ensure_holds, search
 from hetopt.problem.digest import problem_digest
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.pools.process import Died, Done, Failed, Pool
 from hetopt.solvers.race.task_loop import worker_count
 from hetopt.solvers.request import Request
+from hetopt.whatif.apart import run_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 _LOADING_S = 1.5
 #: CPU seconds until workers have imported and loaded what they need.
 _STARTING_S = 3.0
-#: Seconds between two looks for signals.
-_TURN_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,32 +152,16 @@ class Solving:
         self.interrupted = answer.result is not None and answer.result.interrupted
 
     def _solve_apart(self, size: int) -> None:
-        pool = Pool(size, _make, (self._asked, size))
-        running: dict[int, str] = {}
-        number = 0
-        try:
-            while self._waiting or running:
-                while self._waiting and pool.idle:
-                    key, problem = self._waiting.popleft()
-                    number += 1
-                    running[number] = key
-                    pool.submit(number, problem)
-                with released():
-                    events = pool.collect(_TURN_S)
-                for event in events:
-                    key = running.pop(event.task)
-                    match event:
-                        case Done():
-                            self._take(key, event.value)
-                        case Died():
-                            failure = "its process died, for want of memory perhaps"
-                            self._take(key, Answer(result=None, failure=failure))
-                        case Failed():
-                            raise SolverError(f"a variant failed:\n{event.trace}")
-        except KeyboardInterrupt:
-            self.interrupted = True
-        finally:
-            pool.close()
+        keys, problems = zip(*self._waiting, strict=True)
+        self._waiting.clear()
+
+        def take(number: int, answer: Answer | None) -> bool:
+            failure = "its process died, for want of memory perhaps"
+            self._take(keys[number], answer or Answer(result=None, failure=failure))
+            return True
+
+        done = run_apart(size, _make, (self._asked, size), problems, take)
+        self.interrupted = not done
 
 
 def _key(problem: Problem) -> str:

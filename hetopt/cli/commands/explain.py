@@ -1,4 +1,4 @@
-"""Put a configuration beside the best plan, and say what makes the difference."""
+"""Say why a plan is as it is, or what sets yours apart from the best."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from hetopt.cli.inputs import (
     whole,
     workers,
 )
-from hetopt.cli.output import emit
+from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import load_made
 from hetopt.deadline import Deadline
+from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
@@ -38,8 +39,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--mine",
         metavar="DIR",
-        required=True,
-        help="a folder with the files of a training runtime",
+        help="a folder with the files of a training runtime, to put beside the best "
+        "plan; without it: what limits the plan, and what would save time",
     )
     add_from(command)
     command.add_argument(
@@ -52,7 +53,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=seconds,
         metavar="S",
-        help="stop the search after this many seconds with the best plan so far",
+        help="stop each search after this many seconds with the best plan so far",
     )
     command.add_argument(
         "--jobs",
@@ -66,7 +67,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Import, find or read our plan, take the difference apart, and report it."""
+    """Find or read our plan, and say why it is so, or how another one differs."""
+    if options.mine is None:
+        return _run_alone(options)
     from hetopt.export.back.explaining import explain
     from hetopt.report.console import draw
     from hetopt.report.explanation import explanation_report, explanation_to_json
@@ -91,6 +94,46 @@ def run(options: argparse.Namespace) -> int:
         emit(json.dumps(explanation_to_json(told), indent=2, allow_nan=False))
     else:
         emit(draw(explanation_report(problem.model, told), sys.stdout))
+    return 0
+
+
+def _run_alone(options: argparse.Namespace) -> int:
+    """Say what limits a plan, and what a little more of anything would save."""
+    from hetopt.pricing import price
+    from hetopt.report.console import draw, is_terminal
+    from hetopt.report.reasons import reasons_report, reasons_to_json
+    from hetopt.report.whatif import rows
+    from hetopt.whatif.reasons import questions
+    from hetopt.whatif.solving import Asked, Solving
+    from hetopt.whatif.variants import BASE, Variant
+
+    for flag, given in (("--from", options.form), ("--table", options.table)):
+        if given is not None:
+            msg = "is about the files of --mine: leave it out, or name a folder"
+            if flag == "--table":
+                msg = "is of this problem alone, and others are solved beside it"
+            raise InputError(msg, field=flag)
+    if options.plan is None:
+        problem = load_problem(options.problem)
+        table = load_table(problem, None)
+        plan = _search(problem, table, options)
+    else:
+        problem, table, (plan, *_) = load_made(options.problem, options.plan, None)
+    asked = list(questions(problem, plan))
+    variants = [
+        Variant(change=BASE, problem=problem),
+        *(each.variant for each in asked),
+    ]
+    how = Asked(time_limit_s=options.time_limit, jobs=workers(options.jobs))
+    interruption.hold()
+    told = complain if is_terminal(sys.stderr) else lambda line: None
+    base, *answers = rows(variants, Solving(variants, how, told).answers())
+    priced, pairs = price(plan, table), list(zip(asked, answers, strict=True))
+    if options.json:
+        data = reasons_to_json(plan, priced, base, pairs)
+        emit(json.dumps(data, indent=2, allow_nan=False))
+    else:
+        emit(draw(reasons_report(problem, plan, priced, base, pairs), sys.stdout))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -123,6 +124,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="also report the next best, K plans in all",
     )
     command.add_argument(
+        "--stability",
+        action="store_true",
+        help="also say how far each cluster's speed and memory and each link may move "
+        "until another plan is better by more than 1%%",
+    )
+    command.add_argument(
         "--relax",
         metavar="P,...",
         default="",
@@ -200,6 +207,8 @@ def run(options: argparse.Namespace) -> int:
         return run_front(problem, table, spending, options, principles)
     result = _search(problem, table, asked, spending, options, principles)
     ensure_holds(problem, table, result)
+    if options.stability and result.best is not None:
+        result = _moved(problem, table, result, options, principles)
     failures = list(_deliver(problem, table, result, options))
     _warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:
@@ -288,6 +297,35 @@ def _search(
         )
 
 
+def _moved(
+    problem: Problem,
+    table: CostTable,
+    result: Result,
+    options: argparse.Namespace,
+    principles: Principles,
+) -> Result:
+    """Return a result that says how far coefficients may move."""
+    from hetopt.report.console import is_terminal
+    from hetopt.whatif.stability import Stability
+
+    if result.best is None:
+        return result
+    told = complain if is_terminal(sys.stderr) else lambda line: None
+    with searching(problem, table, options, principles) as request:
+        stability = Stability(
+            request,
+            result.best.plan,
+            solver=options.solver,
+            objective=result.objective,
+        )
+    crossings = tuple(stability.crossings(told))
+    return replace(
+        result,
+        stability=crossings,
+        interrupted=result.interrupted or stability.interrupted,
+    )
+
+
 def _warn(
     problem: Problem, table: CostTable, result: Result, *, own_table: bool
 ) -> None:
@@ -325,7 +363,14 @@ def _report(
         return ""
     priced = price(best.plan, table)
     notes = [] if own_table else latency_notes(problem, best, result.alternatives)
-    return draw(
-        plan_report(result, best, problem=problem, price=priced, notes=notes),
-        sys.stdout,
-    )
+    parts = plan_report(result, best, problem=problem, price=priced, notes=notes)
+    if result.stability is not None:
+        from hetopt.report.stability import stability_report
+
+        parts += stability_report(
+            result.stability,
+            best.plan,
+            simulated=result.objective == "simulated",
+            complete=not result.interrupted,
+        )
+    return draw(parts, sys.stdout)

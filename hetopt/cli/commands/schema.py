@@ -22,6 +22,7 @@ NAMES = (
     "measured",
     "whatif",
     "front",
+    "reasons",
 )
 
 
@@ -63,4 +64,5 @@ def _schema(name: str) -> object:
         "measured": report_schemas.MEASURED,
         "whatif": report_schemas.WHATIF,
         "front": report_schemas.FRONT,
+        "reasons": report_schemas.REASONS,
     }[name]

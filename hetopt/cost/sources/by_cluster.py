@@ -14,7 +14,6 @@ a path          of a profile, of layers or of operators
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from hetopt.cost.operators.file import MATMUL, OPERATORS_SCHEMA, parse_operators
@@ -26,12 +25,11 @@ from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.errors import InputError
-from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
+from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_contents
 from hetopt.reading import MOST_TEXT_BYTES, decoded, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from importlib.resources.abc import Traversable
     from pathlib import Path
 
     from hetopt.cost.operators.relatives import Measured
@@ -146,9 +144,9 @@ def _source(
         return _automatic(problem, cluster, read, cache) or _modelled(
             problem, cluster, cache
         )
-    shipped = profile_files()
+    shipped = profile_contents()
     if name in shipped:
-        return _read(name, _content(shipped[name]), read, cache)
+        return _read(name, shipped[name], read, cache)
     if name.endswith(PROFILE_SUFFIX):
         content = read_bytes(name, _WHAT, MOST_TEXT_BYTES)
         text = decoded(content, name, _WHAT)
@@ -212,8 +210,7 @@ def _automatic(
     """Return the best shipped profile of the cluster's accelerator."""
     kinds = tuple(dict.fromkeys(problem.model.units))
     candidates = []
-    for name, file in profile_files().items():
-        content = _content(file)
+    for name, content in profile_contents().items():
         header = header_of(content.decode("utf-8", "replace"))
         modelled = header.get("kind") == "modelled"
         if header.get("accelerator") == cluster.accelerator.name and not modelled:
@@ -224,12 +221,6 @@ def _automatic(
         if source.lacks(problem.model, problem.training, kinds) is None:
             return source
     return None
-
-
-@cache
-def _content(file: Traversable) -> bytes:
-    """Return what a file that ships holds: every report asks for it several times."""
-    return file.read_bytes()
 
 
 def _read(

@@ -262,7 +262,11 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Ship nothing but what a test puts here, and keep the cache in ``tmp_path``."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     files: dict[str, Path] = {}
-    monkeypatch.setattr(by_cluster, "profile_files", lambda: files)
+    monkeypatch.setattr(
+        by_cluster,
+        "profile_contents",
+        lambda: {name: file.read_bytes() for name, file in files.items()},
+    )
     return files
 
 

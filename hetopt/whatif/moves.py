@@ -1,0 +1,143 @@
+"""Coefficients that a plan rests on, and problems in which one of them is another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.build import build_table
+from hetopt.cost.table import TOO_LONG_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
+    from hetopt.problem.cluster import ClusterLink, ClusterLinks
+    from hetopt.problem.problem import Problem
+    from hetopt.result import MoveKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One coefficient, or some that move together.
+
+    Attributes
+    ----------
+    kind
+        ``speed``: of all that a cluster's devices compute; ``memory``: per device;
+        ``link``: all bandwidths of a link between two clusters; ``uplink``.
+    clusters
+        One, or both ends of a link.
+    """
+
+    kind: MoveKind
+    clusters: tuple[str, ...]
+
+    def words(self) -> str:
+        """Return what is moved, as people say it."""
+        return move_text(self.kind, self.clusters)
+
+    def is_used(self, plan: Plan) -> bool:
+        """Whether a plan could be worse for it if there were less."""
+        used = {stage.cluster for stage in plan.pipeline.stages}
+        return used.issuperset(self.clusters)
+
+    def applied(
+        self, problem: Problem, table: CostTable, factor: float
+    ) -> tuple[Problem, CostTable]:
+        """Return problem and table with so many times as much, above 0."""
+        if self.kind == "speed":
+            return problem, _quicker(table, self.clusters[0], factor)
+        moved = self.in_problem(problem, factor)
+        return moved, build_table(moved)
+
+    def in_problem(self, problem: Problem, factor: float) -> Problem:
+        """Return the problem with so many times as much of what its file says."""
+        if self.kind == "link":
+            return replace(problem, links=_wider(problem.links, self.clusters, factor))
+        return replace(
+            problem,
+            clusters=tuple(
+                each
+                if each.name not in self.clusters
+                else replace(
+                    each, memory_bytes=max(1, round(each.memory_bytes * factor))
+                )
+                if self.kind == "memory"
+                else replace(
+                    each, uplink_bytes_per_s=(each.uplink_bytes_per_s or 0.0) * factor
+                )
+                for each in problem.clusters
+            ),
+        )
+
+
+def move_text(kind: MoveKind, clusters: tuple[str, ...]) -> str:
+    """Return what is moved, as people say it."""
+    ends = "-".join(clusters)
+    return f"link {ends}" if kind == "link" else f"{kind} of {ends}"
+
+
+def moves_of(problem: Problem) -> Iterator[Move]:
+    """Yield everything of a problem that may be moved."""
+    for cluster in problem.clusters:
+        yield Move(kind="speed", clusters=(cluster.name,))
+        yield Move(kind="memory", clusters=(cluster.name,))
+        if cluster.uplink_bytes_per_s is not None:
+            yield Move(kind="uplink", clusters=(cluster.name,))
+    yield from links_of(problem)
+
+
+def links_of(problem: Problem) -> Iterator[Move]:
+    """Yield the links between clusters."""
+    for first, second in combinations([each.name for each in problem.clusters], 2):
+        if problem.links.between(first, second) is not None:
+            yield Move(kind="link", clusters=(first, second))
+
+
+def _quicker(table: CostTable, cluster: str, factor: float) -> CostTable:
+    """Return a table in which all that a cluster computes takes 1 / factor as long."""
+    j = table.cluster_names.index(cluster)
+
+    def scaled(times: NDArray[np.int64]) -> NDArray[np.int64]:
+        moved = np.minimum(np.rint(times / factor), TOO_LONG_NS).astype(np.int64)
+        return np.where(times >= TOO_LONG_NS, times, np.maximum(moved, 1))
+
+    slices = tuple(
+        replace(
+            part,
+            clusters=tuple(
+                replace(
+                    own,
+                    forward_ns=scaled(own.forward_ns),
+                    backward_ns=scaled(own.backward_ns),
+                )
+                if i == j
+                else own
+                for i, own in enumerate(part.clusters)
+            ),
+        )
+        for part in table.slices
+    )
+    return replace(table, slices=slices, per_unit=None)
+
+
+def _wider(links: ClusterLinks, ends: tuple[str, ...], factor: float) -> ClusterLinks:
+    """Return links of which one carries ``factor`` times as much."""
+    link = links.between(*ends)
+    if link is None:
+        return links
+    names = ("capacity_bytes_per_s", "node_bytes_per_s", "connection_bytes_per_s")
+    changes = {
+        name: value * factor
+        for name in names
+        if (value := getattr(link, name)) is not None
+    }
+    wider: ClusterLink = replace(link, **changes)
+    return replace(links, pairs={**links.pairs, frozenset(ends): wider})

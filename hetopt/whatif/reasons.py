@@ -1,0 +1,151 @@
+"""Why a plan is as it is: what limits it, and what a little more of anything saves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from hetopt.problem.training import Domain
+from hetopt.whatif.moves import links_of
+from hetopt.whatif.variants import Variant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.plans import Plan
+    from hetopt.pricing import Price
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.problem import Problem
+
+_GB = 10**9
+#: A pin that leaves a cluster out, which needs no other reason.
+_NONE = Domain(allowed=frozenset({0}))
+
+Kind = Literal["memory", "node", "link", "unused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """One question about a plan, and the problem that answers it.
+
+    Attributes
+    ----------
+    kind
+        ``memory``: one more GB on each device of a cluster; ``node``: one more of it;
+        ``link``: twice the bandwidths of a link; ``unused``: that a cluster which the
+        plan leaves out has to be used.
+    clusters
+        The cluster, or both ends of a link.
+    """
+
+    kind: Kind
+    clusters: tuple[str, ...]
+    variant: Variant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a plan is limited by as it is.
+
+    Attributes
+    ----------
+    pace_stage
+        The stage that computes longest per micro-batch; the others wait for it.
+    pace_share
+        The share of the simulated iteration in which it computes.
+    full_stage
+        The stage whose devices' memory is the fullest.
+    full_share
+        How full.
+    """
+
+    pace_stage: int
+    pace_share: float
+    full_stage: int
+    full_share: float
+
+
+def limits_of(price: Price) -> Limits:
+    """Return what limits a plan of this price."""
+    times = price.times
+    busy = [
+        forward + backward
+        for forward, backward in zip(times.forward_ns, times.backward_ns, strict=True)
+    ]
+    pace = busy.index(max(busy))
+    shares = [
+        need / usable
+        for need, usable in zip(price.memory_bytes, price.usable_bytes, strict=True)
+    ]
+    full = shares.index(max(shares))
+    return Limits(
+        pace_stage=pace,
+        pace_share=1 - price.idle_share[pace],
+        full_stage=full,
+        full_share=shares[full],
+    )
+
+
+def questions(problem: Problem, plan: Plan) -> Iterator[Question]:
+    """Yield what to ask about a plan: of its own clusters first."""
+    used = {stage.cluster for stage in plan.pipeline.stages}
+    for cluster in problem.clusters:
+        if cluster.name in used:
+            yield _changed(problem, "memory", cluster, _roomier)
+            yield _changed(problem, "node", cluster, _larger)
+    for link in links_of(problem):
+        yield Question(
+            kind="link",
+            clusters=link.clusters,
+            variant=Variant(
+                change=f"{link.words()} twice as fast",
+                problem=link.in_problem(problem, 2.0),
+            ),
+        )
+    for cluster in problem.clusters:
+        if cluster.name not in used and problem.pins.of(cluster.name).stages != _NONE:
+            yield Question(
+                kind="unused",
+                clusters=(cluster.name,),
+                variant=Variant(
+                    change=f"{cluster.name} used", problem=_using(problem, cluster)
+                ),
+            )
+
+
+def _changed(
+    problem: Problem,
+    kind: Kind,
+    cluster: Cluster,
+    change: Callable[[Cluster], Cluster],
+) -> Question:
+    changed = replace(
+        problem,
+        clusters=tuple(
+            change(each) if each is cluster else each for each in problem.clusters
+        ),
+    )
+    words = {"memory": "one more GB a device of", "node": "one more node of"}
+    return Question(
+        kind=kind,
+        clusters=(cluster.name,),
+        variant=Variant(change=f"{words[kind]} {cluster.name}", problem=changed),
+    )
+
+
+def _roomier(cluster: Cluster) -> Cluster:
+    return replace(cluster, memory_bytes=cluster.memory_bytes + _GB)
+
+
+def _larger(cluster: Cluster) -> Cluster:
+    # Hosts have one name per node, and change no cost.
+    return replace(cluster, nodes=cluster.nodes + 1, hosts=None)
+
+
+def _using(problem: Problem, cluster: Cluster) -> Problem:
+    """Return the problem with a cluster that has to host a stage."""
+    pins = problem.pins
+    own = pins.of(cluster.name)
+    stages = replace(own.stages, forbidden=own.stages.forbidden | {0})
+    clusters = {**pins.clusters, cluster.name: replace(own, stages=stages)}
+    return replace(problem, pins=replace(pins, clusters=clusters))

@@ -1,0 +1,197 @@
+"""How far coefficients may move before another plan is better.
+
+Coefficients are uncertain: times are modelled, links shared with others. For each of
+them (``moves``) and in either direction, factors are tried going away from 1, until
+some plan takes 1% less than the one in question; the step in which that happens is cut
+in halves. Whether there is such a plan is decided by a search whose cutoff is 1% below
+what the plan takes there, so that mostly bounds alone answer. It is not monotone:
+another plan may be better at a factor and no longer at the next one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import InputError
+from hetopt.planning import ensure_holds, search
+from hetopt.pricing import price
+from hetopt.result import MARGIN, Crossing
+from hetopt.solvers.race.task_loop import worker_count
+from hetopt.whatif.apart import run_apart
+from hetopt.whatif.moves import Move, moves_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Objective, Result
+    from hetopt.solvers.request import Request
+
+#: Factors that are tried, and their reciprocals: each more than the one before.
+FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.8, 4.0)
+#: Halvings of the step in which another plan becomes better.
+_HALVINGS = 4
+
+
+class Stability:
+    """Moves the coefficients that a plan rests on.
+
+    Attributes
+    ----------
+    interrupted
+        Whether the user stopped it, or the time was up: what is missing was not
+        searched.
+
+    Parameters
+    ----------
+    request
+        The problem, its table, and how far to search each time.
+    """
+
+    def __init__(
+        self, request: Request, plan: Plan, *, solver: str, objective: Objective
+    ) -> None:
+        self.interrupted = False
+        self._request, self._plan = request, plan
+        self._solver, self._objective = solver, objective
+
+    def crossings(self, told: Callable[[str], None]) -> list[Crossing]:
+        """Return how far each coefficient may move, less of it first.
+
+        Parameters
+        ----------
+        told
+            Called with a line whenever one is done.
+        """
+        tasks = [
+            (move, more)
+            for move in moves_of(self._request.problem)
+            for more in (False, True)
+        ]
+        found: dict[int, Crossing | None] = {}
+
+        def take(number: int, crossing: Crossing | None) -> bool:
+            found[number] = crossing
+            self.interrupted = self.interrupted or crossing is None
+            told(f"{len(found)} of {len(tasks)} directions searched")
+            return not self.interrupted
+
+        params = self._request.params
+        size = min(worker_count(params.jobs), len(tasks))
+        if size == 1:
+            for number, task in enumerate(tasks):
+                if not take(number, self.crossing(*task)):
+                    break
+        else:
+            own = replace(params, jobs=1, beside=size, on_progress=None)
+            request = replace(self._request, params=own)
+            payload = (request, self._plan, self._solver, self._objective)
+            ended = run_apart(size, _make, payload, tasks, take)
+            self.interrupted = self.interrupted or not ended
+        return [each for _, each in sorted(found.items()) if each is not None]
+
+    def crossing(self, move: Move, more: bool) -> Crossing | None:
+        """Return how far one coefficient may move; None: there was no time for it."""
+        known = Crossing(
+            kind=move.kind,
+            clusters=move.clusters,
+            more=more,
+            factor=None,
+            plan_s=None,
+            other=None,
+            proven=True,
+        )
+        if not more and not move.is_used(self._plan):
+            # Others can only get worse by it, and this plan does not.
+            return known
+        near = 1.0
+        proven = True
+        for step in FACTORS:
+            far = step if more else 1 / step
+            found = self._at(move, far)
+            if self.interrupted:
+                return None
+            if found.factor is None:
+                near, proven = far, proven and found.proven
+                continue
+            for _ in range(_HALVINGS):
+                middle = math.sqrt(near * far)
+                nearer = self._at(move, middle)
+                if self.interrupted:
+                    return None
+                if nearer.factor is None:
+                    near, proven = middle, proven and nearer.proven
+                else:
+                    far, found = middle, nearer
+            return replace(found, more=more, proven=proven)
+        return replace(known, proven=proven)
+
+    def _at(self, move: Move, factor: float) -> Crossing:
+        """Return what is better at one factor; its own factor is None if nothing is."""
+        problem, table = move.applied(
+            self._request.problem, self._request.table, factor
+        )
+        plan_s = self._time_s(problem, table)
+        cutoff_s = None if plan_s is None else plan_s * (1 - MARGIN)
+        result = self._search(problem, table, cutoff_s)
+        found = Crossing(
+            kind=move.kind,
+            clusters=move.clusters,
+            more=factor > 1,
+            factor=factor,
+            plan_s=plan_s,
+            other=result.best,
+            proven=True,
+        )
+        self.interrupted = result.interrupted or self._request.deadline.is_over()
+        if result.best is not None or plan_s is None:
+            return found
+        return replace(found, factor=None, proven="unsettled" not in result.settled)
+
+    def _search(
+        self, problem: Problem, table: CostTable, cutoff_s: float | None
+    ) -> Result:
+        request = replace(
+            self._request, problem=problem, table=table, cutoff_s=cutoff_s
+        )
+        result = search(request, solver=self._solver, objective=self._objective)
+        ensure_holds(problem, table, result)
+        return result
+
+    def _time_s(self, problem: Problem, table: CostTable) -> float | None:
+        """Return what the plan takes now; None if it does not fit any more."""
+        plan = replace(
+            self._plan,
+            problem_digest=table.problem_digest,
+            table_digest=table_digest(table),
+        )
+        try:
+            priced = price(plan, table)
+        except InputError:
+            # Its strategies are in no table of devices they do not fit.
+            return None
+        if any(
+            need > usable
+            for need, usable in zip(
+                priced.memory_bytes, priced.usable_bytes, strict=True
+            )
+        ):
+            return None
+        simulated = self._objective == "simulated"
+        return priced.iteration_time_s if simulated else priced.closed_form_s
+
+
+def _make(
+    payload: tuple[Request, Plan, str, Objective],
+    shared: Any,
+    say: Callable[[Any], None],
+) -> Callable[[tuple[Move, bool]], Crossing | None]:
+    """Return what a worker does with a coefficient and a direction."""
+    request, plan, solver, objective = payload
+    stability = Stability(request, plan, solver=solver, objective=objective)
+    return lambda task: stability.crossing(*task)

@@ -1,0 +1,130 @@
+"""``hetopt explain`` of one plan: every answer is that of the changed problem."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from hetopt.cli import main
+from hetopt.report.report_schemas import REASONS
+from hetopt.report.schemas import RESULT
+
+DATA: dict[str, Any] = {
+    "model": {"layers": 6, "hidden": 1024, "heads": 8, "ffn": 4096, "vocab": 32000},
+    "clusters": [
+        {
+            "name": "fast",
+            "accelerator": "A100-80GB",
+            "nodes": 1,
+            "devices_per_node": 2,
+            "memory": "12 GB",
+            "inter_node": {"bandwidth": "100 Gbps"},
+        },
+        {
+            "name": "slow",
+            "accelerator": "V100-32GB",
+            "nodes": 1,
+            "devices_per_node": 1,
+            "inter_node": {"bandwidth": "1 Gbps"},
+        },
+    ],
+    "links": {"default": {"bandwidth": "1 Gbps", "latency": "10 ms"}},
+    "training": {"global_batch": 8, "seq_len": 1024, "precision": "fp16"},
+}
+
+
+@pytest.fixture(autouse=True)
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(yaml.safe_dump(DATA))
+
+
+def planned(data: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> float:
+    Path("other.yaml").write_text(yaml.safe_dump(data))
+    assert main(["plan", "other.yaml", "--jobs", "1", "--json"]) == 0
+    time_s: float = json.loads(capsys.readouterr().out)["closed_form_s"]
+    return time_s
+
+
+def changed(**values: Any) -> dict[str, Any]:
+    first, second = DATA["clusters"]
+    return {**DATA, "clusters": [{**first, **values}, second]}
+
+
+def test_answers_are_those_of_the_changed_problems(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "site.yaml", "--out", "plan.json", "--jobs", "1"]) == 0
+    capsys.readouterr()
+    command = ["explain", "site.yaml", "--plan", "plan.json", "--jobs", "1"]
+    assert main([*command, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, REASONS)
+    answers = {
+        (each["kind"], *each["clusters"]): each["closed_form_s"]
+        for each in told["answers"]
+    }
+    used = {stage["cluster"] for stage in told["plan"]["pipelines"][0]["stages"]}
+    assert used == {"fast"}
+    wide = {"default": {"bandwidth": "2 Gbps", "latency": "10 ms"}}
+    forced = {**DATA, "pin": {"clusters": {"slow": {"stages": 1}}}}
+    assert answers == {
+        ("memory", "fast"): planned(changed(memory="13 GB"), capsys),
+        ("node", "fast"): planned(changed(nodes=2), capsys),
+        ("link", "fast", "slow"): planned({**DATA, "links": wide}, capsys),
+        ("unused", "slow"): planned(forced, capsys),
+    }
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "Stage 0 on fast sets the pace: it is busy for" in printed
+    assert "slow is not used: the best plan that uses it takes" in printed
+    assert "One more node of fast would save" in printed
+
+
+def test_a_plan_that_is_not_the_best(capsys: pytest.CaptureFixture[str]) -> None:
+    forced = {**DATA, "pin": {"clusters": {"slow": {"stages": 1}}}}
+    Path("forced.yaml").write_text(yaml.safe_dump(forced))
+    assert main(["plan", "forced.yaml", "--out", "plan.json", "--jobs", "1"]) == 0
+    data = json.loads(Path("plan.json").read_text())
+    assert main(["plan", "site.yaml", "--out", "own.json", "--jobs", "1"]) == 0
+    own = json.loads(Path("own.json").read_text())["plan"]
+    for key in ("problem_digest", "table_digest"):
+        data["plan"][key] = own[key]
+    Path("alone.json").write_text(json.dumps(data["plan"]))
+    capsys.readouterr()
+    assert main(["explain", "site.yaml", "--plan", "alone.json", "--jobs", "1"]) == 0
+    assert "It is not the best plan: one takes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--from", "--table"])
+def test_options_of_mine_alone(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "site.yaml", flag, "megatron"]) == 2
+    assert f"{flag}: is " in capsys.readouterr().err
+
+
+def test_stability_is_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["plan", "site.yaml", "--stability", "--jobs", "1", "--out", "plan.json"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "how far each may move until another plan is better by more than 1%" in printed
+    )
+    assert "link fast-slow" in printed
+    data = json.loads(Path("plan.json").read_text())
+    jsonschema.validate(data, RESULT)
+    assert {each["kind"] for each in data["stability"]} == {"speed", "memory", "link"}
+    assert main(["check", "site.yaml", "plan.json"]) == 0
+
+
+@pytest.mark.parametrize(
+    "others",
+    [["--pareto"], ["--budget", "5"], ["--objective", "cost"], ["--for", "flagscale"]],
+)
+def test_stability_alone(others: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "site.yaml", "--stability", *others]) == 2
+    assert "does not go with --stability" in capsys.readouterr().err
