@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.spending import cost_of_time
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -183,6 +185,9 @@ def bound(result: Result) -> str:
     """Return the global lower bound and the gap."""
     if result.spent is not None and result.spent.lower_bound is not None:
         least = f"{result.spent.lower_bound:.4g} an iteration in closed form"
+        if result.best is not None and result.cost is not None:
+            paid = cost_of_time(result.cost.per_hour or 0.0, result.best.closed_form_s)
+            least += f", as which the plan costs {paid:.4g}"
         return f"{least}, gap {gap_text(result.gap)}"
     if result.lower_bound_s is None:
         return "none"

@@ -73,7 +73,7 @@ def test_least_cost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("--objective", "cost", "--min-tokens-per-s", "1") == 0
     printed = capsys.readouterr().out
     assert "proven optimal in cost over all choices of nodes with 1 tokens/s" in printed
-    assert "an iteration in closed form, gap" in printed
+    assert "an iteration in closed form, as which the plan costs" in printed
     assert "at which cost is minimised" in printed
 
 
