@@ -149,11 +149,7 @@ def _fields(made: Made, program: Program) -> Iterator[tuple[str, Any]]:
             if makers is not None:
                 msg = f"is {str(value)[:60]}, which hetopt cannot follow"
                 raise program.wrong(section, msg)
-            if (
-                isinstance(value, str | int | float)
-                and section not in _plain_sections()
-            ):
-                yield section, value
+            yield section, value
             continue
         by_default = value.name.endswith(" by default")
         if makers and not by_default and not value.name.endswith(makers):
@@ -164,12 +160,10 @@ def _fields(made: Made, program: Program) -> Iterator[tuple[str, Any]]:
         if section == "loss":
             yield "loss", value.name
         for name, inner in value.fields.items():
+            if name.startswith("**") and makers:
+                msg = f"is given {name}, expected its settings one by one"
+                raise program.wrong(section, msg)
             yield f"{section}.{name}", _shown(inner)
-
-
-def _plain_sections() -> frozenset[str]:
-    """Return the sections whose settings are all harmless."""
-    return frozenset({"metrics", "profiler", "tokenizer", "dataloader", "validator"})
 
 
 def _shown(value: Any) -> Any:

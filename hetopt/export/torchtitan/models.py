@@ -131,8 +131,12 @@ def flavor_says(
     return own | dict(zip(_SIZES, known[plain], strict=True))
 
 
-def model_says(model: Made, wrong: Callable[[str, str], InputError]) -> dict[str, Any]:
-    """Return the fields of a model that a program builds, and its ``layers``.
+def model_says(
+    model: Made, wrong: Callable[[str, str], InputError]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields of a model that a program builds, and what is left unread.
+
+    The number of ``layers`` is among the fields.
 
     Parameters
     ----------
@@ -164,7 +168,7 @@ def model_says(model: Made, wrong: Callable[[str, str], InputError]) -> dict[str
         raise wrong("model.layers", msg)
     hidden, heads = reads.whole("dim"), attention.whole("n_heads")
     rope = attention.inner("rope")
-    return {
+    says = {
         **_DECODER,
         "layers": layers.count,
         "hidden": hidden,
@@ -173,16 +177,18 @@ def model_says(model: Made, wrong: Callable[[str, str], InputError]) -> dict[str
         "head_dim": attention.whole("head_dim", max(hidden // heads, 1)),
         "ffn": mlp.whole("hidden_dim"),
         "vocab": reads.whole("vocab_size"),
-        "tied": reads.made.fields.get("enable_weight_tying", False) is True,
+        "tied": reads.get("enable_weight_tying", False) is True,
         "norm_eps": reads.inner("norm").number("eps", 1e-5),
-        "qk_norm": "none" if attention.made.fields.get("qk_norm") is None else "head",
+        "qk_norm": "none" if attention.get("qk_norm") is None else "head",
         "rotary_base": rope.number("theta", 10_000.0),
         "rotary_scaling": _scaling(rope),
     }
+    parts = [*reads.parts, *block.parts]
+    return says, [path for part in parts for path in part.left()]
 
 
 def _scaling(rope: _Reads) -> RotaryScaling | None:
-    kind = rope.made.fields.get("scaling", "none")
+    kind = rope.get("scaling", "none")
     if kind == "none":
         return None
     if kind != "llama":
@@ -196,13 +202,44 @@ def _scaling(rope: _Reads) -> RotaryScaling | None:
     )
 
 
+#: Fields of parts of a model that are beside its sizes or repeat them.
+_REPEATED = frozenset(
+    [
+        "param_init",
+        "wqkv_param_init",
+        "wo_param_init",
+        "w1_param_init",
+        "w2w3_param_init",
+        "tok_embeddings",
+        "lm_head",
+        "attention_norm",
+        "ffn_norm",
+        "normalized_shape",
+        "dim",
+        "inner_attention",
+        "fuse_qkv",
+        "max_seq_len",
+        "n_heads",
+        "layers",
+    ]
+)
+
+
 class _Reads:
-    """Fields of a part of a model, checked as they are asked for."""
+    """Fields of a part of a model, checked as they are asked for.
+
+    Attributes
+    ----------
+    parts
+        This part and those in it that were asked for.
+    """
 
     def __init__(
         self, made: Made, wrong: Callable[[str, str], InputError], home: str = "model."
     ) -> None:
         self.made = made
+        self.parts = [self]
+        self._asked: set[str] = set()
         self._wrong = wrong
         self._home = home
 
@@ -212,15 +249,28 @@ class _Reads:
 
     def inner(self, name: str) -> _Reads:
         """Return the part that a call makes; InputError if none does."""
-        made = self.made.fields.get(name)
+        made = self.get(name)
         if not isinstance(made, Made):
             msg = f"is {describe(made)}, expected a call of TorchTitan's own builder"
             raise self.wrong(name, msg)
-        return _Reads(made, self._wrong, f"{self._home}{name}.")
+        found = _Reads(made, self._wrong, f"{self._home}{name}.")
+        found.parts = self.parts
+        self.parts.append(found)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field as it is."""
+        self._asked.add(name)
+        return self.made.fields.get(name, default)
+
+    def left(self) -> list[str]:
+        """Return the paths of fields that nobody asked for."""
+        known = self._asked | _REPEATED
+        return [self._home + name for name in self.made.fields if name not in known]
 
     def whole(self, name: str, default: int | None = None) -> int:
         """Return a whole number of at least 1; InputError for anything else."""
-        value = self.made.fields.get(name)
+        value = self.get(name)
         value = default if value is None else value
         if type(value) is not int or value < 1:
             msg = f"is {describe(value)}, expected a whole number of at least 1"
@@ -229,7 +279,7 @@ class _Reads:
 
     def number(self, name: str, default: float) -> float:
         """Return a number above 0; InputError for anything else."""
-        value = self.made.fields.get(name, default)
+        value = self.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise self.wrong(name, f"is {describe(value)}, expected a number above 0")
         return float(value)

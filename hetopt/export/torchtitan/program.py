@@ -40,7 +40,8 @@ class Made:
     name
         The last two parts of the name that is called.
     fields
-        Keyword arguments, and what is assigned to attributes afterwards.
+        Keyword arguments, ``**`` before the name of a mapping of them, and what is
+        assigned to attributes afterwards.
     given
         Arguments by place.
     base
@@ -230,13 +231,8 @@ class Program:
         fields: dict[str, Any] = {}
         for each in node.keywords:
             value = self._value(each.value, known)
-            if each.arg is None:
-                text = ast.unparse(each.value)[:60]
-                msg = (
-                    f"is passed on, expected its values one by one, line {node.lineno}"
-                )
-                raise InputError(msg, file=self.file, field=f"**{text}")
-            fields[each.arg] = value
+            name = each.arg or f"**{ast.unparse(each.value)[:60]}"
+            fields[name] = value
         function = node.func
         given = [self._value(each, known) for each in node.args]
         if isinstance(function, ast.Name) and function.id in self._functions:

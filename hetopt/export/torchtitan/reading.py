@@ -30,8 +30,10 @@ from hetopt.export.torchtitan.settings import TITAN, as_text
 from hetopt.export.understood import not_priced
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from hetopt.errors import InputError
     from hetopt.export.shared.hosts import RankHosts
     from hetopt.export.torchtitan.files import Job
     from hetopt.export.torchtitan.settings import Settings
@@ -104,9 +106,9 @@ def read_torchtitan(folder: Path) -> PipelineReadBack:
     """
     job = read_job(folder)
     settings, reported = job.settings, list(job.reported)
+    says = _model(job, reported)
     places = rank_hosts(folder)
     mesh = _Mesh(job, places)
-    says = _model(job, reported)
     layers = layers_of(settings, says.pop("layers"))
     microbatches, batch = _batches(settings, mesh)
     schedule, warmups = schedule_of(settings, folder, mesh.stages, microbatches)
@@ -146,43 +148,52 @@ def _world(job: Job, places: RankHosts | None, product: int) -> int:
 
 def _model(job: Job, reported: list[Reported]) -> dict[str, Any]:
     """Return what is said of the model, with its layers and converters' precision."""
-    settings, model = job.settings, job.model
-    if model is None:
-        name = settings.text("model.name", "llama3")
-        flavor = settings.text("model.flavor", "debugmodel")
-        home = "model."
-        if name == "qwen3" and stages_of(settings) > 1:
-            msg = "is more than 1: TorchTitan 0.2 has no pipelines of qwen3"
-            raise settings.wrong("parallelism.pipeline_parallel_degree", msg)
-        if masks_documents(name, flavor):
-            reported.append(not_priced("model.flavor", _MASK))
-        converters = settings.rows("model.converters") or []
-    else:
+    settings = job.settings
+    if job.model is not None:
         reported.append(not_priced("model_spec", _MASK))
-        home = "model_spec."
-        registry = model.name.endswith("model_registry")
-        if not registry and model.name != "ModelSpec":
-            msg = f"is {model.name}, expected ModelSpec or TorchTitan's model_registry"
-            raise settings.wrong("model_spec", msg)
-        built = model.fields.get("model")
-        if not registry and isinstance(built, Made):
-            converters = []
-            while built.name == "convert" and built.base and built.given:
-                converters.append(built.base.base)
-                built = built.given[0]
-            said = model_says(built, lambda name, why: settings.wrong(home + name, why))
-            return said | _converted(converters, settings, reported)
-        name = job.family if registry else str(model.fields.get("name", ""))
-        given = model.given[0] if model.given else model.fields.get("flavor")
-        flavor = as_text(given)
-        converters = model.fields.get("converters") or []
-    said = flavor_says(
-        name,
-        flavor,
-        lambda field, why: settings.wrong(home + field, why),
-        new=settings.new,
-    )
+        return _built(job, job.model, reported)
+    name = settings.text("model.name", "llama3")
+    flavor = settings.text("model.flavor", "debugmodel")
+    if name == "qwen3" and stages_of(settings) > 1:
+        msg = "is more than 1: TorchTitan 0.2 has no pipelines of qwen3"
+        raise settings.wrong("parallelism.pipeline_parallel_degree", msg)
+    if masks_documents(name, flavor):
+        reported.append(not_priced("model.flavor", _MASK))
+    converters = settings.rows("model.converters") or []
+    said = flavor_says(name, flavor, _under(settings, "model."), new=False)
     return said | _converted(converters, settings, reported)
+
+
+def _built(job: Job, model: Made, reported: list[Reported]) -> dict[str, Any]:
+    """Return what is said of a model of 0.3, of a flavor or written out."""
+    settings, given = job.settings, dict(model.fields)
+    wrong = _under(settings, "model_spec.")
+    registry = model.name.endswith("model_registry")
+    if not registry and model.name != "ModelSpec":
+        msg = f"is {model.name}, expected ModelSpec or TorchTitan's model_registry"
+        raise settings.wrong("model_spec", msg)
+    converters, built = given.pop("converters", None) or [], given.pop("model", None)
+    flavor = as_text(given.pop("flavor", None))
+    name = job.family if registry else as_text(given.pop("name", None))
+    if registry:
+        flavor = as_text(model.given[0]) if model.given else flavor
+        said = flavor_says(name, flavor, wrong, new=True)
+    elif isinstance(built, Made):
+        while built.name == "convert" and built.base and built.given:
+            converters = [built.base.base, *converters]
+            built = built.given[0]
+        said, left = model_says(built, wrong)
+        given |= dict.fromkeys(left, "")
+    else:
+        raise wrong("model", "is not a call that hetopt can follow")
+    texts = {f"model_spec.{each}": as_text(value) for each, value in given.items()}
+    reported += TITAN.report(texts)
+    return said | _converted(converters, settings, reported)
+
+
+def _under(settings: Settings, home: str) -> Callable[[str, str], InputError]:
+    """Return what makes the error about a setting of a section."""
+    return lambda name, message: settings.wrong(home + name, message)
 
 
 def _converted(

@@ -30,6 +30,8 @@ profiler: enable_profiling save_traces_folder profile_freq profiler_repeat
 metrics: log_freq enable_tensorboard disable_color_printing save_tb_folder
     save_for_all_ranks enable_wandb
 model: hf_assets_path tokenizer_path print_after_conversion
+model_spec: attn_backend parallelize_fn pipelining_fn post_optimizer_build_fn
+    state_dict_adapter
 optimizer: lr beta1 beta2 eps weight_decay betas
 lr_scheduler: warmup_steps total_steps decay_ratio decay_type min_lr_factor
 training: dataset dataset_path max_norm steps gc_freq gc_debug
@@ -66,7 +68,11 @@ debug: seed moe_force_load_balance print_config save_config_file
     enable_structured_logging spmd_typechecking deterministic_warn_only
 loss: global_vocab_size num_chunks loss_fn
 """
-_ALONE = "hf_assets_path dump_folder tokenizer module config"
+#: Settings of no section, and sections of 0.3 that may be left to a function.
+_ALONE = """
+hf_assets_path dump_folder module config metrics profiler tokenizer dataloader
+validator checkpoint lr_scheduler comm
+"""
 
 
 def _paths(text: str) -> str:
@@ -90,7 +96,9 @@ TITAN = table(
         "hetopt prices tensor parallelism's transfers between the multiplications, not "
         "overlapped": (
             "parallelism.enable_async_tensor_parallel "
-            "compile.enable_async_tensor_parallel"
+            "compile.enable_async_tensor_parallel model_spec.tp_gemm_backend=default "
+            "model_spec.model.layers.attention.tp_gemm_backend=default "
+            "model_spec.model.layers.feed_forward.tp_gemm_backend=default"
         ),
         "hetopt prices a head and a loss split by the vocabulary": (
             "parallelism.disable_loss_parallel"
