@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hetopt.cli import main
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
@@ -57,3 +58,48 @@ def test_a_bundle_keeps_its_precision(precision: Precision, tmp_path: Path) -> N
     found = reader(out, None).read(out)
     assert found.says["precision"] == precision
     assert [each.argument for each in found.reported] == ["model_spec"]
+
+
+#: What is no job, or computes one.
+HOSTILE = {
+    "a table for a number": "[model]\nflavor = '8B'\n[training.seq_len]\na = 1\n",
+    "a section that is a number": "training = 1\nmodel = 2\n[parallelism]\na = 1\n",
+    "a degree below 1": "[model]\n[parallelism]\ntensor_parallel_degree = 0\n",
+    "a huge degree": "[model]\n[parallelism]\npipeline_parallel_degree = 99999999999\n",
+    "a number for a list": (
+        "[model]\n[parallelism]\nmodule_fqns_per_model_part = 3\n"
+        "pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 1\n"
+    ),
+    "no TOML": "[[[",
+}
+COMPUTED = {
+    "a loop": "    c = Trainer.Config()\n    while True: c = f(c)\n    return c\n",
+    "itself": "    return job()\n",
+    "a lambda": "    return (lambda: Trainer.Config())()\n",
+    "its file": "    open('ran', 'w')\n    return Trainer.Config(**open('x'))\n",
+    "a model by code": "    return Trainer.Config(model_spec=[eval('1')][0])\n",
+}
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, *COMPUTED])
+def test_what_is_no_job_ends_in_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    if name in HOSTILE:
+        (files / "job.toml").write_text(HOSTILE[name])
+    else:
+        text = "from torchtitan.trainer import Trainer\n\ndef job():\n"
+        (files / "jobs.py").write_text(text + COMPUTED[name] + "#Trainer.Config(\n")
+        (files / "run.sh").write_text(
+            "torchrun --nproc_per_node 2 -m torchtitan.train --module jobs --config job"
+        )
+    out = tmp_path / "mine.json"
+    options = ["--from", "torchtitan", "--out", str(out)]
+    assert main(["import", "a100-h100-v100", str(files), *options]) == 2
+    said = capsys.readouterr().err.strip()
+    assert str(files) in said
+    assert "\n" not in said
+    assert not out.exists()
+    assert not Path("ran").exists()
