@@ -56,8 +56,8 @@ class PipelineReadBack:
         What the files say of model and training, by the field names of ``Model``,
         its ``Architecture`` and ``Training``: ``hidden``, ``heads``, ``kv_heads``,
         ``ffn``, ``vocab``, ``tied``, ``gated``, ``seq_len``, ``global_batch``,
-        ``zero``, ``precision``, ``norm_eps`` and so on. If the problem says otherwise,
-        the files belong to another job.
+        ``zero``, ``precision``, ``norm_eps`` and so on; a frozenset if they may say any
+        of several. If the problem says otherwise, the files belong to another job.
     reported
         What the files say that hetopt does not know or cannot price.
     """

@@ -18,8 +18,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("torchtitan")
 
+from hetopt.errors import InputError
 from hetopt.export.bundle import bundle
+from hetopt.export.torchtitan.cut import layers_of
 from hetopt.export.torchtitan.launcher import LAUNCHER
+from hetopt.export.torchtitan.models import flavor_says
+from hetopt.export.torchtitan.settings import Settings
 from tests.export.jobs import draw_job
 
 pytestmark = [
@@ -112,3 +116,57 @@ def test_configurations_and_models_are_taken(
         assert sorted(found) == sorted(names)
         taken += 1
     assert taken > 5
+
+
+@pytest.mark.parametrize("name", ["llama3", "qwen3"])
+def test_flavors_are_its_own(name: str, titan: Any) -> None:
+    module = importlib.import_module(f"torchtitan.models.{name}")
+    seen = 0
+    for flavor, make in getattr(module, f"{name}_configs").items():
+        made = make(attn_backend="varlen")
+        layer = made.layers[0]
+        if layer.feed_forward is None:
+            continue
+        says = flavor_says(name, flavor, lambda field, why: ValueError(why), new=True)
+        assert says["layers"] == len(made.layers)
+        assert says["hidden"] == made.dim
+        assert says["vocab"] == made.vocab_size
+        assert says["tied"] == made.enable_weight_tying
+        assert says["ffn"] == layer.feed_forward.w1.out_features
+        assert says["norm_eps"] == made.norm.eps == layer.ffn_norm.eps
+        assert says["rotary_base"] == layer.attention.rope.theta
+        assert says["head_dim"] == layer.attention.rope.dim
+        assert (says["rotary_scaling"] is None) == (
+            layer.attention.rope.scaling == "none"
+        )
+        assert says["heads"] * says["head_dim"] == layer.attention.wo.in_features
+        seen += 1
+    assert seen > 5
+
+
+def test_cuts_are_its_own(titan: Any) -> None:
+    pipelining = importlib.import_module("torchtitan.distributed.pipeline_parallel")
+    home, seen = "parallelism.pipeline_parallel_", 0
+    for stages in range(2, 7):
+        for layers in range(1, 20):
+            for first, last in ((1, 1), (0, 1), (2, 3)):
+                values = {
+                    f"{home}degree": stages,
+                    f"{home}first_stage_less_layers": first,
+                    f"{home}last_stage_less_layers": last,
+                }
+                try:
+                    parts = pipelining._generate_llm_fqn_per_model_part(
+                        stages, layers, first, last
+                    )
+                except ValueError:
+                    parts = [[]]
+                counts = [sum("layers." in name for name in part) for part in parts]
+                settings = Settings(values, "job.toml", new=True)
+                if min(counts):
+                    assert layers_of(settings, layers) == counts
+                    seen += 1
+                else:
+                    with pytest.raises(InputError):
+                        layers_of(settings, layers)
+    assert seen > 100

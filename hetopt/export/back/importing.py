@@ -241,7 +241,7 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         name: f"the files say {shown(value)}, the problem {shown(own)}"
         for name, value in pipeline.says.items()
         for own in [_stated(problem, name)]
-        if own != value and not (name == "activation" and own is None)
+        if not _agrees(own, value) and not (name == "activation" and own is None)
     }
     if differences:
         first, *others = differences
@@ -263,6 +263,11 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
             f"is {pipeline.microbatches}, expected a divisor of global_batch ({batch})"
         )
         raise InputError(msg, field="microbatches")
+
+
+def _agrees(own: object, said: object) -> bool:
+    """Whether a problem has what files say, or one of several that they may say."""
+    return own in said if isinstance(said, frozenset) else own == said
 
 
 def _stated(problem: Problem, name: str) -> Any:

@@ -71,6 +71,8 @@ def shown(value: object) -> str:
             return f"{value:g}"
         case tuple():
             return f"of {len(value)}"
+        case frozenset():
+            return " or ".join(sorted(map(shown, value)))
         case RotaryScaling():
             pairs = ((each.name, getattr(value, each.name)) for each in fields(value))
             told = ", ".join(f"{name}: {shown(each)}" for name, each in pairs)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.launcher import Launcher, Tested
+from hetopt.export.launcher import Launcher, Reader, Tested
 from hetopt.export.shared.one_mesh import launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
+from hetopt.export.torchtitan.files import looks_like_torchtitan
 from hetopt.export.torchtitan.losses import losses, said
+from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
 
 if TYPE_CHECKING:
@@ -282,5 +284,6 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     tested=TESTED,
+    reader=Reader(looks_like=looks_like_torchtitan, read=read_torchtitan),
     limits="its pipelines are those of torch.distributed.pipelining: use --for torch",
 )

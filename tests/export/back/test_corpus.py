@@ -19,6 +19,7 @@ from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.registry import launcher, reader
+from hetopt.problem.architecture import RotaryScaling
 from hetopt.problem.training import ScheduleName
 from tests.export.jobs import as_llama, draw_job
 
@@ -58,7 +59,13 @@ def expected_says(case: dict[str, Any]) -> dict[str, Any]:
         only: dict[str, Any] = case["only"]
         return only
     says = case["base"] | case.get("says", {})
-    return {name: value for name, value in says.items() if value != "absent"}
+    found = {name: value for name, value in says.items() if value != "absent"}
+    for name, value in found.items():
+        if isinstance(value, set):
+            found[name] = frozenset(value)
+        elif isinstance(value, dict):
+            found[name] = RotaryScaling(**value)
+    return found
 
 
 @pytest.mark.parametrize("name", ["megatron", "flagscale", "hetu", "hexiscale", "nemo"])
@@ -111,6 +118,8 @@ def test_what_is_read_and_what_is_said(case: dict[str, Any], tmp_path: Path) -> 
     recompute = {stage.strategy.recompute for stage in found.stages}
     assert recompute == {read.get("recompute", "none")}
     assert dict(found.says) == expected_says(case)
+    if "warmups" in read:
+        assert [stage.warmup for stage in found.stages] == read["warmups"]
     kinds: dict[str, Counter[str]] = {"unknown": Counter(), "not priced": Counter()}
     for each in found.reported:
         kinds[each.kind][each.argument] += 1

@@ -1,0 +1,285 @@
+"""The models of TorchTitan that hetopt can price: sizes by name and flavor.
+
+Sources: ``models/llama3`` and ``models/qwen3`` of TorchTitan 0.2.2 (``__init__.py``,
+``model/args.py``, ``model/model.py``) and 0.3.0 (``__init__.py``, ``model.py``,
+``models/common``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.errors import InputError
+from hetopt.export.torchtitan.program import Made, Repeated
+from hetopt.problem.architecture import RotaryScaling
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: What all of them have. Whether neighbours or halves form pairs is left out: of one
+#: another they are orders of weights.
+_DECODER: dict[str, Any] = {
+    "norm": "rms",
+    "gated": True,
+    "activation": "silu",
+    "positions": 0,
+    "qkv_bias": False,
+    "out_bias": False,
+    "mlp_bias": False,
+    "rotary_fraction": 1.0,
+    "sliding_window": None,
+    "hidden_dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+_LLAMA: dict[str, Any] = {
+    **_DECODER,
+    "norm_eps": 1e-5,
+    "qk_norm": "none",
+    "rotary_base": 500_000.0,
+    "rotary_scaling": RotaryScaling(kind="llama3", factor=8.0),
+}
+_QWEN: dict[str, Any] = {
+    **_DECODER,
+    "norm_eps": 1e-6,
+    "qk_norm": "head",
+    "rotary_base": 1_000_000.0,
+    "rotary_scaling": None,
+}
+#: Flavor -> layers, hidden, heads, kv_heads, head_dim, ffn, vocab, tied.
+_LLAMAS = {
+    "debugmodel": (6, 256, 16, 16, 16, 768, 2048, False),
+    "8B": (32, 4096, 32, 8, 128, 14336, 128256, False),
+    "70B": (80, 8192, 64, 8, 128, 28672, 128256, False),
+    "405B": (126, 16384, 128, 8, 128, 53248, 128256, False),
+}
+#: Endings of flavors of 0.2 that differ in their attention's kernel and mask alone.
+_MASKED = ("_flex", "_varlen", "_flex_attn", "_varlen_attn")
+_LLAMAS_3 = {
+    **_LLAMAS,
+    "1B": (16, 2048, 32, 8, 64, 8192, 128256, True),
+    "3B": (28, 3072, 24, 8, 128, 8192, 128256, True),
+}
+_QWENS = {
+    "debugmodel": (8, 256, 16, 8, 128, 3072, 2048, True),
+    "0.6B": (28, 1024, 16, 8, 128, 3072, 151936, True),
+    "1.7B": (28, 2048, 16, 8, 128, 6144, 151936, True),
+    "4B": (36, 2560, 32, 8, 128, 9728, 151936, True),
+    "8B": (36, 4096, 32, 8, 128, 12288, 151936, False),
+    "14B": (40, 5120, 40, 8, 128, 17408, 151936, False),
+    "32B": (64, 5120, 64, 8, 128, 25600, 151936, False),
+}
+_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "tied")
+_MIXTURES = "has a mixture of experts"
+#: What other models of either version are.
+_OTHERS = {
+    "deepseek_v3": _MIXTURES,
+    "llama4": _MIXTURES,
+    "gpt_oss": _MIXTURES,
+    "kimi_k2_7": _MIXTURES,
+    "muse_glimmer": "is no dense decoder that hetopt knows",
+    "qwen3_5": "takes images, and mixes attention with linear layers",
+    "flux": "makes images",
+    "vlm": "takes images",
+    "rl": "learns from rewards",
+}
+_QWEN_MIXTURES = ("debugmodel_moe", "30B-A3B", "235B-A22B")
+
+
+def masks_documents(name: str, flavor: str) -> bool:
+    """Whether a flavor of 0.2 attends within each document alone."""
+    return name != "qwen3" and flavor.endswith(_MASKED)
+
+
+def flavor_says(
+    name: str, flavor: str, wrong: Callable[[str, str], InputError], *, new: bool
+) -> dict[str, Any]:
+    """Return the fields of a model, and its ``layers``.
+
+    Parameters
+    ----------
+    wrong
+        Returns the error that says something about ``name`` or ``flavor``.
+    new
+        Whether this is 0.3 rather than 0.2.
+
+    Raises
+    ------
+    InputError
+        hetopt cannot price the model, or does not know its flavor.
+    """
+    family = name.rpartition(".")[2]
+    if family in _OTHERS:
+        msg = f"{name} {_OTHERS[family]}: hetopt can price llama3 and dense qwen3"
+        raise wrong("name", msg)
+    if name not in ("llama3", "llama3_ft", "qwen3"):
+        msg = f"is {describe(name)}: hetopt can price llama3 and dense qwen3"
+        raise wrong("name", msg)
+    known = _QWENS if name == "qwen3" else _LLAMAS_3 if new else _LLAMAS
+    if name == "qwen3" and flavor in _QWEN_MIXTURES:
+        raise wrong("flavor", f"{flavor} {_MIXTURES}, which hetopt cannot price")
+    plain = flavor
+    if not new and masks_documents(name, flavor):
+        plain = flavor.rpartition("_attn")[0] or flavor
+        plain = plain.rpartition("_")[0]
+    if new and name == "qwen3":
+        plain = flavor.removesuffix("_non_fused_qkv")
+    if plain not in known:
+        msg = f"is {describe(flavor)}, expected one of {', '.join(known)}"
+        raise wrong("flavor", msg)
+    own = _QWEN if name == "qwen3" else _LLAMA
+    return own | dict(zip(_SIZES, known[plain], strict=True))
+
+
+def model_says(
+    model: Made, wrong: Callable[[str, str], InputError]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields of a model that a program builds, and what is left unread.
+
+    The number of ``layers`` is among the fields.
+
+    Parameters
+    ----------
+    model
+        ``Llama3Model.Config(...)`` or ``Qwen3Model.Config(...)`` of 0.3.
+    wrong
+        Returns the error that says something about a field.
+
+    Raises
+    ------
+    InputError
+        It is another model, or is not written as literals and calls of TorchTitan's
+        own builders.
+    """
+    if model.name not in ("Llama3Model.Config", "Qwen3Model.Config"):
+        msg = f"is {model.name}: hetopt can price Llama3Model and dense Qwen3Model"
+        raise wrong("model", msg)
+    layers = model.fields.get("layers")
+    if not isinstance(layers, Repeated) or not isinstance(layers.item, Made):
+        msg = "expected a list of so many equal layers, [layer(n) for n in range(N)]"
+        raise wrong("model.layers", msg)
+    reads = _Reads(model, wrong)
+    block = _Reads(layers.item, wrong, "model.layers.")
+    if "moe" in layers.item.fields:
+        raise wrong("model.layers.moe", f"{_MIXTURES}, which hetopt cannot price")
+    attention, mlp = block.inner("attention"), block.inner("feed_forward")
+    if (attention.made.name, mlp.made.name) != ("make_gqa_config", "make_ffn_config"):
+        msg = "expected make_gqa_config(...) and make_ffn_config(...)"
+        raise wrong("model.layers", msg)
+    hidden, heads = reads.whole("dim"), attention.whole("n_heads")
+    rope = attention.inner("rope")
+    says = {
+        **_DECODER,
+        "layers": layers.count,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": attention.whole("n_kv_heads", heads),
+        "head_dim": attention.whole("head_dim", max(hidden // heads, 1)),
+        "ffn": mlp.whole("hidden_dim"),
+        "vocab": reads.whole("vocab_size"),
+        "tied": reads.get("enable_weight_tying", False) is True,
+        "norm_eps": reads.inner("norm").number("eps", 1e-5),
+        "qk_norm": "none" if attention.get("qk_norm") is None else "head",
+        "rotary_base": rope.number("theta", 10_000.0),
+        "rotary_scaling": _scaling(rope),
+    }
+    parts = [*reads.parts, *block.parts]
+    return says, [path for part in parts for path in part.left()]
+
+
+def _scaling(rope: _Reads) -> RotaryScaling | None:
+    kind = rope.get("scaling", "none")
+    if kind == "none":
+        return None
+    if kind != "llama":
+        raise rope.wrong("scaling", f"is {describe(kind)}, hetopt can price llama")
+    return RotaryScaling(
+        kind="llama3",
+        factor=rope.number("scaling_factor", 8.0),
+        low_freq_factor=rope.number("low_freq_factor", 1.0),
+        high_freq_factor=rope.number("high_freq_factor", 4.0),
+        original_positions=rope.whole("original_max_position_embeddings", 8192),
+    )
+
+
+#: Fields of parts of a model that are beside its sizes or repeat them.
+_REPEATED = frozenset(
+    [
+        "param_init",
+        "wqkv_param_init",
+        "wo_param_init",
+        "w1_param_init",
+        "w2w3_param_init",
+        "tok_embeddings",
+        "lm_head",
+        "attention_norm",
+        "ffn_norm",
+        "normalized_shape",
+        "dim",
+        "inner_attention",
+        "fuse_qkv",
+        "max_seq_len",
+        "n_heads",
+        "layers",
+    ]
+)
+
+
+class _Reads:
+    """Fields of a part of a model, checked as they are asked for.
+
+    Attributes
+    ----------
+    parts
+        This part and those in it that were asked for.
+    """
+
+    def __init__(
+        self, made: Made, wrong: Callable[[str, str], InputError], home: str = "model."
+    ) -> None:
+        self.made = made
+        self.parts = [self]
+        self._asked: set[str] = set()
+        self._wrong = wrong
+        self._home = home
+
+    def wrong(self, name: str, message: str) -> InputError:
+        """Return the error that says ``message`` about a field."""
+        return self._wrong(self._home + name, message)
+
+    def inner(self, name: str) -> _Reads:
+        """Return the part that a call makes; InputError if none does."""
+        made = self.get(name)
+        if not isinstance(made, Made):
+            msg = f"is {describe(made)}, expected a call of TorchTitan's own builder"
+            raise self.wrong(name, msg)
+        found = _Reads(made, self._wrong, f"{self._home}{name}.")
+        found.parts = self.parts
+        self.parts.append(found)
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a field as it is."""
+        self._asked.add(name)
+        return self.made.fields.get(name, default)
+
+    def left(self) -> list[str]:
+        """Return the paths of fields that nobody asked for."""
+        known = self._asked | _REPEATED
+        return [self._home + name for name in self.made.fields if name not in known]
+
+    def whole(self, name: str, default: int | None = None) -> int:
+        """Return a whole number of at least 1; InputError for anything else."""
+        value = self.get(name)
+        value = default if value is None else value
+        if type(value) is not int or value < 1:
+            msg = f"is {describe(value)}, expected a whole number of at least 1"
+            raise self.wrong(name, msg)
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """Return a number above 0; InputError for anything else."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise self.wrong(name, f"is {describe(value)}, expected a number above 0")
+        return float(value)

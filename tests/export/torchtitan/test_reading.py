@@ -1,0 +1,105 @@
+"""TorchTitan's files become the plans that they were written for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hetopt.cli import main
+from hetopt.export.back.importing import import_plan
+from hetopt.export.bundle import bundle, write_folder
+from hetopt.export.job import Job
+from hetopt.export.registry import reader
+from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
+from hetopt.problem.training import Precision
+from tests.export.jobs import draw_job, untied
+
+#: What every bundle loses, which importing says again.
+DOCUMENTS = "attention across the documents of a sequence"
+
+
+def exact_jobs() -> list[Job]:
+    """Return jobs whose bundles lose nothing else."""
+    found = []
+    for seed in range(16):
+        for zero in (0, 1, 3):
+            drawn = draw_job(seed, alike=True, recompute=("none", "full"))
+            job = untied(drawn, zero)
+            if [loss.what for loss in TORCHTITAN.losses(job)] == [DOCUMENTS]:
+                found.append(job)
+    return found
+
+
+def test_a_bundle_is_read_as_its_plan(tmp_path: Path) -> None:
+    jobs = exact_jobs()
+    assert len(jobs) > 20
+    assert {len(job.stages) > 1 for job in jobs} == {True, False}
+    assert any(job.stages[0].strategy.cp > 1 for job in jobs)
+    for number, job in enumerate(jobs):
+        out = tmp_path / str(number)
+        write_folder(str(out), bundle(job, TORCHTITAN, allow_lossy=True))
+        found = reader(out, None).read(out)
+        assert [each.argument for each in found.reported] == ["model_spec"]
+        imported = import_plan(found, job.problem)
+        for given, meant in zip(imported.plan.pipeline.stages, job.stages, strict=True):
+            assert replace(given, resharding=None) == replace(meant, resharding=None)
+        assert imported.plan.pipeline.microbatches == job.microbatches
+
+
+@pytest.mark.parametrize("precision", ["fp8", "fp32"])
+def test_a_bundle_keeps_its_precision(precision: Precision, tmp_path: Path) -> None:
+    job = exact_jobs()[0]
+    training = replace(job.problem.training, precision=precision)
+    job = replace(job, problem=replace(job.problem, training=training))
+    out = tmp_path / "out"
+    write_folder(str(out), bundle(job, TORCHTITAN, allow_lossy=True))
+    found = reader(out, None).read(out)
+    assert found.says["precision"] == precision
+    assert [each.argument for each in found.reported] == ["model_spec"]
+
+
+#: What is no job, or computes one.
+HOSTILE = {
+    "a table for a number": "[model]\nflavor = '8B'\n[training.seq_len]\na = 1\n",
+    "a section that is a number": "training = 1\nmodel = 2\n[parallelism]\na = 1\n",
+    "a degree below 1": "[model]\n[parallelism]\ntensor_parallel_degree = 0\n",
+    "a huge degree": "[model]\n[parallelism]\npipeline_parallel_degree = 99999999999\n",
+    "a number for a list": (
+        "[model]\n[parallelism]\nmodule_fqns_per_model_part = 3\n"
+        "pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 1\n"
+    ),
+    "no TOML": "[[[",
+}
+COMPUTED = {
+    "a loop": "    c = Trainer.Config()\n    while True: c = f(c)\n    return c\n",
+    "itself": "    return job()\n",
+    "a lambda": "    return (lambda: Trainer.Config())()\n",
+    "its file": "    open('ran', 'w')\n    return Trainer.Config(**open('x'))\n",
+    "a model by code": "    return Trainer.Config(model_spec=[eval('1')][0])\n",
+}
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, *COMPUTED])
+def test_what_is_no_job_ends_in_one_line(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+    if name in HOSTILE:
+        (files / "job.toml").write_text(HOSTILE[name])
+    else:
+        text = "from torchtitan.trainer import Trainer\n\ndef job():\n"
+        (files / "jobs.py").write_text(text + COMPUTED[name] + "#Trainer.Config(\n")
+        (files / "run.sh").write_text(
+            "torchrun --nproc_per_node 2 -m torchtitan.train --module jobs --config job"
+        )
+    out = tmp_path / "mine.json"
+    options = ["--from", "torchtitan", "--out", str(out)]
+    assert main(["import", "a100-h100-v100", str(files), *options]) == 2
+    said = capsys.readouterr().err.strip()
+    assert str(files) in said
+    assert "\n" not in said
+    assert not out.exists()
+    assert not Path("ran").exists()
