@@ -37,6 +37,12 @@ _MAKERS = {
     "optimizer": ("default_adamw", "OptimizersContainer.Config"),
     "loss": ("CrossEntropyLoss.Config", "ChunkedLossWrapper.Config"),
 }
+#: Loaders of TorchTitan 0.3.0 that do not feed the pre-training of a decoder.
+_OTHER_DATA = {
+    "ChatDataLoader": "conversations",
+    "MMDataLoader": "images with text",
+    "FluxDataLoader": "images",
+}
 _MODES = {"Full": "full", "Selective": "selective", "MemoryBudget": "memory_budget"}
 _COMMAND = re.compile(r"activation[_-]checkpoint:([\w-]+)")
 
@@ -155,6 +161,11 @@ def _fields(made: Made, program: Program) -> Iterator[tuple[str, Any]]:
         if makers and not by_default and not value.name.endswith(makers):
             msg = f"is {value.name}, expected {' or '.join(makers)}"
             raise program.wrong(section, msg)
+        if section == "dataloader":
+            for name, what in _OTHER_DATA.items():
+                if name in value.name:
+                    msg = f"is {value.name}, which is for {what}: text is expected"
+                    raise program.wrong(section, msg)
         if section == "activation_checkpoint" and not by_default:
             yield "activation_checkpoint.mode", _MODES[value.name.partition("AC.")[0]]
         if section == "loss":
