@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
     """Read a plan, check it, and work out what is said of it."""
-    from hetopt.cost.sources.accuracy import known_accuracies, latency_notes
+    from hetopt.cost.sources.accuracy import accuracies, latency_notes
     from hetopt.money import cost_of
     from hetopt.pricing import price
     from hetopt.report.page.contents import ReportedPlan
@@ -108,7 +108,7 @@ def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
         timeline=modelled_timeline(problem.name, plan, priced, simulate(priced.times)),
         cost=cost_of(problem, plan, time_s),
         tokens_per_s=table.tokens / time_s,
-        accuracies={} if own_table else known_accuracies(problem, plan),
+        accuracies={} if own_table else accuracies(problem, plan),
         notes=[] if own_table else latency_notes(problem, timed, others),
     )
 

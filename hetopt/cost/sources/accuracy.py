@@ -80,15 +80,13 @@ class Timed(Protocol):
         ...
 
 
-def known_accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
-    """Return the errors on each cluster that a plan uses and sums of operators time.
-
-    None where no published iteration tells of the cluster's devices.
-    """
-    return {
+def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
+    """Return the errors on each cluster that a plan uses; None where none is known."""
+    known = {
         cluster.name: accuracy_of(cluster.accelerator)
         for cluster, _ in _summed(problem, plan)
     }
+    return {stage.cluster: known.get(stage.cluster) for stage in plan.pipeline.stages}
 
 
 def latency_notes(

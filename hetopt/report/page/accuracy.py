@@ -30,21 +30,17 @@ def accuracy(contents: Contents) -> str:
     """Return the section: a bar for each plan and its next best, and what is known."""
     notes = dict.fromkeys(note for plan in contents.plans for note in plan.notes)
     bars = list(_bars(contents))
-    parts = [tag("ul", *(words("li", note) for note in notes))] if notes else []
-    if bars:
-        parts[:0] = [_sentence(bars[0]), _picture(bars)]
-    elif contents.table is not None:
-        parts.append(
-            words("p", f"Times follow from {contents.table}: its errors are unknown.")
-        )
-    else:
-        parts.append(
-            words(
-                "p",
-                "No published iteration tells how far these times are off: no error "
-                "bar is drawn, which does not mean that there is no error.",
-            )
-        )
+    untold = dict.fromkeys(plan.untold for plan in contents.plans if plan.untold)
+    parts = [_sentence(bars[0]), _picture(bars)] if bars else []
+    if contents.table is not None:
+        text = f"Times follow from {contents.table}: its errors are unknown."
+        parts.append(words("p", text))
+    elif untold:
+        text = f"Of {'; '.join(untold)} no published iteration tells how far times are "
+        text += "off. That no error is drawn does not mean that there is none."
+        parts.append(words("p", text))
+    if notes:
+        parts.append(tag("ul", *(words("li", note) for note in notes)))
     return "".join(parts)
 
 
@@ -55,8 +51,10 @@ def _bars(contents: Contents) -> Iterator[_ErrorBar]:
         yield _bar(plan.name, plan.price.iteration_time_s, plan.error)
         others = () if plan.result is None else plan.result.alternatives
         for rank, other in enumerate(others, start=2):
-            name = f"{plan.name}, rank {rank}: {chain(other.plan)}"
-            yield _bar(name, other.iteration_time_s, plan.error)
+            hosts = {stage.cluster for stage in other.plan.pipeline.stages}
+            if hosts <= {*plan.accuracies}:
+                name = f"{plan.name}, rank {rank}: {chain(other.plan)}"
+                yield _bar(name, other.iteration_time_s, plan.error)
 
 
 def _bar(name: str, time_s: float, error: Accuracy) -> _ErrorBar:
@@ -75,8 +73,8 @@ def _sentence(bar: _ErrorBar) -> str:
         "p",
         f"Off by the median of published runs, the {bar.time_s:.4g} s of {bar.name} "
         f"are {low:.4g} to {high:.4g} s (thick); off like the worst of them, "
-        f"{least:.4g} to {most:.4g} s (thin). Errors of two plans on the same devices "
-        "have much in common, so their order is surer than their times.",
+        f"{least:.4g} to {most:.4g} s (thin). Plans that are closer than that may "
+        "change places.",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.report.page.markup import tag, words
-from hetopt.report.summary import amount, bound, count, gap_text, headline
+from hetopt.report.summary import FORMS, amount, bound, count, gap_text, headline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,13 +67,15 @@ def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
     if result is not None:
         if result.mfu is not None and result.mfu_used is not None:
             used = f"of all devices; {result.mfu_used:.1%} of those used"
-            yield "Model FLOPs", f"{result.mfu:.1%}", used
-        proof = "Proven" if result.status == "optimal" else "Gap"
-        shown = "optimal" if result.status == "optimal" else gap_text(result.gap)
-        yield proof, shown, f"lower bound {bound(result)}"
+            yield "MFU", f"{result.mfu:.1%}", used
+        if result.status == "optimal":
+            yield "Proven", "optimal", f"of {FORMS[result.objective]}s"
+        elif result.gap is not None:
+            yield "Gap", gap_text(result.gap), f"lower bound {bound(result)}"
     if plan.error is not None:
         about = f"median of {count(plan.error.runs, 'published run')}, worst "
         about += f"{plan.error.worst:.0%}"
+        about += f"; unknown for {plan.untold}" if plan.untold else ""
         yield "Times are off by", f"{plan.error.median:.0%}", about
     share, most = max(
         (need / usable, number)

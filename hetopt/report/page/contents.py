@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.report.page.markup import words
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hetopt.cost.sources.accuracy import Accuracy
     from hetopt.money import Cost
@@ -40,7 +42,6 @@ class Variant(NamedTuple):
     time_s: float | None
     lower_bound_s: float | None
     gap: float | None
-    tokens_per_s: float | None
     cost: float | None
     reason: str
 
@@ -70,7 +71,8 @@ class ReportedPlan:
     tokens_per_s
         At the simulated time.
     accuracies
-        By cluster that sums of operators time; None where no published iteration tells.
+        By cluster that it uses; None where no published iteration tells. Empty for a
+        table of the user's.
     notes
         What is known of the latencies, a line each.
     """
@@ -88,9 +90,14 @@ class ReportedPlan:
 
     @property
     def error(self) -> Accuracy | None:
-        """Of the clusters' errors, the one with the largest median; None if unknown."""
+        """The largest error that is known of its clusters; None if none is."""
         known = [each for each in self.accuracies.values() if each is not None]
         return max(known, key=lambda each: (each.median, each.worst), default=None)
+
+    @property
+    def untold(self) -> str:
+        """The clusters of which no published iteration tells, in words."""
+        return ", ".join(name for name, own in self.accuracies.items() if own is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,3 +125,10 @@ class Contents:
     problem_text: str
     command: Sequence[str]
     table: str | None
+
+    def of_each(self, draw: Callable[[ReportedPlan], str]) -> str:
+        """Return what is drawn of each plan, below its name if there are several."""
+        drawn = [(plan.name, draw(plan)) for plan in self.plans]
+        if len(drawn) == 1:
+            return drawn[0][1]
+        return "".join(words("h3", name) + text for name, text in drawn if text)

@@ -82,34 +82,26 @@ def _compare(entry: object, plan: Plan) -> None:
 
 def history(contents: Contents) -> str:
     """Return the section: what was settled, and how the search went."""
-    parts = [
-        part
-        for plan in contents.plans
-        for part in _settled(plan, several=len(contents.plans) > 1)
-    ]
     own = contents.history
     if own is None:
-        parts.append(words("p", _HOW))
+        parts = [words("p", _HOW)]
     elif not own.moments:
-        parts.append(words("p", _NO_TIMES))
+        parts = [words("p", _NO_TIMES)]
     else:
-        parts += _parts(own)
-    return "".join(parts)
+        parts = list(_parts(own))
+    return contents.of_each(_settled) + "".join(parts)
 
 
-def _settled(plan: ReportedPlan, *, several: bool) -> Iterator[str]:
+def _settled(plan: ReportedPlan) -> str:
     result = plan.result
-    if several:
-        yield words("h3", plan.name)
     if result is None:
-        yield words("p", "The file holds a plan alone, and no result of a search.")
-        return
+        return words("p", "The file holds a plan alone, and no result of a search.")
     lines = [
         ("programs (p, q)", settled(result)),
         ("lower bound", bound(result)),
         ("solver", solver(result)),
     ]
-    yield table([labelled(lines)], f"how the search for {plan.name} ended")
+    return table([labelled(lines)], f"how the search for {plan.name} ended")
 
 
 def _parts(own: History) -> Iterator[str]:
@@ -119,7 +111,8 @@ def _parts(own: History) -> Iterator[str]:
     best = min(incumbents, default=None)
     bounds = [each.lower_bound_s for each in moments if each.lower_bound_s is not None]
     values = [*incumbents, *bounds]
-    end_s = max(moments[-1].elapsed_s, 1e-3)
+    # What was known last is seen, too.
+    end_s = max(moments[-1].elapsed_s, 1e-3) * 1.03
     if values:
         high = max(values)
         low = max(min(values), _LOWEST * (best or high))

@@ -25,9 +25,10 @@
     return low;
   }
 
-  function shown(ticks, tick_s, span) {
+  /** A time in the unit of a span, to its thousandth or to `step`. */
+  function shown(ticks, tick_s, span, step = span / 1000) {
     const [unit, per] = span * tick_s >= 1 ? ["s", 1] : span * tick_s >= 1e-3 ? ["ms", 1e3] : ["µs", 1e6];
-    const digits = Math.max(0, 3 - Math.floor(Math.log10(span * tick_s * per)));
+    const digits = Math.max(0, Math.ceil(-Math.log10(step * tick_s * per) - 1e-9));
     return `${(ticks * tick_s * per).toFixed(Math.min(digits, 6))} ${unit}`;
   }
 
@@ -92,7 +93,7 @@
       pen.fillStyle = colour("ink");
       const every = Math.ceil(13 / (high + link));
       for (let stage = 0; stage < stages; stage += every) {
-        pen.fillText(`${stage} ${data.clusters[stage]}`, 0, stage * (high + link) + high / 2, left - 8);
+        pen.fillText(`${stage} ${data.clusters[stage]}`, 0, Math.max(stage * (high + link) + high / 2, 7), left - 8);
       }
       drawAxis(colour);
     }
@@ -126,7 +127,7 @@
         pen.fillStyle = colour("line");
         pen.fillRect(x(at), 17, 1, 5);
         pen.fillStyle = colour("muted");
-        if (x(at) < width - 24) pen.fillText(shown(at, data.tick_s, step * 10), x(at), 8);
+        if (x(at) < width - 24) pen.fillText(shown(at, data.tick_s, to, step), x(at), 8);
       }
     }
 
@@ -144,6 +145,7 @@
     const moved = (share) => view(from + (to - from) * share, to + (to - from) * share);
     const acts = {
       in: () => scaled(0.5), out: () => scaled(2), left: () => moved(-0.25), right: () => moved(0.25), all: () => view(...whole),
+      part: () => view(...(data.windows.find(([start]) => start > from) || data.windows[0])),
     };
     const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all" };
 
@@ -162,8 +164,9 @@
       tell();
     }
 
-    figure.querySelectorAll("button").forEach((button) =>
-      button.addEventListener("click", () => { acts[button.dataset.act](); tell(); }));
+    for (const button of figure.querySelectorAll("button")) {
+      button.addEventListener("click", () => { acts[button.dataset.act](); tell(); });
+    }
     zoom.addEventListener("keydown", (event) => {
       const act = event.ctrlKey || event.metaKey || event.altKey ? undefined : keys[event.key];
       if (act === undefined) return;

@@ -30,16 +30,15 @@ _SEED = (
 
 def alternatives(contents: Contents) -> str:
     """Return the section of the next best plans; nothing if no file has any."""
-    parts: list[str] = []
-    for plan in contents.plans:
-        result = plan.result
-        if result is None or result.best is None or not result.alternatives:
-            continue
-        plans = (result.best, *result.alternatives)
-        about = f"the best plans in {plan.name}"
-        parts += [words("h3", plan.name)] if len(contents.plans) > 1 else []
-        parts.append(table([alternatives_table(plans)], about))
-    return "".join(parts)
+    return contents.of_each(_alternatives)
+
+
+def _alternatives(plan: ReportedPlan) -> str:
+    result = plan.result
+    if result is None or result.best is None or not result.alternatives:
+        return ""
+    plans = (result.best, *result.alternatives)
+    return table([alternatives_table(plans)], f"the best plans in {plan.name}")
 
 
 def problem(contents: Contents) -> str:

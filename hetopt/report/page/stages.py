@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.report.page.colours import cluster_colour
-from hetopt.report.page.markup import folded, percent, table, tag, words
+from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import BYTES_PER_GB, boundary_table, stage_table
 from hetopt.report.rows import stage_rows
 from hetopt.report.summary import count, shape
@@ -43,17 +43,7 @@ class _Bar(NamedTuple):
 
 def stages(contents: Contents) -> str:
     """Return the section: every plan to scale, and in tables."""
-    several = len(contents.plans) > 1
-    parts = (
-        part
-        for plan in contents.plans
-        for part in (
-            *([words("h3", plan.name)] if several else []),
-            _picture(plan),
-            *_tables(plan),
-        )
-    )
-    return "".join(parts)
+    return contents.of_each(lambda plan: "".join((_picture(plan), *_tables(plan))))
 
 
 def _picture(plan: ReportedPlan) -> str:
@@ -125,8 +115,8 @@ def _bars(
     columns = (
         tag(
             "div",
-            tag("i", class_="frame", style=f"height:{percent(bar.frame)}"),
-            tag("i", class_="bar", style=f"height:{percent(min(bar.height, 1.0))}"),
+            tag("i", class_="frame", style=f"--h:{bar.frame:.4g}"),
+            tag("i", class_="bar", style=f"--h:{min(bar.height, 1.0):.4g}"),
             tag("span", words("b", bar.text), words("small", bar.more)),
             style=f"flex-grow:{row.end_unit - row.first_unit};"
             f"--c:{colours[row.cluster]}",

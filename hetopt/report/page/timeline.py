@@ -25,22 +25,15 @@ _HOW = (
     "Drag or use the arrow keys to move, the wheel with Ctrl or + and - to zoom, 0 to "
     "see all; point at a bar to see what it is."
 )
+_PARTS = " Shaded: not on this page."
 _MODELLED = "All times are a model's; no iteration was measured."
 
 
 def timeline(contents: Contents) -> str:
     """Return the section: the iteration of every plan."""
-    plans = contents.plans
-    parts = (
-        part
-        for plan in plans
-        for part in (
-            *([words("h3", plan.name)] if len(plans) > 1 else []),
-            _zoomable(plan, len(plans)),
-            _still(plan, len(plans)),
-        )
-    )
-    return "".join((words("p", _MODELLED), *parts))
+    plans = len(contents.plans)
+    drawn = contents.of_each(lambda plan: _zoomable(plan, plans) + _still(plan, plans))
+    return words("p", _MODELLED) + drawn
 
 
 def _still(plan: ReportedPlan, plans: int) -> str:
@@ -57,9 +50,8 @@ def _still(plan: ReportedPlan, plans: int) -> str:
 
 def _zoomable(plan: ReportedPlan, plans: int) -> str:
     """Return what a script draws in, hidden until it does."""
-    data = json.dumps(
-        events_of(plan.timeline, MOST_BYTES // plans), separators=(",", ":")
-    )
+    events = events_of(plan.timeline, MOST_BYTES // plans)
+    data = json.dumps(events, separators=(",", ":"))
     found = {event.activity for event in plan.timeline.events}
     legend = (
         tag(
@@ -78,6 +70,11 @@ def _zoomable(plan: ReportedPlan, plans: int) -> str:
             ("◀", "left", "earlier"),
             ("▶", "right", "later"),
             ("All", "all", "see all"),
+            *(
+                [("Next part", "part", "see the next part")]
+                if events["windows"]
+                else []
+            ),
         )
     )
     return tag(
@@ -97,7 +94,7 @@ def _zoomable(plan: ReportedPlan, plans: int) -> str:
             aria_label=f"timeline of {plan.name}: arrow keys move, plus and minus zoom",
         ),
         words("output", "", aria_live="polite"),
-        words("figcaption", _HOW),
+        words("figcaption", _HOW + (_PARTS if events["windows"] else "")),
         # A name in the data must not end the element, nor begin a comment in it.
         tag("script", data.replace("<", "\\u003c"), type="application/json"),
         class_="timeline",

@@ -61,7 +61,6 @@ def _variant(row: Mapping[str, Any], place: str, objective: Objective) -> Varian
         time_s=number(row, key, place),
         lower_bound_s=number(row, "lower_bound_s", place),
         gap=number(row, "gap", place),
-        tokens_per_s=number(row, "tokens_per_s", place),
         cost=None
         if own is None
         else number(own, "per_trillion_tokens", f"{place}.cost"),

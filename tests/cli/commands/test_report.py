@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from hetopt.cli import main
+from hetopt.cost.sources.accuracy import accuracy_of
+from hetopt.problem.catalogue import accelerators
 from hetopt.report.page.page import SECTIONS
 from tests.cli.conftest import RunHetopt
 from tests.report.page.reading import Document
@@ -105,10 +107,35 @@ def test_the_page_says_what_the_files_say(
     last = json.loads(Path("journal.jsonl").read_text("utf-8").splitlines()[-1])
     assert last["incumbent_s"] == pytest.approx(result["closed_form_s"])
     assert f"{last['incumbent_s']:.4f}" in page.text("td")
-    assert len(page.named("path")) == 2
+    assert_history_is_drawn(page)
     assert {own["id"] for own in page.named("section")} == {
         each.name for each in SECTIONS if each.name != "plans"
     }
+
+
+def assert_history_is_drawn(page: Document) -> None:
+    """Both lines lie in the picture, the bound below the best plan or on it."""
+    found = {}
+    for own in page.named("path"):
+        path = own["d"] or ""
+        places = [float(y) for y in re.findall(r"(?:V|M[\d.]+ )([\d.]+)", path)]
+        assert all(0 <= y <= 100 for y in places), path
+        across = [float(x) for x in re.findall(r"[HM]([\d.]+)", path)]
+        assert across == sorted(across)
+        found[own["class"]] = places
+    assert found["incumbent"] == sorted(found["incumbent"])
+    assert found["bound"] == sorted(found["bound"], reverse=True)
+    assert found["bound"][-1] == found["incumbent"][-1]
+
+
+def test_errors_are_around_the_time(folder: Path) -> None:
+    page = report("problem.yaml", "plan.json")
+    result = json.loads(Path("plan.json").read_text("utf-8"))
+    error = accuracy_of(accelerators()["A100-80GB"])
+    assert error is not None
+    for share in (error.median, error.worst):
+        low, high = (result["iteration_time_s"] / (1 + e) for e in (share, -share))
+        assert f"{low:.4g} to {high:.4g} s" in page.text("p")
 
 
 def test_bars_are_to_scale(folder: Path) -> None:

@@ -12,7 +12,7 @@ from hetopt.report.timeline.palette import DARK as WITH_WHITE
 
 BOTH = pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 #: What the style mixes clusters' colours with paper for, under text.
-UNDER_TEXT = (0.16, 0.5)
+UNDER_TEXT = (0.16,)
 
 
 def channels(colour: str) -> list[float]:
