@@ -25,7 +25,7 @@ _BYTES_PER_EVENT = 24
 _WIDTH = 1000.0
 
 
-def events_of(timeline: Timeline, most_bytes: int) -> dict[str, Any]:
+def events_of(timeline: Timeline, most_bytes: int, end_s: float) -> dict[str, Any]:
     """Return the events of an iteration as plain JSON data.
 
     Parameters
@@ -33,10 +33,12 @@ def events_of(timeline: Timeline, most_bytes: int) -> dict[str, Any]:
     most_bytes
         If they take more, only those in some windows are returned: at the beginning,
         in the middle and at the end.
+    end_s
+        Of what is shown.
     """
     about = {
         "tick_s": TICK_S,
-        "end": _ticks(max(map(timeline.end_s, timeline.sources))),
+        "end": _ticks(end_s),
         "clusters": [stage.cluster for stage in timeline.stages],
     }
     runs = list(_runs(timeline, ()))

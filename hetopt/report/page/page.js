@@ -106,11 +106,11 @@
       for (let n = first; n < last; n += step) {
         const start = x(run.starts[n]), wide = x(run.starts[n] + run.lengths[n]) - start;
         pen.fillRect(start, run.top, Math.max(wide - (wide > 3 ? 1 : 0), 0.6), run.high);
-        if (wide > 22 && run.high > 13 && run.microbatches) {
+        const begin = Math.max(start, left), end = Math.min(start + wide, width);
+        if (end - begin > 26 && run.high > 13 && run.microbatches) {
           pen.fillStyle = DARK.has(run.activity) ? "#fff" : "#15191e";
           pen.textAlign = "center";
-          const seen = (Math.max(start, left) + Math.min(start + wide, width)) / 2;
-          pen.fillText(run.microbatches[n], seen, run.top + run.high / 2 + 0.5);
+          pen.fillText(run.microbatches[n], (begin + end) / 2, run.top + run.high / 2 + 0.5);
           pen.textAlign = "left";
           pen.fillStyle = fill;
         }
@@ -158,7 +158,7 @@
         if (n < 0 || at > run.starts[n] + run.lengths[n]) continue;
         const number = run.microbatches ? ` of micro-batch ${run.microbatches[n]}` : "";
         const span = run.lengths[n] || 1;
-        said.textContent = `stage ${run.stage} (${data.clusters[run.stage]}): ${run.activity.replace("-", " ")}${number}, from ${shown(run.starts[n], data.tick_s, span)}, ${shown(span, data.tick_s, span)} long`;
+        said.textContent = `stage ${run.stage} (${data.clusters[run.stage]}): ${run.activity.replace("-", " ")}${number}, from ${shown(run.starts[n], data.tick_s, run.starts[n], span / 100)}, ${shown(span, data.tick_s, span)} long`;
         return;
       }
       tell();

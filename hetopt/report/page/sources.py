@@ -78,10 +78,13 @@ def _commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
     result = plan.result
     if result is not None:
         command = ["hetopt", "plan", contents.problem_name]
-        if result.launch is not None:
-            command += ["--for", result.launch.launcher]
+        launch = result.launch
+        asked = plan.plan.schedule if launch is None else launch.schedule
+        command += ["--schedule", asked]
+        if launch is not None:
+            command += ["--for", launch.launcher]
         else:
-            command += ["--schedule", plan.plan.schedule, "--solver", result.solver]
+            command += ["--solver", result.solver]
         if result.objective == "simulated":
             command += ["--objective", "simulated"]
         if result.relaxed:

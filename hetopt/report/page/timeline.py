@@ -32,8 +32,11 @@ _MODELLED = "All times are a model's; no iteration was measured."
 def timeline(contents: Contents) -> str:
     """Return the section: the iteration of every plan."""
     plans = len(contents.plans)
-    drawn = contents.of_each(lambda plan: _zoomable(plan, plans) + _still(plan, plans))
-    return words("p", _MODELLED) + drawn
+    # All in one scale.
+    end_s = max(plan.price.iteration_time_s for plan in contents.plans)
+    return words("p", _MODELLED) + contents.of_each(
+        lambda plan: _zoomable(plan, plans, end_s) + _still(plan, plans)
+    )
 
 
 def _still(plan: ReportedPlan, plans: int) -> str:
@@ -48,9 +51,9 @@ def _still(plan: ReportedPlan, plans: int) -> str:
     return folded("Picture, with memory over time", scroller, open_=True)
 
 
-def _zoomable(plan: ReportedPlan, plans: int) -> str:
+def _zoomable(plan: ReportedPlan, plans: int, end_s: float) -> str:
     """Return what a script draws in, hidden until it does."""
-    events = events_of(plan.timeline, MOST_BYTES // plans)
+    events = events_of(plan.timeline, MOST_BYTES // plans, end_s)
     data = json.dumps(events, separators=(",", ":"))
     found = {event.activity for event in plan.timeline.events}
     legend = (

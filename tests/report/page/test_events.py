@@ -52,14 +52,14 @@ def expected(timeline: Timeline) -> set[tuple[object, ...]]:
 @pytest.mark.parametrize("recompute_ns", [0, 4_000_000])
 def test_every_event_is_there(recompute_ns: int) -> None:
     timeline = timeline_of(balanced(5, 17), recompute_ns=recompute_ns)
-    data = events_of(timeline, ENOUGH)
+    data = events_of(timeline, ENOUGH, 1.0)
     assert data["windows"] == []
     assert read(data) == expected(timeline)
 
 
 def test_what_is_regular_is_short() -> None:
     few, many = (
-        events_of(timeline_of(balanced(1, count)), ENOUGH) for count in (50, 5000)
+        events_of(timeline_of(balanced(1, count)), ENOUGH, 1.0) for count in (50, 5000)
     )
     for one, other in zip(few["runs"], many["runs"], strict=True):
         assert len(other["starts"]) <= len(one["starts"]) + 4
@@ -67,7 +67,7 @@ def test_what_is_regular_is_short() -> None:
 
 def test_of_too_many_events_those_in_windows_are_there() -> None:
     timeline = timeline_of(balanced(4, 300))
-    data = events_of(timeline, 2000)
+    data = events_of(timeline, 2000, 1.0)
     assert len(data["windows"]) == 3
     found = read(data)
     assert found == {
