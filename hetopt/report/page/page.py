@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from hetopt.report.page.contents import Contents
 
 
+#: Where style and script lie.
+_PACKAGE = "hetopt.report.page"
+
+
 class _Section(NamedTuple):
     """One section; where it draws nothing, it is left out."""
 
@@ -98,4 +102,4 @@ def _policy(script: str) -> str:
 
 
 def _file(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
+    return resources.files(_PACKAGE).joinpath(name).read_text("utf-8")
