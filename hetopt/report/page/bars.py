@@ -10,42 +10,58 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Bar(NamedTuple):
-    """One bar.
+class Span(NamedTuple):
+    """A part of a bar, in the style of its kind, from one value to another."""
 
-    Attributes
-    ----------
-    value
-        0 or more; None for no bar.
-    sure
-        Up to where it is proven: beyond, it is hatched. None for nowhere.
-    text
-        Said of it.
-    """
+    kind: str
+    start: float
+    end: float
+
+
+class Bar(NamedTuple):
+    """One bar: its name, what is said of it, and its parts, none for no bar."""
 
     name: str
-    value: float | None
-    sure: float | None
     text: str
+    spans: tuple[Span, ...]
 
 
-def bars(found: Sequence[Bar]) -> str:
-    """Return bars from 0 on, the longest as wide as there is room."""
-    most = max((bar.value for bar in found if bar.value is not None), default=0.0)
-    return tag("ul", *(_row(bar, most or 1.0) for bar in found), class_="bars")
+def bars(found: Sequence[Bar], low: float = 0.0, unit: str = "") -> str:
+    """Return bars in one scale.
+
+    Parameters
+    ----------
+    low
+        Where the scale begins; if not at 0, both its ends are named, in the unit.
+    """
+    high = max((span.end for bar in found for span in bar.spans), default=0.0)
+    scale = (high - low) or 1.0
+    rows = [
+        _row(
+            bar.name,
+            bar.text,
+            *(
+                tag(
+                    "i",
+                    class_=span.kind,
+                    style=f"left:{percent((span.start - low) / scale)};"
+                    f"width:{percent((span.end - span.start) / scale)}",
+                )
+                for span in bar.spans
+            ),
+        )
+        for bar in found
+    ]
+    if low:
+        ends = (words("small", f"{end:.4g} {unit}") for end in (low, high))
+        rows.append(_row("", "", *ends))
+    return tag("ul", *rows, class_="bars")
 
 
-def _row(bar: Bar, most: float) -> str:
-    value = bar.value or 0.0
-    sure = min(bar.sure or 0.0, value)
+def _row(name: str, text: str, *parts: str) -> str:
     return tag(
         "li",
-        words("span", bar.name, class_="name"),
-        tag(
-            "span",
-            tag("i", class_="sure", style=f"width:{percent(sure / most)}"),
-            tag("i", class_="unsure", style=f"width:{percent((value - sure) / most)}"),
-            class_="track",
-        ),
-        words("span", bar.text, class_="value"),
+        words("span", name, class_="name"),
+        tag("span", *parts, class_="track"),
+        words("span", text, class_="value"),
     )

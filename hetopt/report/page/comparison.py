@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.page.bars import Bar, bars
+from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.markup import table
 from hetopt.report.rows import chain
 from hetopt.report.sheet import sheet
@@ -48,7 +48,7 @@ def comparison(contents: Contents) -> str:
 def _bar(plan: ReportedPlan, best_s: float) -> Bar:
     time_s = plan.price.iteration_time_s
     more = "fastest" if time_s == best_s else f"{time_s / best_s - 1:+.1%}"
-    return Bar(plan.name, time_s, time_s, f"{time_s:.4g} s, {more}")
+    return Bar(plan.name, f"{time_s:.4g} s, {more}", (Span("sure", 0.0, time_s),))
 
 
 def _cells(plan: ReportedPlan, *, priced: bool) -> list[object]:

@@ -31,6 +31,8 @@ _NO_TIMES = (
 )
 #: Bounds further below the best plan are below the picture.
 _LOWEST = 0.5
+#: About so many moments of a long search are shown.
+_MOST = 500
 
 
 def read_history(path: str, plan: Plan) -> History:
@@ -63,7 +65,8 @@ def read_history(path: str, plan: Plan) -> History:
             field = error.field if isinstance(error, InputError) else None
             msg = f"{why}; expected the journal of the search for this plan"
             raise InputError(msg, file=path, line=place, field=field) from error
-    return History(path, moments)
+    apart = len(moments) // _MOST + 1
+    return History(path, moments[:-1:apart] + moments[-1:])
 
 
 def _compare(entry: object, plan: Plan) -> None:
@@ -88,7 +91,8 @@ def history(contents: Contents) -> str:
     elif not own.moments:
         parts = [words("p", _NO_TIMES)]
     else:
-        parts = list(_parts(own))
+        name = contents.plans[0].name
+        parts = [words("h3", f"The search for {name}, over time"), *_parts(own)]
     return contents.of_each(_settled) + "".join(parts)
 
 
@@ -172,4 +176,5 @@ def _picture(moments: Sequence[Moment], end_s: float, ends: tuple[float, float])
         role="img",
         aria_label=about,
     )
-    return tag("figure", frame, words("figcaption", f"{about[0].upper()}{about[1:]}."))
+    said = f"{about[0].upper()}{about[1:]}. A bound below the frame is at its foot."
+    return tag("figure", frame, words("figcaption", said))

@@ -67,7 +67,8 @@ def _picture(plan: ReportedPlan) -> str:
         _bars("idle", rows, colours, map(_idle, rows)),
     )
     unused = [name for name in colours if name not in {row.cluster for row in rows}]
-    note = f"Not used: {', '.join(unused)}" if unused else ""
+    notes = [f"schedule {plan.plan.schedule}"]
+    notes += [f"not used: {', '.join(unused)}"] if unused else []
     return tag(
         "figure",
         tag(
@@ -77,7 +78,7 @@ def _picture(plan: ReportedPlan) -> str:
             role="img",
             aria_label=f"{shape(plan.plan)}; the table of stages has every number",
         ),
-        tag("figcaption", *_legend(rows, colours), words("span", note)),
+        tag("figcaption", *_legend(rows, colours), words("span", "; ".join(notes))),
     )
 
 

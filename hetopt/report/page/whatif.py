@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from hetopt import reading
 from hetopt.check.plan.reading import choice, choices, items, mapping, number, text
 from hetopt.errors import InputError
-from hetopt.report.page.bars import Bar, bars
+from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.contents import Variant, Variants
 from hetopt.report.page.markup import words
 from hetopt.report.summary import FORMS, amount, gap_text
@@ -80,40 +80,28 @@ def _parts(variants: Variants) -> Iterator[str]:
     unproven = any(row.time_s and row.status != "optimal" for row in rows)
     hatched = "; hatched: between the lower bound and the plan" if unproven else ""
     yield words("h3", f"Seconds an iteration, {form}{hatched}")
-    base_s = rows[0].time_s
-    yield bars(
-        [
-            Bar(
-                name=row.change,
-                value=row.time_s,
-                sure=row.time_s if row.status == "optimal" else row.lower_bound_s,
-                text=_said(row, None if number == 0 else base_s),
-            )
-            for number, row in enumerate(rows)
-        ]
-    )
+    yield bars([_bar(row, rows[0]) for row in rows])
+    costs = [Span("sure", 0.0, row.cost or 0.0) for row in rows]
     if any(row.cost is not None for row in rows):
         yield words("h3", "Cost of a trillion tokens")
         yield bars(
             [
-                Bar(
-                    name=row.change,
-                    value=row.cost,
-                    sure=row.cost,
-                    text="unknown" if row.cost is None else amount(row.cost),
-                )
-                for row in rows
+                Bar(row.change, amount(row.cost), (span,))
+                for row, span in zip(rows, costs, strict=True)
             ]
         )
     yield words("p", f"From {variants.name}.", class_="source")
 
 
-def _said(row: Variant, base_s: float | None) -> str:
+def _bar(row: Variant, base: Variant) -> Bar:
     if row.time_s is None:
-        return f"no plan: {row.reason or row.status}"
-    parts = [f"{row.time_s:.4g} s"]
-    if base_s:
-        parts.append(f"{row.time_s / base_s - 1:+.1%}")
+        return Bar(row.change, f"no plan: {row.reason or row.status}", ())
+    text = f"{row.time_s:.4g} s"
+    if base.time_s and row is not base:
+        text += f", {row.time_s / base.time_s - 1:+.1%}"
+    sure_s = row.time_s
     if row.status != "optimal":
-        parts.append(f"not proven, gap {gap_text(row.gap)}")
-    return ", ".join(parts)
+        text += f", not proven, gap {gap_text(row.gap)}"
+        sure_s = min(row.lower_bound_s or 0.0, row.time_s)
+    spans = Span("sure", 0.0, sure_s), Span("unsure", sure_s, row.time_s)
+    return Bar(row.change, text, spans)

@@ -15,6 +15,7 @@ import pytest
 from hetopt.cli import main
 from hetopt.cost.sources.accuracy import accuracy_of
 from hetopt.problem.catalogue import accelerators
+from hetopt.report.page import timeline
 from hetopt.report.page.page import SECTIONS
 from tests.cli.conftest import RunHetopt
 from tests.report.page.reading import Document
@@ -209,6 +210,54 @@ def test_several_plans_are_compared(folder: Path) -> None:
     assert f"{min(times.values()):.4g} s, fastest" in text
     assert "plans" in {own["id"] for own in page.named("section")}
     assert sum(own.get("class") == "timeline" for own in page.named("figure")) == 2
+
+
+def test_variants_without_proof_or_plan_are_told_apart(
+    beside: Path, folder: Path
+) -> None:
+    data = json.loads((beside / "whatif.json").read_text("utf-8"))
+    _, one, other = data["rows"]
+    one |= {"status": "feasible", "lower_bound_s": one["closed_form_s"] / 2, "gap": 0.5}
+    other |= {"status": "infeasible", "closed_form_s": None, "reason": "no <room>"}
+    Path("some.json").write_text(json.dumps(data), "utf-8")
+    page = report("problem.yaml", "plan.json", "--whatif", "some.json")
+    wide = {
+        kind: [
+            float(re.sub(r".*width:|%", "", own["style"] or ""))
+            for own in page.named("i")
+            if own.get("class") == kind
+        ]
+        for kind in ("sure", "unsure")
+    }
+    assert wide["unsure"][0] == 0
+    assert wide["unsure"][1] == pytest.approx(wide["sure"][1], abs=0.01)
+    assert f"{one['closed_form_s']:.4g} s, " in page.text("span")
+    assert "not proven, gap 50.00%" in page.text("span")
+    assert "no plan: no <room>" in page.text("span")
+
+
+def test_a_long_search_is_thinned(folder: Path, beside: Path) -> None:
+    head, *_, last = (beside / "journal.jsonl").read_text("utf-8").splitlines()
+    entry = json.loads(last)
+    end_s = entry["incumbent_s"]
+    lines = [
+        json.dumps(entry | {"elapsed_s": n, "lower_bound_s": end_s * n / 5000})
+        for n in range(1, 5001)
+    ]
+    Path("long.jsonl").write_text("\n".join((head, *lines, "")), "utf-8")
+    page = report("problem.yaml", "plan.json", "--journal", "long.jsonl")
+    assert_history_is_drawn(page)
+    assert len(page.named("td")) < 4000
+    assert "5000.000" in page.text("td")
+
+
+def test_of_too_many_events_the_page_has_parts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MOST_BYTES", 0)
+    page = report("problem.yaml", "plan.json")
+    assert "Next part" in page.text("button")
+    assert "Shaded: not on this page." in page.text("figcaption")
 
 
 def test_a_plan_alone_claims_nothing(folder: Path) -> None:
