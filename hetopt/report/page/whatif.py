@@ -41,7 +41,7 @@ def read_variants(path: str, problem_digest: str) -> Variants:
         place, first = rows[0]
         if first.get("problem_digest") != problem_digest:
             msg = "is another problem's: run `hetopt whatif` with the problem and "
-            msg += "schedule of the plan"
+            msg += "schedule of the plan, which must not be one that --for limited"
             raise InputError(msg, field=f"{place}.problem_digest")
         found = [_variant(row, place, objective) for place, row in rows]
     except InputError as error:
