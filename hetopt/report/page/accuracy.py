@@ -21,9 +21,6 @@ def accuracy(contents: Contents) -> str:
     found = list(_bars(contents))
     untold = dict.fromkeys(plan.untold for plan in contents.plans if plan.untold)
     parts = []
-    if found:
-        low = min(span.start for bar in found for span in bar.spans)
-        parts += [_sentence(found[0]), bars(found, low, "s")]
     if contents.table is not None:
         text = f"Times follow from {contents.table}: its errors are unknown."
         parts.append(words("p", text))
@@ -31,6 +28,9 @@ def accuracy(contents: Contents) -> str:
         text = f"Of {'; '.join(untold)} no published iteration tells how far times are "
         text += "off. That no error is drawn does not mean that there is none."
         parts.append(words("p", text))
+    if found:
+        low = min(span.start for bar in found for span in bar.spans)
+        parts += [_sentence(found[0]), bars(found, low, "s")]
     if notes:
         parts.append(tag("ul", *(words("li", note) for note in notes)))
     return "".join(parts)

@@ -69,14 +69,16 @@ def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
             used = f"of all devices; {result.mfu_used:.1%} of those used"
             yield "MFU", f"{result.mfu:.1%}", used
         if result.status == "optimal":
-            yield "Proven", "optimal", f"of {FORMS[result.objective]}s"
+            yield "Proven", "optimal", f"in {FORMS[result.objective]}"
         elif result.gap is not None:
             yield "Gap", gap_text(result.gap), f"lower bound {bound(result)}"
     if plan.error is not None:
+        off = f"{plan.error.median:.0%}"
         about = f"median of {count(plan.error.runs, 'published run')}, worst "
         about += f"{plan.error.worst:.0%}"
-        about += f"; unknown for {plan.untold}" if plan.untold else ""
-        yield "Times are off by", f"{plan.error.median:.0%}", about
+        if plan.untold:
+            about = f"for {plan.untold}; elsewhere {off} ({about})"
+        yield "Times are off by", "unknown" if plan.untold else off, about
     share, most = max(
         (need / usable, number)
         for number, (need, usable) in enumerate(

@@ -139,6 +139,16 @@ def test_errors_are_around_the_time(folder: Path) -> None:
         assert f"{low:.4g} to {high:.4g} s" in page.text("p")
 
 
+def test_a_cluster_of_which_nothing_is_known_is_named(folder: Path) -> None:
+    with Path("problem.yaml").open("a", encoding="utf-8") as problem:
+        problem.write("latency: {slow: roofline}\npin: {order: [slow, fast]}\n")
+    assert main(["plan", "problem.yaml", "--jobs", "1", "--out", "both.json"]) == 0
+    page = report("problem.yaml", "both.json")
+    assert "Of slow no published iteration tells" in page.text("p")
+    assert "unknown" in page.text("dd")
+    assert "for slow; elsewhere " in page.text("dd")
+
+
 def test_bars_are_to_scale(folder: Path) -> None:
     with Path("problem.yaml").open("a", encoding="utf-8") as problem:
         problem.write("pin: {stages: 2}\n")
