@@ -51,6 +51,11 @@ class Cost:
             "per_trillion_tokens": self.per_trillion_tokens,
         }
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Cost:
+        """Read what ``to_json`` wrote; raises KeyError or TypeError."""
+        return cls(**{**data, "unpriced": tuple(data["unpriced"])})
+
 
 def cost_of(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost | None:
     """Return what a plan costs; None if no cluster of the problem has a price."""

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from hetopt.money import Cost
+from hetopt.plans import Plan
 from hetopt.shown import Shown
 
 if TYPE_CHECKING:
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import SourceKind
     from hetopt.errors import InputError
-    from hetopt.money import Cost
-    from hetopt.plans import Plan
     from hetopt.problem.principles import Relaxable
     from hetopt.problem.training import ScheduleName
     from hetopt.spending import Spent
@@ -81,6 +81,16 @@ class PricedPlan:
             "closed_form_s": self.closed_form_s,
             "iteration_time_s": self.iteration_time_s,
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PricedPlan:
+        """Read a plan and its times; raises KeyError, TypeError or ValueError."""
+        return cls(
+            plan=Plan.from_json(data["plan"]),
+            closed_form_s=data["closed_form_s"],
+            iteration_time_s=data["iteration_time_s"],
+            objective_s=data.get("objective_s"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,3 +300,23 @@ class Result(Shown):
                 for other in self.alternatives
             ],
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        launch, cost = data.get("launch"), data.get("cost")
+        same = (
+            *("status", "objective", "solver", "lower_bound_s", "gap"),
+            *("search_time_s", "tokens_per_s", "mfu", "mfu_used", "table_kinds"),
+        )
+        return cls(
+            best=None if data["plan"] is None else PricedPlan.from_json(data),
+            alternatives=tuple(map(PricedPlan.from_json, data["alternatives"])),
+            settlements=tuple(Settlement(**each) for each in data["settlements"]),
+            relaxed=tuple(data.get("relaxed", ())),
+            choice=data.get("solver_choice"),
+            launch=None if launch is None else Launch(**launch),
+            cost=None if cost is None else Cost.from_json(cost),
+            reason=data["reason"],
+            **{name: data[name] for name in same},
+        )

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "verify": "verify a certificate: derive every bound again, search the rest "
         "again",
         "simulate": "run one iteration of a plan event by event",
+        "report": "write plans as one page for people: HTML that needs no network",
         "export": "write a plan as the files that a training runtime launches from",
         "run": "train some iterations of a plan here, and hold what they took against "
         "the plan",

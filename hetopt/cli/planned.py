@@ -9,7 +9,7 @@ from hetopt import reading
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table
 from hetopt.errors import CheckError, InputError
 from hetopt.plans import PLAN_SCHEMA
-from hetopt.result import RESULT_SCHEMA, Objective
+from hetopt.result import RESULT_SCHEMA, Objective, Result
 
 if TYPE_CHECKING:
     import argparse
@@ -99,6 +99,19 @@ def load_made(
     The problem is the user's under the schedule of the plan, and within the limits of
     the launcher that it was searched for.
     """
+    return load_reported(problem_name, plan_path, table_path)[:3]
+
+
+def load_reported(
+    problem_name: str, plan_path: str, table_path: str | None
+) -> tuple[Problem, CostTable, list[Plan], Result | None]:
+    """Read plans as ``load_made``, and the result; None if the file has a plan alone.
+
+    Raises
+    ------
+    InputError
+        As ``load_ranked``; also for a key of the result that is missing.
+    """
     from hetopt.check import check_plan, check_result
     from hetopt.check.plan.reading import read_plan
 
@@ -117,14 +130,19 @@ def load_made(
     with _named(plan_path):
         if alone:
             check_plan(problem, table, plan)
-            return problem, table, [plan]
+            return problem, table, [plan], None
         if findings := check_result(problem, table, data):
             raise CheckError(findings)
         others = [
             read_plan(other["plan"], f"alternatives.{number}.plan")
             for number, other in enumerate(data["alternatives"])
         ]
-    return problem, table, [plan, *others]
+        try:
+            result = Result.from_json(data)
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"is not what `hetopt plan --out` writes: {error!r}"
+            raise InputError(msg) from error
+    return problem, table, [plan, *others], result
 
 
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:

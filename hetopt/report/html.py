@@ -27,7 +27,8 @@ def _part(part: Part) -> str:
             return _table(part)
         case Lines():
             rows = (
-                f"<tr><th{_LEFT}>{escape(label)}</th><td{_LEFT}>{escape(text)}</td></tr>"
+                f'<tr><th scope="row"{_LEFT}>{escape(label)}</th>'
+                f"<td{_LEFT}>{escape(text)}</td></tr>"
                 for label, text in part.pairs
             )
             return f"<table>\n{_joined(rows)}</table>"
@@ -39,7 +40,7 @@ def _table(table: Sheet) -> str:
     align = [_LEFT if column.text else _RIGHT for column in table.columns]
     names = [column.name.replace(_SOFT_HYPHEN, "") for column in table.columns]
     head = "".join(
-        f"<th{side}>{escape(name)}</th>"
+        f'<th scope="col"{side}>{escape(name)}</th>'
         for side, name in zip(align, names, strict=True)
     )
     rows = (

@@ -6,6 +6,9 @@ plan (``decision``, ``value``) or a settled program (``stages``, ``microbatches`
 soon as it is known, so whoever kills the race loses at most a line half written,
 which the next run cuts off. A bound holds whoever proved it, so a race may go on with
 another solver, seed or number of jobs.
+
+Every later line also says, for people, how far the race was: ``elapsed_s`` of search,
+earlier runs included, and ``incumbent_s`` and ``lower_bound_s`` of what is minimised.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from hetopt.words import describe
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
+    from hetopt.deadline import Deadline
     from hetopt.problem.principles import Principles
     from hetopt.solvers.race.ledger import Ledger, Program
 
@@ -34,7 +38,7 @@ JOURNAL_SCHEMA = "hetopt-journal/1"
 
 _WHAT = "a journal"
 #: Some hundred thousand lines.
-_MOST_BYTES = 32 * MIB
+MOST_BYTES = 32 * MIB
 
 
 class Journal:
@@ -46,6 +50,8 @@ class Journal:
         Made if it does not exist.
     ledger
         Takes in what the file remembers.
+    deadline
+        Says how long the race has been on.
 
     Raises
     ------
@@ -54,10 +60,19 @@ class Journal:
     """
 
     def __init__(
-        self, path: str, ledger: Ledger, table: CostTable, principles: Principles
+        self,
+        path: str,
+        ledger: Ledger,
+        table: CostTable,
+        principles: Principles,
+        deadline: Deadline,
     ) -> None:
         self._path = path
         self._table = table
+        self._ledger = ledger
+        self._deadline = deadline
+        #: Seconds that earlier runs took.
+        self._before_s = 0.0
         header = {
             "schema": JOURNAL_SCHEMA,
             "problem_digest": table.problem_digest,
@@ -66,7 +81,7 @@ class Journal:
             "relaxed": list(principles.relaxed),
             "limit": ledger.limit,
         }
-        self._file = LineFile(path, _WHAT, _MOST_BYTES)
+        self._file = LineFile(path, _WHAT, MOST_BYTES)
         try:
             self._resume(header, ledger)
         except BaseException:
@@ -75,12 +90,12 @@ class Journal:
 
     def found(self, found: Found) -> None:
         """Remember a plan."""
-        self._file.append({"decision": _to_json(found.decision), "value": found.value})
+        self._append({"decision": _to_json(found.decision), "value": found.value})
 
     def settled(self, program: Program) -> None:
         """Remember how a program was settled; an unsettled one is left open."""
         if program.how not in (None, "unsettled"):
-            self._file.append(
+            self._append(
                 {
                     "stages": program.stages,
                     "microbatches": program.microbatches,
@@ -88,6 +103,18 @@ class Journal:
                     "bound": program.bound,
                 }
             )
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        """Append a line, with how far the race is."""
+        now = self._ledger.progress(self._before_s + self._deadline.elapsed_s())
+        self._file.append(
+            {
+                **entry,
+                "elapsed_s": round(now.elapsed_s, 3),
+                "incumbent_s": now.incumbent_s,
+                "lower_bound_s": now.bound_s,
+            }
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -146,6 +173,7 @@ class Journal:
 
     def _take(self, entry: Any, ledger: Ledger) -> None:
         """Put what a line remembers into the ledger."""
+        self._before_s = float(entry.get("elapsed_s", self._before_s))
         if "decision" in entry:
             decision = _from_json(entry["decision"])
             value = value_of(

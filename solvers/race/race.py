@@ -48,8 +48,6 @@ from hetopt.solvers.race.worker import make
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
     from hetopt.solvers.bounds.by_count import Survey
@@ -84,7 +82,7 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
     problem, table, params = request.problem, request.table, request.params
     ledger = Ledger(problem, table, top=params.top, limit=cutoff_of(request.cutoff_s))
     interrupted = False
-    with _open(params.journal, ledger, table, params.principles) as journal:
+    with _open(request, ledger) as journal:
         if ledger.open() or journal is not None:
             interrupted = _run(request, ledger, journal, engine=engine, quick=quick)
     if request.deadline.limit_s is not None and not interrupted:
@@ -144,14 +142,15 @@ def _run(
 
 
 @contextmanager
-def _open(
-    path: str | None, ledger: Ledger, table: CostTable, principles: Principles
-) -> Iterator[Journal | None]:
+def _open(request: Request, ledger: Ledger) -> Iterator[Journal | None]:
     """Open the journal, if there is to be one."""
-    if path is None:
+    params = request.params
+    if params.journal is None:
         yield None
         return
-    journal = Journal(path, ledger, table, principles)
+    journal = Journal(
+        params.journal, ledger, request.table, params.principles, request.deadline
+    )
     try:
         yield journal
     finally:

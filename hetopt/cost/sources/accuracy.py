@@ -19,10 +19,10 @@ from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.problem.catalogue import DATA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hetopt.plans import Plan
-    from hetopt.problem.cluster import Accelerator
+    from hetopt.problem.cluster import Accelerator, Cluster
     from hetopt.problem.problem import Problem
 
 
@@ -80,6 +80,15 @@ class Timed(Protocol):
         ...
 
 
+def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
+    """Return the errors on each cluster that a plan uses; None where none is known."""
+    known = {
+        cluster.name: accuracy_of(cluster.accelerator)
+        for cluster, _ in _summed(problem, plan)
+    }
+    return {stage.cluster: known.get(stage.cluster) for stage in plan.pipeline.stages}
+
+
 def latency_notes(
     problem: Problem, best: Timed, alternatives: Sequence[Timed] = ()
 ) -> list[str]:
@@ -90,13 +99,8 @@ def latency_notes(
     alternatives
         The next best plans, best first.
     """
-    used = {stage.cluster for stage in best.plan.pipeline.stages}
-    sources = latency_sources(problem).by_cluster
     notes, errors = [], []
-    for cluster in problem.clusters:
-        source = sources[cluster.name]
-        if cluster.name not in used or not isinstance(source, OperatorSource):
-            continue
+    for cluster, source in _summed(problem, best.plan):
         parts = [f"{cluster.name}: the sum of measured operators"]
         lent: dict[str, dict[str, None]] = {}
         for op, device in source.borrowed.items():
@@ -115,6 +119,16 @@ def latency_notes(
         where = "within" if apart < max(errors) else "beyond"
         notes.append(f"the next best plan is {apart:.1%} slower, {where} that error")
     return notes
+
+
+def _summed(problem: Problem, plan: Plan) -> Iterator[tuple[Cluster, OperatorSource]]:
+    """Yield the clusters that a plan uses and sums of operators time."""
+    used = {stage.cluster for stage in plan.pipeline.stages}
+    sources = latency_sources(problem).by_cluster
+    for cluster in problem.clusters:
+        source = sources[cluster.name]
+        if cluster.name in used and isinstance(source, OperatorSource):
+            yield cluster, source
 
 
 @cache

@@ -65,18 +65,18 @@ _SIZES = (
 )
 
 
-def picture(timeline: Timeline) -> str:
-    """Return the picture as an SVG file."""
-    return _Picture(timeline).text()
+def picture(timeline: Timeline, most_events: int = MOST_EVENTS) -> str:
+    """Return the picture as an SVG file, with about so many events at most."""
+    return _Picture(timeline, most_events).text()
 
 
 class _Picture:
     """What is drawn so far, from the top down to ``y``."""
 
-    def __init__(self, timeline: Timeline) -> None:
+    def __init__(self, timeline: Timeline, most_events: int) -> None:
         self._timeline = timeline
         self._axis = time_axis(
-            timeline, left=_LEFT, right=_RIGHT, most_events=MOST_EVENTS
+            timeline, left=_LEFT, right=_RIGHT, most_events=most_events
         )
         self._sizes = _sizes(timeline)
         self._parts: list[str] = []

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.cost.sources.accuracy import accuracy_of, latency_notes
+from hetopt.cost.sources.accuracy import accuracies, accuracy_of, latency_notes
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.catalogue import accelerators
 from tests.cost.making import make_cluster, make_problem
@@ -71,3 +71,11 @@ def test_the_next_best_plan_is_held_against_the_error(
 def test_the_roofline_has_nothing_to_say() -> None:
     problem = replace(problem_of("A100-80GB"), latency={"A100-80GB": "roofline"})
     assert latency_notes(problem, timed(1.0, "A100-80GB")) == []
+
+
+def test_every_cluster_used_has_its_errors_or_none() -> None:
+    names = ("H2-Chip-A", "A100-80GB", "H20-96GB")
+    found = accuracies(problem_of("B200", *names), timed(1.0, *names).plan)
+    known = accuracy_of(accelerators()["A100-80GB"])
+    assert known is not None
+    assert found == {"H2-Chip-A": None, "A100-80GB": known, "H20-96GB": None}

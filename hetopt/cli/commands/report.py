@@ -1,0 +1,123 @@
+"""Write plans as one page for people: HTML that needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import add_problem, add_table
+from hetopt.cli.output import emit
+from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.planned import load_reported
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.report.page.contents import ReportedPlan
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "plans",
+        metavar="PLAN",
+        nargs="+",
+        help="a file that `hetopt plan --out` wrote; several are compared",
+    )
+    add_table(command)
+    command.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="that `hetopt plan --journal` kept of the search for the first PLAN: "
+        "shows its bound and best plan over time",
+    )
+    command.add_argument(
+        "--whatif",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="that `hetopt whatif --out` wrote of the problem; may be given again",
+    )
+    command.add_argument(
+        "--out", metavar="FILE", required=True, help="the page to write, such as a.html"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check every plan, and write what there is to say of all of them."""
+    from hetopt import reading
+    from hetopt.files import write_text
+    from hetopt.problem.named import problem_path
+    from hetopt.report.page.contents import Contents
+    from hetopt.report.page.history import read_history
+    from hetopt.report.page.page import page
+    from hetopt.report.page.whatif import read_variants
+
+    read = (*options.plans, options.table, options.journal, *options.whatif)
+    ensure_outputs((options.out,), read, problems=(options.problem,))
+    path = problem_path(options.problem)
+    if not Path(path).is_file():
+        msg = "is no file: it is read once for every plan, and shown on the page"
+        raise InputError(msg, file=options.problem)
+    plans = [_reported(options, name) for name in options.plans]
+    first = plans[0].plan
+    contents = Contents(
+        plans=plans,
+        history=None
+        if options.journal is None
+        else read_history(options.journal, first),
+        variants=[read_variants(name, first.problem_digest) for name in options.whatif],
+        problem_name=options.problem,
+        problem_text=reading.read_text(path, "a problem"),
+        command=_command(options),
+        table=options.table,
+    )
+    write_text(options.out, page(contents))
+    emit(f"wrote {options.out}")
+    return 0
+
+
+def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
+    """Read a plan, check it, and work out what is said of it."""
+    from hetopt.cost.sources.accuracy import accuracies, latency_notes
+    from hetopt.money import cost_of
+    from hetopt.pricing import price
+    from hetopt.report.page.contents import ReportedPlan
+    from hetopt.report.timeline.modelled import modelled_timeline
+    from hetopt.result import PricedPlan
+    from hetopt.schedule.simulator import simulate
+
+    problem, table, (plan, *_), result = load_reported(
+        options.problem, name, options.table
+    )
+    priced = price(plan, table)
+    time_s = priced.iteration_time_s
+    timed = PricedPlan(
+        plan=plan, closed_form_s=priced.closed_form_s, iteration_time_s=time_s
+    )
+    others = () if result is None else result.alternatives
+    own_table = options.table is not None
+    return ReportedPlan(
+        name=name,
+        problem=problem,
+        plan=plan,
+        result=result,
+        price=priced,
+        timeline=modelled_timeline(problem.name, plan, priced, simulate(priced.times)),
+        cost=cost_of(problem, plan, time_s),
+        tokens_per_s=table.tokens / time_s,
+        accuracies={} if own_table else accuracies(problem, plan),
+        notes=[] if own_table else latency_notes(problem, timed, others),
+    )
+
+
+def _command(options: argparse.Namespace) -> list[str]:
+    """Return the words of the command that was given."""
+    words = ["hetopt", "report", options.problem, *options.plans]
+    given = [("--table", options.table), ("--journal", options.journal)]
+    given += [("--whatif", name) for name in options.whatif]
+    for flag, value in (*given, ("--out", options.out)):
+        words += [] if value is None else [flag, value]
+    return words

@@ -1,0 +1,70 @@
+"""How far off the times may be: what published iterations leave as error."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.report.page.bars import Bar, Span, bars
+from hetopt.report.page.markup import tag, words
+from hetopt.report.rows import chain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.cost.sources.accuracy import Accuracy
+    from hetopt.report.page.contents import Contents
+
+
+def accuracy(contents: Contents) -> str:
+    """Return the section: a bar for each plan and its next best, and what is known."""
+    notes = dict.fromkeys(note for plan in contents.plans for note in plan.notes)
+    found = list(_bars(contents))
+    untold = dict.fromkeys(plan.untold for plan in contents.plans if plan.untold)
+    parts = []
+    if contents.table is not None:
+        text = f"Times follow from {contents.table}: its errors are unknown."
+        parts.append(words("p", text))
+    elif untold:
+        text = f"Of {'; '.join(untold)} no published iteration tells how far times are "
+        text += "off. That no error is drawn does not mean that there is none."
+        parts.append(words("p", text))
+    if found:
+        low = min(span.start for bar in found for span in bar.spans)
+        parts += [_sentence(found[0]), bars(found, low, "s")]
+    if notes:
+        parts.append(tag("ul", *(words("li", note) for note in notes)))
+    return "".join(parts)
+
+
+def _bars(contents: Contents) -> Iterator[Bar]:
+    for plan in contents.plans:
+        if plan.error is None:
+            continue
+        yield _bar(plan.name, plan.price.iteration_time_s, plan.error)
+        others = () if plan.result is None else plan.result.alternatives
+        for rank, other in enumerate(others, start=2):
+            hosts = {stage.cluster for stage in other.plan.pipeline.stages}
+            if hosts <= {*plan.accuracies}:
+                name = f"{plan.name}, rank {rank}: {chain(other.plan)}"
+                yield _bar(name, other.iteration_time_s, plan.error)
+
+
+def _bar(name: str, time_s: float, error: Accuracy) -> Bar:
+    """Return where the real time lies, of which an error is a share."""
+
+    def around(kind: str, share: float) -> Span:
+        return Span(kind, time_s / (1 + share), time_s / (1 - min(share, 0.99)))
+
+    parts = around("worst", error.worst), around("median", error.median)
+    return Bar(name, f"{time_s:.4g} s", (*parts, Span("at", time_s, time_s)))
+
+
+def _sentence(bar: Bar) -> str:
+    worst, median, _ = bar.spans
+    return words(
+        "p",
+        f"Off by the median of published runs, the {bar.text} of {bar.name} "
+        f"are {median.start:.4g} to {median.end:.4g} s (thick); off like the worst of "
+        f"them, {worst.start:.4g} to {worst.end:.4g} s (thin). Plans that are closer "
+        "than that may change places.",
+    )

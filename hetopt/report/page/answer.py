@@ -1,0 +1,91 @@
+"""The head of a page: what was found, in a sentence and a few numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.report.page.markup import tag, words
+from hetopt.report.summary import FORMS, amount, bound, count, gap_text, headline
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.report.page.contents import Contents, ReportedPlan
+
+
+def answer(contents: Contents) -> str:
+    """Return the head: of several plans, it is about the fastest."""
+    best = fastest(contents)
+    figures = (
+        tag("div", words("dt", label), words("dd", value), words("dd", about))
+        for label, value, about in _figures(best)
+    )
+    return tag(
+        "header",
+        words("p", "hetopt: plan of a training", class_="kind"),
+        words("h1", best.problem.name),
+        words("p", sentence(contents), class_="answer"),
+        tag("dl", *figures, class_="figures"),
+    )
+
+
+def fastest(contents: Contents) -> ReportedPlan:
+    """Return the plan whose simulated iteration is the shortest."""
+    return min(contents.plans, key=lambda each: each.price.iteration_time_s)
+
+
+def sentence(contents: Contents) -> str:
+    """Return what was found, and how sure that is."""
+    best = fastest(contents)
+    pipeline = best.plan.pipeline
+    which = f"With {best.name}, the fastest of {len(contents.plans)} plans, an"
+    text = (
+        f"{which if len(contents.plans) > 1 else 'An'} iteration takes "
+        f"{best.price.iteration_time_s:.4g} s on {_devices(best)}, with "
+        f"{count(len(pipeline.stages), 'pipeline stage')} and "
+        f"{count(pipeline.microbatches, 'micro-batch', 'es')}"
+    )
+    if best.result is None:
+        return f"{text}: a plan that fits; its file claims nothing of other plans."
+    return f"{text}: {headline(best.result)}."
+
+
+def _devices(plan: ReportedPlan) -> str:
+    offered = sum(cluster.devices for cluster in plan.problem.clusters)
+    used = plan.plan.devices
+    if used == offered:
+        return f"all {count(offered, 'device')}" if offered > 1 else "the only device"
+    return f"{used} of {offered} devices"
+
+
+def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
+    """Yield label, number, and what else is said of it."""
+    price, result = plan.price, plan.result
+    closed = f"{price.closed_form_s:.4f} s in closed form"
+    yield "Iteration", f"{price.iteration_time_s:.4g} s", f"simulated; {closed}"
+    yield "Throughput", f"{plan.tokens_per_s:,.0f}", "tokens a second"
+    if result is not None:
+        if result.mfu is not None and result.mfu_used is not None:
+            used = f"of all devices; {result.mfu_used:.1%} of those used"
+            yield "MFU", f"{result.mfu:.1%}", used
+        if result.status == "optimal":
+            yield "Proven", "optimal", f"in {FORMS[result.objective]}"
+        elif result.gap is not None:
+            yield "Gap", gap_text(result.gap), f"lower bound {bound(result)}"
+    if plan.error is not None:
+        off = f"{plan.error.median:.0%}"
+        about = f"median of {count(plan.error.runs, 'published run')}, worst "
+        about += f"{plan.error.worst:.0%}"
+        if plan.untold:
+            about = f"for {plan.untold}; elsewhere {off} ({about})"
+        yield "Times are off by", "unknown" if plan.untold else off, about
+    share, most = max(
+        (need / usable, number)
+        for number, (need, usable) in enumerate(
+            zip(price.memory_bytes, price.usable_bytes, strict=True)
+        )
+    )
+    yield "Fullest memory", f"{share:.0%}", f"of a device of stage {most}"
+    if plan.cost is not None and plan.cost.per_trillion_tokens is not None:
+        money = amount(plan.cost.per_trillion_tokens)
+        yield "Cost", money, "for a trillion tokens, in the problem's currency"

@@ -1,0 +1,180 @@
+"""Bound and incumbent over the time of a search, from the journal of the race."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from hetopt import reading
+from hetopt.check.plan.reading import mapping, number
+from hetopt.errors import InputError
+from hetopt.report.page.contents import History, Moment
+from hetopt.report.page.markup import folded, table, tag, words
+from hetopt.report.sheet import labelled, sheet
+from hetopt.report.summary import bound, gap_text, settled, solver
+from hetopt.report.timeline.svg import element
+from hetopt.solvers.race.journal import JOURNAL_SCHEMA, MOST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hetopt.plans import Plan
+    from hetopt.report.page.contents import Contents, ReportedPlan
+
+_HOW = (
+    "No journal was given, so how bound and incumbent moved is not known: `hetopt plan "
+    "--journal FILE` keeps one, and --journal shows it here."
+)
+_NO_TIMES = (
+    "The journal has no times: an hetopt before them wrote it, or nothing had to be "
+    "searched."
+)
+#: Bounds further below the best plan are below the picture.
+_LOWEST = 0.5
+#: About so many moments of a long search are shown.
+_MOST = 500
+
+
+def read_history(path: str, plan: Plan) -> History:
+    """Read the journal of the search that a plan is from.
+
+    Raises
+    ------
+    InputError
+        The file cannot be used, or is the journal of another search.
+    """
+    text = reading.read_text(path, "a journal", MOST_BYTES)
+    # What follows the last line end was cut off while it was written.
+    *lines, _ = text.split("\n")
+    moments: list[Moment] = []
+    for place, line in enumerate(lines or [text], start=1):
+        try:
+            entry = mapping(json.loads(line), "")
+            if place == 1:
+                _compare(entry, plan)
+            elif "elapsed_s" in entry:
+                moment = Moment(
+                    number(entry, "elapsed_s", "") or 0.0,
+                    number(entry, "incumbent_s", ""),
+                    number(entry, "lower_bound_s", ""),
+                )
+                if not moments or moment[1:] != moments[-1][1:]:
+                    moments.append(moment)
+        except (InputError, RecursionError, ValueError) as error:
+            why = error.message if isinstance(error, InputError) else str(error)
+            field = error.field if isinstance(error, InputError) else None
+            msg = f"{why}; expected the journal of the search for this plan"
+            raise InputError(msg, file=path, line=place, field=field) from error
+    apart = len(moments) // _MOST + 1
+    return History(path, moments[:-1:apart] + moments[-1:])
+
+
+def _compare(entry: object, plan: Plan) -> None:
+    """Raise InputError if a journal is another search's."""
+    head = mapping(entry, "")
+    own = {
+        "schema": JOURNAL_SCHEMA,
+        "problem_digest": plan.problem_digest,
+        "table_digest": plan.table_digest,
+    }
+    for key, value in own.items():
+        if head.get(key) != value:
+            msg = f"is {str(head.get(key))[:64]!r}, but the plan's is {value!r}"
+            raise InputError(msg, field=key)
+
+
+def history(contents: Contents) -> str:
+    """Return the section: what was settled, and how the search went."""
+    own = contents.history
+    if own is None:
+        parts = [words("p", _HOW)]
+    elif not own.moments:
+        parts = [words("p", _NO_TIMES)]
+    else:
+        name = contents.plans[0].name
+        parts = [words("h3", f"The search for {name}, over time"), *_parts(own)]
+    return contents.of_each(_settled) + "".join(parts)
+
+
+def _settled(plan: ReportedPlan) -> str:
+    result = plan.result
+    if result is None:
+        return words("p", "The file holds a plan alone, and no result of a search.")
+    lines = [
+        ("programs (p, q)", settled(result)),
+        ("lower bound", bound(result)),
+        ("solver", solver(result)),
+    ]
+    return table([labelled(lines)], f"how the search for {plan.name} ended")
+
+
+def _parts(own: History) -> Iterator[str]:
+    """Yield a picture of a history, and its table."""
+    moments = own.moments
+    incumbents = [each.incumbent_s for each in moments if each.incumbent_s is not None]
+    best = min(incumbents, default=None)
+    bounds = [each.lower_bound_s for each in moments if each.lower_bound_s is not None]
+    values = [*incumbents, *bounds]
+    # What was known last is seen, too.
+    end_s = max(moments[-1].elapsed_s, 1e-3) * 1.03
+    if values:
+        high = max(values)
+        low = max(min(values), _LOWEST * (best or high))
+        room = (high - low or high or 1.0) * 0.06
+        yield _picture(moments, end_s, (low - room, high + room))
+    rows = (
+        (
+            f"{each.elapsed_s:.3f}",
+            "-" if each.incumbent_s is None else f"{each.incumbent_s:.4f}",
+            "-" if each.lower_bound_s is None else f"{each.lower_bound_s:.4f}",
+            gap_text(_gap(each)),
+        )
+        for each in moments
+    )
+    names = ("search s", "best plan s", "lower bound s", "gap")
+    title = f"Table of {own.name}"
+    yield folded(title, table([sheet(names, rows)], title))
+
+
+def _gap(moment: Moment) -> float | None:
+    if not moment.incumbent_s or moment.lower_bound_s is None:
+        return None
+    return (moment.incumbent_s - moment.lower_bound_s) / moment.incumbent_s
+
+
+def _picture(moments: Sequence[Moment], end_s: float, ends: tuple[float, float]) -> str:
+    """Return both lines, in a frame whose words keep their size."""
+    low, high = ends
+
+    def line(name: str, value: Callable[[Moment], float | None]) -> str:
+        parts: list[str] = []
+        for each in moments:
+            y_s = value(each)
+            if y_s is None:
+                continue
+            x = f"{100 * each.elapsed_s / end_s:.2f}"
+            y = f"{100 * (high - max(y_s, low)) / (high - low):.2f}"
+            parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")
+        return element("path", class_=name, d="".join(parts) + "H100") if parts else ""
+
+    drawn = element(
+        "svg",
+        line("bound", lambda each: each.lower_bound_s)
+        + line("incumbent", lambda each: each.incumbent_s),
+        viewBox="0 0 100 100",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+    about = "best plan (line) and lower bound (dashed) over the seconds of the search"
+    frame = tag(
+        "div",
+        tag("div", words("span", f"{high:.4g} s"), words("span", f"{low:.4g} s")),
+        tag("div", drawn),
+        tag("div"),
+        tag("div", words("span", "0 s"), words("span", f"{end_s:.3g} s of search")),
+        class_="plot",
+        role="img",
+        aria_label=about,
+    )
+    said = f"{about[0].upper()}{about[1:]}. A bound below the frame is at its foot."
+    return tag("figure", frame, words("figcaption", said))

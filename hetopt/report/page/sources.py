@@ -1,0 +1,102 @@
+"""What a page was made from, and how to make it again."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from hetopt.report.page.markup import folded, table, tag, words
+from hetopt.report.plan_report import alternatives_table
+from hetopt.report.sheet import labelled
+from hetopt.report.summary import latencies
+from hetopt.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.report.page.contents import Contents, ReportedPlan
+
+#: What plans and times may depend on.
+_LIBRARIES = ("highspy", "numba", "numpy", "ortools", "pyomo", "scikit-learn", "scipy")
+#: A longer problem is folded at first.
+_MOST_LINES = 60
+_SEED = (
+    "A plan file keeps neither seed nor limits. A plan that is proven optimal does not "
+    "depend on them; for another, repeat the options that were given."
+)
+
+
+def alternatives(contents: Contents) -> str:
+    """Return the section of the next best plans; nothing if no file has any."""
+    return contents.of_each(_alternatives)
+
+
+def _alternatives(plan: ReportedPlan) -> str:
+    result = plan.result
+    if result is None or result.best is None or not result.alternatives:
+        return ""
+    plans = (result.best, *result.alternatives)
+    return table([alternatives_table(plans)], f"the best plans in {plan.name}")
+
+
+def problem(contents: Contents) -> str:
+    """Return the section with the problem's file, as it is."""
+    text = tag("pre", words("code", contents.problem_text), tabindex="0")
+    shown = contents.problem_text.count("\n") <= _MOST_LINES
+    return folded(contents.problem_name, text, open_=shown)
+
+
+def reproduction(contents: Contents) -> str:
+    """Return the section with commands, versions and digests."""
+    lines = [line for plan in contents.plans for line in _commands(contents, plan)]
+    lines.append(shlex.join(contents.command))
+    pairs = [("hetopt", __version__), ("Python", platform.python_version())]
+    pairs += [(name, found) for name in _LIBRARIES if (found := _version(name))]
+    digests = [("problem", contents.plans[0].plan.problem_digest)]
+    for plan in contents.plans:
+        digests += [
+            (f"table of {plan.name}", plan.plan.table_digest),
+            (f"plan in {plan.name}", plan.plan.digest),
+        ]
+        if plan.result is not None:
+            digests.append((f"latencies of {plan.name}", latencies(plan.result)))
+    parts = (
+        tag("pre", words("code", "\n".join(lines)), tabindex="0"),
+        words("p", _SEED),
+        table([labelled(digests)], "digests"),
+        words("p", "This page was made with:"),
+        table([labelled(pairs)], "versions"),
+    )
+    return "".join(parts)
+
+
+def _commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
+    """Yield what finds a plan, where its file says how, and what checks it."""
+    table_of = [] if contents.table is None else ["--table", contents.table]
+    result = plan.result
+    if result is not None:
+        command = ["hetopt", "plan", contents.problem_name]
+        launch = result.launch
+        asked = plan.plan.schedule if launch is None else launch.schedule
+        command += ["--schedule", asked]
+        if launch is not None:
+            command += ["--for", launch.launcher]
+        else:
+            command += ["--solver", result.solver]
+        if result.objective == "simulated":
+            command += ["--objective", "simulated"]
+        if result.relaxed:
+            command += ["--relax", ",".join(result.relaxed)]
+        if result.alternatives:
+            command += ["--top", str(1 + len(result.alternatives))]
+        yield shlex.join([*command, *table_of, "--out", plan.name])
+    yield shlex.join(["hetopt", "check", contents.problem_name, plan.name, *table_of])
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,156 @@
+"""Clusters and stages, to scale in layers, memory and idle time."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.report.page.colours import cluster_colour
+from hetopt.report.page.markup import folded, table, tag, words
+from hetopt.report.plan_report import BYTES_PER_GB, boundary_table, stage_table
+from hetopt.report.rows import stage_rows
+from hetopt.report.summary import count, shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from hetopt.report.page.contents import Contents, ReportedPlan
+    from hetopt.report.rows import StageRow
+
+#: With more stages no line is drawn between two: a phone has few pixels.
+_DENSE = 48
+#: A longer table is folded at first.
+_MOST_ROWS = 24
+
+
+class _Bar(NamedTuple):
+    """What is drawn of a stage in one row.
+
+    Attributes
+    ----------
+    frame, height
+        Of the frame and of the bar in it, as shares of the row.
+    text, more, about
+        In the bar, there as well if there is room, and for who points at it.
+    """
+
+    frame: float
+    height: float
+    text: str
+    about: str
+    more: str = ""
+
+
+def stages(contents: Contents) -> str:
+    """Return the section: every plan to scale, and in tables."""
+    return contents.of_each(lambda plan: "".join((_picture(plan), *_tables(plan))))
+
+
+def _picture(plan: ReportedPlan) -> str:
+    """Return rows of one column per stage, as wide as it has units of the model."""
+    rows = stage_rows(plan.problem.model, plan.plan, plan.price)
+    colours = {
+        cluster.name: cluster_colour(number)
+        for number, cluster in enumerate(plan.problem.clusters)
+    }
+    most = max(row.usable_bytes for row in rows)
+    parts = (
+        tag("div", *_hosts(rows, colours), class_="row hosts"),
+        _caption("Stages, and their units of the model (width)"),
+        _bars("units", rows, colours, map(_units, rows)),
+        _caption(
+            "Memory of a device in GB, framed: usable "
+            f"(full height: {most / BYTES_PER_GB:.1f} GB)"
+        ),
+        _bars("memory", rows, colours, (_memory(row, most) for row in rows)),
+        _caption("Idle share of the iteration (full height: all of it)"),
+        _bars("idle", rows, colours, map(_idle, rows)),
+    )
+    unused = [name for name in colours if name not in {row.cluster for row in rows}]
+    notes = [f"schedule {plan.plan.schedule}"]
+    notes += [f"not used: {', '.join(unused)}"] if unused else []
+    return tag(
+        "figure",
+        tag(
+            "div",
+            *parts,
+            class_="dense" if len(rows) > _DENSE else None,
+            role="img",
+            aria_label=f"{shape(plan.plan)}; the table of stages has every number",
+        ),
+        tag("figcaption", *_legend(rows, colours), words("span", "; ".join(notes))),
+    )
+
+
+def _caption(text: str) -> str:
+    return words("div", text, class_="caption")
+
+
+def _hosts(rows: Sequence[StageRow], colours: Mapping[str, str]) -> Iterator[str]:
+    """Yield what stands over the stages of each cluster."""
+    for cluster, run in groupby(rows, key=lambda row: row.cluster):
+        units = sum(row.end_unit - row.first_unit for row in run)
+        style = f"flex-grow:{units};--c:{colours[cluster]}"
+        yield words("div", cluster, style=style, title=cluster)
+
+
+def _legend(rows: Sequence[StageRow], colours: Mapping[str, str]) -> Iterator[str]:
+    """Yield what each cluster hosts, beside its colour."""
+    for cluster, colour in colours.items():
+        own = [row for row in rows if row.cluster == cluster]
+        if own:
+            devices = count(sum(row.devices for row in own), "device")
+            about = f"{cluster}: {count(len(own), 'stage')}, {devices}"
+            yield tag(
+                "span", tag("i", style=f"background:{colour}"), words("span", about)
+            )
+
+
+def _bars(
+    name: str,
+    rows: Sequence[StageRow],
+    colours: Mapping[str, str],
+    bars: Iterable[_Bar],
+) -> str:
+    """Return a row of bars, one for each stage."""
+    columns = (
+        tag(
+            "div",
+            tag("i", class_="frame", style=f"--h:{bar.frame:.4g}"),
+            tag("i", class_="bar", style=f"--h:{min(bar.height, 1.0):.4g}"),
+            tag("span", words("b", bar.text), words("small", bar.more)),
+            style=f"flex-grow:{row.end_unit - row.first_unit};"
+            f"--c:{colours[row.cluster]}",
+            title=f"stage {row.stage}, {row.cluster}: {bar.about}",
+        )
+        for row, bar in zip(rows, bars, strict=True)
+    )
+    return tag("div", *columns, class_=f"row {name}")
+
+
+def _units(row: StageRow) -> _Bar:
+    units = count(row.end_unit - row.first_unit, "unit")
+    return _Bar(1.0, 1.0, str(row.stage), f"{units}: {row.contents}", units)
+
+
+def _memory(row: StageRow, most: int) -> _Bar:
+    need = row.memory_bytes / BYTES_PER_GB
+    about = f"{need:.1f} of {row.usable_bytes / BYTES_PER_GB:.1f} GB"
+    frame, height = row.usable_bytes / most, row.memory_bytes / most
+    return _Bar(frame, height, f"{need:.0f}", about, "GB")
+
+
+def _idle(row: StageRow) -> _Bar:
+    share = row.idle_share
+    return _Bar(1.0, share, f"{share:.0%}", f"{share:.1%} idle")
+
+
+def _tables(plan: ReportedPlan) -> Iterator[str]:
+    number = len(plan.plan.pipeline.stages)
+    own = stage_table(plan.plan, model=plan.problem.model, price=plan.price)
+    title = "Table of stages"
+    yield folded(title, table([own], title), open_=number <= _MOST_ROWS)
+    if number > 1:
+        links = boundary_table(plan.plan, plan.price, problem=plan.problem)
+        title = "Table of boundaries between stages"
+        yield folded(title, table([links], title))

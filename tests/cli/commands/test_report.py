@@ -1,0 +1,346 @@
+"""``hetopt report``: one page that says what the files say, and asks for nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hetopt.cli import main
+from hetopt.cost.sources.accuracy import accuracy_of
+from hetopt.problem.catalogue import accelerators
+from hetopt.report.page import timeline
+from hetopt.report.page.page import SECTIONS
+from tests.cli.conftest import RunHetopt
+from tests.report.page.reading import Document
+
+#: A name that is markup, an end of a script, and an entity.
+HOSTILE = "</script><img src=x onerror=alert(1)>&amp;\"'<!--"
+
+
+@pytest.fixture
+def folder(planned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with ``problem.yaml`` and ``plan.json``, the current one."""
+    for name in ("problem.yaml", "plan.json"):
+        shutil.copy(planned / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def beside(planned: Path) -> Path:
+    """Return the folder of a plan, its journal and variants of its problem."""
+    problem = str(planned / "problem.yaml")
+    kept = ("--top", "3", "--journal", str(planned / "journal.jsonl"))
+    assert main(["plan", problem, "--jobs", "1", *kept]) == 0
+    changes = ("--add", "slow:1", "--set", "clusters.fast.price_per_hour=3")
+    out = ("--out", str(planned / "whatif.json"))
+    assert main(["whatif", problem, "--jobs", "1", *changes, *out]) == 0
+    return planned
+
+
+def report(*arguments: str) -> Document:
+    """Return the page, which must be well-formed and ask for nothing."""
+    assert main(["report", *arguments, "--out", "page.html"]) == 0
+    text = Path("page.html").read_text("utf-8")
+    document = Document(text)
+    assert document.faults == []
+    for name, own in document.elements:
+        for attribute, value in own.items():
+            assert not attribute.startswith("on"), (name, attribute)
+            if attribute in ("src", "href"):
+                assert (value or "").startswith(("#", "data:image/svg+xml;base64,"))
+    assert not re.search(r"https?:|url\(|@import|srcset", text)
+    (policy,) = (
+        own["content"]
+        for own in document.named("meta")
+        if own.get("http-equiv") == "Content-Security-Policy"
+    )
+    scripts = [text for name, text in document.texts if name == "script"]
+    digest = base64.b64encode(hashlib.sha256(scripts[-1].encode()).digest()).decode()
+    assert policy is not None
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+    return document
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Run a command that must end with 2 and write nothing; return its one line."""
+    assert main(["report", *arguments, "--out", "page.html"]) == 2
+    printed, said = capsys.readouterr()
+    assert printed == ""
+    assert said.count("\n") == 1
+    assert not Path("page.html").exists()
+    return said
+
+
+def test_the_page_says_what_the_files_say(
+    beside: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("journal.jsonl", "whatif.json"):
+        shutil.copy(beside / name, folder)
+    page = report(
+        *("problem.yaml", "plan.json"),
+        *("--journal", "journal.jsonl", "--whatif", "whatif.json"),
+    )
+    assert capsys.readouterr().out == "wrote page.html\n"
+    result = json.loads(Path("plan.json").read_text("utf-8"))
+    text = page.text()
+    assert f"An iteration takes {result['iteration_time_s']:.4g} s" in text
+    assert f"{result['tokens_per_s']:,.0f}" in text
+    assert "proven optimal in closed form over all (p, q)" in text
+    assert result["plan"]["problem_digest"] in text
+    assert result["plan"]["table_digest"] in text
+    assert f"--solver {result['solver']}" in page.text("code")
+    assert "--top 3 --out plan.json" in page.text("code")
+    assert Path("problem.yaml").read_text("utf-8") in page.text("code")
+    for other in result["alternatives"]:
+        assert f"{other['closed_form_s']:.4f}" in text
+    for row in json.loads(Path("whatif.json").read_text("utf-8"))["rows"]:
+        assert row["change"] in text
+        assert f"{row['closed_form_s']:.4g} s" in text
+    last = json.loads(Path("journal.jsonl").read_text("utf-8").splitlines()[-1])
+    assert last["incumbent_s"] == pytest.approx(result["closed_form_s"])
+    assert f"{last['incumbent_s']:.4f}" in page.text("td")
+    assert_history_is_drawn(page)
+    assert {own["id"] for own in page.named("section")} == {
+        each.name for each in SECTIONS if each.name != "plans"
+    }
+
+
+def assert_history_is_drawn(page: Document) -> None:
+    """Both lines lie in the picture, the bound below the best plan or on it."""
+    found = {}
+    for own in page.named("path"):
+        path = own["d"] or ""
+        places = [float(y) for y in re.findall(r"(?:V|M[\d.]+ )([\d.]+)", path)]
+        assert all(0 <= y <= 100 for y in places), path
+        across = [float(x) for x in re.findall(r"[HM]([\d.]+)", path)]
+        assert across == sorted(across)
+        found[own["class"]] = places
+    assert found["incumbent"] == sorted(found["incumbent"])
+    assert found["bound"] == sorted(found["bound"], reverse=True)
+    assert found["bound"][-1] == found["incumbent"][-1]
+
+
+def test_errors_are_around_the_time(folder: Path) -> None:
+    page = report("problem.yaml", "plan.json")
+    result = json.loads(Path("plan.json").read_text("utf-8"))
+    error = accuracy_of(accelerators()["A100-80GB"])
+    assert error is not None
+    for share in (error.median, error.worst):
+        low, high = (result["iteration_time_s"] / (1 + e) for e in (share, -share))
+        assert f"{low:.4g} to {high:.4g} s" in page.text("p")
+
+
+def test_a_cluster_of_which_nothing_is_known_is_named(folder: Path) -> None:
+    with Path("problem.yaml").open("a", encoding="utf-8") as problem:
+        problem.write("latency: {slow: roofline}\npin: {order: [slow, fast]}\n")
+    assert main(["plan", "problem.yaml", "--jobs", "1", "--out", "both.json"]) == 0
+    page = report("problem.yaml", "both.json")
+    assert "Of slow no published iteration tells" in page.text("p")
+    assert "unknown" in page.text("dd")
+    assert "for slow; elsewhere " in page.text("dd")
+
+
+def test_bars_are_to_scale(folder: Path) -> None:
+    with Path("problem.yaml").open("a", encoding="utf-8") as problem:
+        problem.write("pin: {stages: 2}\n")
+    assert main(["plan", "problem.yaml", "--jobs", "1", "--out", "two.json"]) == 0
+    page = report("problem.yaml", "two.json")
+    result = json.loads(Path("two.json").read_text("utf-8"))
+    stages = result["plan"]["pipelines"][0]["stages"]
+    units = [stage["end_unit"] - stage["first_unit"] for stage in stages]
+    assert len(units) == 2
+    wide = [
+        int(match[1])
+        for own in page.named("div")
+        if (match := re.match(r"flex-grow:(\d+)", own.get("style") or ""))
+    ]
+    assert wide[-3 * len(units) :] == 3 * units
+    assert sum(wide) == 4 * sum(units)
+    table = page.text("td")
+    for own in page.named("div"):
+        memory = re.fullmatch(
+            r"stage \d, \w+: ([\d.]+ of [\d.]+) GB", own.get("title") or ""
+        )
+        assert memory is None or memory[1] in table
+
+
+def test_the_same_files_make_the_same_bytes(
+    folder: Path, run_hetopt: RunHetopt
+) -> None:
+    report("problem.yaml", "plan.json")
+    first = Path("page.html").read_bytes()
+    done = run_hetopt(
+        *("report", "problem.yaml", "plan.json", "--out", "page.html"),
+        cwd=folder,
+        PYTHONHASHSEED="7",
+        TZ="Asia/Tokyo",
+        COLUMNS="40",
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path("page.html").read_bytes() == first
+
+
+def test_names_are_text(folder: Path) -> None:
+    named = json.dumps(HOSTILE)
+    text = (
+        Path("problem.yaml").read_text("utf-8").replace("name: fast", f"name: {named}")
+    )
+    Path("problem.yaml").write_text(f"name: {named}\n{text}", "utf-8")
+    assert main(["plan", "problem.yaml", "--jobs", "1", "--out", "new.json"]) == 0
+    os.rename("new.json", "<b>.json")
+    page = report("problem.yaml", "<b>.json")
+    assert [own["src"][:5] for own in page.named("img") if own["src"]] == ["data:"]
+    assert len(page.named("script")) == 2
+    assert HOSTILE in page.text("h1")
+    assert f"{HOSTILE}: 1 stage, 2 devices" in page.text("span")
+    data = json.loads(next(text for name, text in page.texts if name == "script"))
+    assert HOSTILE in data["clusters"]
+
+
+def test_several_plans_are_compared(folder: Path) -> None:
+    one = ("plan", "problem.yaml", "--jobs", "1", "--solver", "uniform")
+    assert main([*one, "--out", "uniform.json"]) == 0
+    page = report("problem.yaml", "uniform.json", "plan.json")
+    text = page.text()
+    times = {
+        name: json.loads(Path(name).read_text("utf-8"))["iteration_time_s"]
+        for name in ("uniform.json", "plan.json")
+    }
+    fastest = min(times, key=lambda name: times[name])
+    assert f"With {fastest}, the fastest of 2 plans" in text
+    assert f"{min(times.values()):.4g} s, fastest" in text
+    assert "plans" in {own["id"] for own in page.named("section")}
+    assert sum(own.get("class") == "timeline" for own in page.named("figure")) == 2
+
+
+def test_variants_without_proof_or_plan_are_told_apart(
+    beside: Path, folder: Path
+) -> None:
+    data = json.loads((beside / "whatif.json").read_text("utf-8"))
+    _, one, other = data["rows"]
+    one |= {"status": "feasible", "lower_bound_s": one["closed_form_s"] / 2, "gap": 0.5}
+    other |= {"status": "infeasible", "closed_form_s": None, "reason": "no <room>"}
+    Path("some.json").write_text(json.dumps(data), "utf-8")
+    page = report("problem.yaml", "plan.json", "--whatif", "some.json")
+    wide = {
+        kind: [
+            float(re.sub(r".*width:|%", "", own["style"] or ""))
+            for own in page.named("i")
+            if own.get("class") == kind
+        ]
+        for kind in ("sure", "unsure")
+    }
+    assert wide["unsure"][0] == 0
+    assert wide["unsure"][1] == pytest.approx(wide["sure"][1], abs=0.01)
+    assert f"{one['closed_form_s']:.4g} s, " in page.text("span")
+    assert "not proven, gap 50.00%" in page.text("span")
+    assert "no plan: no <room>" in page.text("span")
+
+
+def test_a_long_search_is_thinned(folder: Path, beside: Path) -> None:
+    head, *_, last = (beside / "journal.jsonl").read_text("utf-8").splitlines()
+    entry = json.loads(last)
+    end_s = entry["incumbent_s"]
+    lines = [
+        json.dumps(entry | {"elapsed_s": n, "lower_bound_s": end_s * n / 5000})
+        for n in range(1, 5001)
+    ]
+    Path("long.jsonl").write_text("\n".join((head, *lines, "")), "utf-8")
+    page = report("problem.yaml", "plan.json", "--journal", "long.jsonl")
+    assert_history_is_drawn(page)
+    assert len(page.named("td")) < 4000
+    assert "5000.000" in page.text("td")
+
+
+def test_of_too_many_events_the_page_has_parts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "MOST_BYTES", 0)
+    page = report("problem.yaml", "plan.json")
+    assert "Next part" in page.text("button")
+    assert "Shaded: not on this page." in page.text("figcaption")
+
+
+def test_a_plan_alone_claims_nothing(folder: Path) -> None:
+    data = json.loads(Path("plan.json").read_text("utf-8"))
+    Path("alone.json").write_text(json.dumps(data["plan"]), "utf-8")
+    text = report("problem.yaml", "alone.json").text()
+    assert "its file claims nothing of other plans" in text
+    assert "No journal was given" in text
+    assert "None given: `hetopt whatif" in text
+
+
+def test_with_a_table_of_ones_own_nothing_is_said_of_errors(folder: Path) -> None:
+    assert main(["table", "problem.yaml", "--out", "table.json"]) == 0
+    page = report("problem.yaml", "plan.json", "--table", "table.json")
+    assert "Times follow from table.json: its errors are unknown." in page.text()
+    assert page.text("code").count("--table table.json") == 3
+
+
+def test_a_journal_of_before_has_no_times(beside: Path, folder: Path) -> None:
+    lines = (beside / "journal.jsonl").read_text("utf-8").splitlines()
+    old = [json.loads(line) for line in lines]
+    for entry in old:
+        for key in ("elapsed_s", "incumbent_s", "lower_bound_s"):
+            entry.pop(key, None)
+    text = "".join(json.dumps(entry) + "\n" for entry in old)
+    Path("old.jsonl").write_text(f'{text}{{"stages": 1, "mic', "utf-8")
+    page = report("problem.yaml", "plan.json", "--journal", "old.jsonl")
+    assert "The journal has no times" in page.text()
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "before", "after", "says"),
+    [
+        ("--journal", "journal.jsonl", "hetopt-journal/1", "other/1", ":1: schema"),
+        ("--journal", "journal.jsonl", '"elapsed_s": 0', '"elapsed_s": "', ":2: "),
+        ("--journal", "journal.jsonl", None, "", ":1: "),
+        ("--journal", "journal.jsonl", "digest", "tiger", "problem_digest"),
+        ("--whatif", "whatif.json", "hetopt-whatif/1", "other/1", "schema"),
+        ("--whatif", "whatif.json", None, "[]", "expected an object"),
+        ("--whatif", "whatif.json", None, "{", "is not JSON"),
+        ("--whatif", "whatif.json", '"change": "', '"cage": "', "rows.0.change"),
+        ("--whatif", "whatif.json", '"status": "', '"status": "x', "rows.0.status"),
+        ("--whatif", "whatif.json", '_digest": "', '_digest": "0', "another problem's"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(
+    beside: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    flag: str,
+    name: str,
+    before: str | None,
+    after: str,
+    says: str,
+) -> None:
+    text = (beside / name).read_text("utf-8")
+    if before is not None:
+        assert before in text
+    Path(name).write_text(text.replace(before, after) if before else after, "utf-8")
+    said = refused(capsys, "problem.yaml", "plan.json", flag, name)
+    assert said.startswith(name)
+    assert says in said
+
+
+def test_a_problem_that_is_a_pipe_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo("pipe")
+    assert refused(capsys, "pipe", "plan.json").startswith("pipe: is no file")
+
+
+def test_no_input_is_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path("plan.json").read_bytes()
+    assert main(["report", "problem.yaml", "plan.json", "--out", "plan.json"]) == 2
+    assert "would replace plan.json" in capsys.readouterr().err
+    assert Path("plan.json").read_bytes() == before
