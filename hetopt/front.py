@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.money import Cost
+from hetopt.result import PricedPlan
+from hetopt.spending import Spent
+
 if TYPE_CHECKING:
-    from hetopt.money import Cost
+    from collections.abc import Mapping
+
     from hetopt.problem.principles import Relaxable
-    from hetopt.result import Objective, PricedPlan, Status
-    from hetopt.spending import Spent
+    from hetopt.result import Objective, Status
 
 FRONT_SCHEMA = "hetopt-front/1"
 
@@ -21,6 +25,15 @@ class FrontPoint:
     best: PricedPlan
     cost: Cost
     tokens_per_s: float
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> FrontPoint:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        return cls(
+            best=PricedPlan.from_json(data),
+            cost=Cost.from_json(data["cost"]),
+            tokens_per_s=data["tokens_per_s"],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the point as plain JSON data."""
@@ -61,6 +74,23 @@ class Front:
     spent: Spent
     relaxed: tuple[Relaxable, ...] = ()
     interrupted: bool = False
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Front:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        same = ("status", "objective", "solver", "search_time_s", "open")
+        return cls(
+            points=tuple(map(FrontPoint.from_json, data["points"])),
+            relaxed=tuple(data.get("relaxed", ())),
+            spent=Spent.from_json(data["spent"]),
+            **{name: data[name] for name in same},
+        )
+
+    def time_s(self, point: FrontPoint) -> float:
+        """Return the time of a point that the front is about."""
+        best = point.best
+        simulated = self.objective == "simulated"
+        return best.iteration_time_s if simulated else best.closed_form_s
 
     def to_json(self) -> dict[str, Any]:
         """Return the front as plain JSON data; see ``hetopt schema front``."""

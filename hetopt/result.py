@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from hetopt.money import Cost
 from hetopt.plans import Plan
 from hetopt.shown import Shown
+from hetopt.spending import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from hetopt.errors import InputError
     from hetopt.problem.principles import Relaxable
     from hetopt.problem.training import ScheduleName
-    from hetopt.spending import Spent
 
 RESULT_SCHEMA = "hetopt-result/1"
 
@@ -123,6 +123,17 @@ class Crossing:
     plan_s: float | None
     other: PricedPlan | None
     proven: bool
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Crossing:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        other = data["other"]
+        return cls(
+            clusters=tuple(data["clusters"]),
+            more=data["direction"] == "more",
+            other=None if other is None else PricedPlan.from_json(other),
+            **{name: data[name] for name in ("kind", "factor", "plan_s", "proven")},
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return this as plain JSON data."""
@@ -305,6 +316,7 @@ class Result(Shown):
     def from_json(cls, data: Mapping[str, Any]) -> Result:
         """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
         launch, cost = data.get("launch"), data.get("cost")
+        spent, stability = data.get("spent"), data.get("stability")
         same = (
             *("status", "objective", "solver", "lower_bound_s", "gap"),
             *("search_time_s", "tokens_per_s", "mfu", "mfu_used", "table_kinds"),
@@ -317,6 +329,10 @@ class Result(Shown):
             choice=data.get("solver_choice"),
             launch=None if launch is None else Launch(**launch),
             cost=None if cost is None else Cost.from_json(cost),
+            spent=None if spent is None else Spent.from_json(spent),
+            stability=None
+            if stability is None
+            else tuple(map(Crossing.from_json, stability)),
             reason=data["reason"],
             **{name: data[name] for name in same},
         )

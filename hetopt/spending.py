@@ -88,6 +88,18 @@ class Spent:
     choices: int
     lower_bound: float | None = None
 
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Spent:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        return cls(
+            spending=Spending(
+                budget=data["budget"], min_tokens_per_s=data["min_tokens_per_s"]
+            ),
+            fleets=tuple(FleetBound(**each) for each in data["fleets"]),
+            choices=data["choices"],
+            lower_bound=data["lower_bound"],
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return this as plain JSON data."""
         return {

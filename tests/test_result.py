@@ -8,7 +8,8 @@ import pytest
 
 from hetopt.money import Cost
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
-from hetopt.result import Launch, PricedPlan, Result, Settlement
+from hetopt.result import Crossing, Launch, PricedPlan, Result, Settlement
+from hetopt.spending import FleetBound, Spending, Spent
 
 
 def priced(time_s: float, objective_s: float | None = None) -> PricedPlan:
@@ -80,6 +81,41 @@ def result(**changed: object) -> Result:
             ),
         ),
         result(status="infeasible", best=None, reason="too large", gap=None),
+        result(
+            objective="cost",
+            lower_bound_s=None,
+            spent=Spent(
+                spending=Spending(budget=4.0, min_tokens_per_s=None),
+                fleets=(
+                    FleetBound(nodes={"fast": 2}, bound_s=1.0),
+                    FleetBound(nodes={"slow": 1}, bound_s=None),
+                ),
+                choices=7,
+                lower_bound=0.5,
+            ),
+        ),
+        result(
+            stability=(
+                Crossing(
+                    kind="link",
+                    clusters=("fast", "slow"),
+                    more=False,
+                    factor=0.5,
+                    plan_s=None,
+                    other=priced(1.2),
+                    proven=True,
+                ),
+                Crossing(
+                    kind="speed",
+                    clusters=("fast",),
+                    more=True,
+                    factor=None,
+                    plan_s=None,
+                    other=None,
+                    proven=False,
+                ),
+            ),
+        ),
     ],
 )
 def test_what_is_written_is_read(told: Result) -> None:

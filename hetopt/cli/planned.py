@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.cost.table import CostTable
+    from hetopt.front import Front
     from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
 
@@ -59,8 +60,8 @@ def load_ranked(
     return problem, plans
 
 
-def load_front(problem_name: str, path: str, table_path: str | None) -> int:
-    """Check every claim of a front; return how many plans it has.
+def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
+    """Read a front, and check every claim of it.
 
     Raises
     ------
@@ -73,6 +74,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> int:
     """
     from hetopt.check.plan.reading import items, mapping, read_plan
     from hetopt.check.plan.spent import check_front
+    from hetopt.front import Front
 
     data = read_json(path)
     with _named(path):
@@ -88,7 +90,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> int:
     with _named(path):
         if findings := check_front(problem, table, data):
             raise CheckError(findings)
-    return len(points)
+    return Front.from_json(data)
 
 
 def load_made(

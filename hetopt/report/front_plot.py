@@ -22,12 +22,8 @@ def front_figure(front: Front, title: str) -> Figure:
 
     Between two points nothing is to be had: the line goes in steps.
     """
-    simulated = front.objective == "simulated"
     prices = [point.cost.per_hour or 0.0 for point in front.points]
-    times = [
-        point.best.iteration_time_s if simulated else point.best.closed_form_s
-        for point in front.points
-    ]
+    times = [front.time_s(point) for point in front.points]
     figure = Figure(figsize=(8, 5), layout="constrained")
     figure.suptitle(title, fontsize=11)
     axis = figure.subplots()

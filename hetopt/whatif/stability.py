@@ -57,7 +57,11 @@ class Stability:
         self, request: Request, plan: Plan, *, solver: str, objective: Objective
     ) -> None:
         self.interrupted = False
-        self._request, self._plan = request, plan
+        # A journal is of one problem, and the next best plans do not matter here.
+        params = replace(
+            request.params, top=1, journal=None, executor="process", on_progress=None
+        )
+        self._request, self._plan = replace(request, params=params), plan
         self._solver, self._objective = solver, objective
 
     def crossings(self, told: Callable[[str], None]) -> list[Crossing]:
@@ -88,7 +92,7 @@ class Stability:
                 if not take(number, self.crossing(*task)):
                     break
         else:
-            own = replace(params, jobs=1, beside=size, on_progress=None)
+            own = replace(params, jobs=1, beside=size)
             request = replace(self._request, params=own)
             payload = (request, self._plan, self._solver, self._objective)
             ended = run_apart(size, _make, payload, tasks, take)

@@ -127,7 +127,7 @@ def test_flavors_are_its_own(name: str, titan: Any) -> None:
         layer = made.layers[0]
         if layer.feed_forward is None:
             continue
-        says = flavor_says(name, flavor, lambda field, why: ValueError(why), new=True)
+        says = flavor_says(name, flavor, lambda field, why: InputError(why), new=True)
         assert says["layers"] == len(made.layers)
         assert says["hidden"] == made.dim
         assert says["vocab"] == made.vocab_size

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.output import emit
 from hetopt.cli.planned import add_planned, load_checked, load_front, read_json
-from hetopt.front import FRONT_SCHEMA
 
 if TYPE_CHECKING:
     import argparse
@@ -19,11 +18,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check, and raise CheckError with one line for each difference."""
+    from hetopt.front import FRONT_SCHEMA
+
     if read_json(options.plan).get("schema") == FRONT_SCHEMA:
-        count = load_front(options.problem, options.plan, options.table)
+        front = load_front(options.problem, options.plan, options.table)
         emit(
             f"{options.plan}: feasible; times, costs and the proof of the front are as "
-            f"claimed, of {count} plans"
+            f"claimed, of {len(front.points)} plans"
         )
         return 0
     load_checked(options.problem, options.plan, options.table)

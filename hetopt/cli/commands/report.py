@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.cli.inputs import add_problem, add_table
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cli.planned import load_reported
+from hetopt.cli.planned import load_front, load_reported
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,6 +41,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="that `hetopt whatif --out` wrote of the problem; may be given again",
     )
     command.add_argument(
+        "--pareto",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="that `hetopt plan --pareto --out` wrote of the problem; may be given "
+        "again",
+    )
+    command.add_argument(
         "--out", metavar="FILE", required=True, help="the page to write, such as a.html"
     )
 
@@ -55,7 +63,8 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.report.page.page import page
     from hetopt.report.page.whatif import read_variants
 
-    read = (*options.plans, options.table, options.journal, *options.whatif)
+    read = (*options.plans, options.table, options.journal)
+    read = (*read, *options.whatif, *options.pareto)
     ensure_outputs((options.out,), read, problems=(options.problem,))
     path = problem_path(options.problem)
     if not Path(path).is_file():
@@ -69,6 +78,10 @@ def run(options: argparse.Namespace) -> int:
         if options.journal is None
         else read_history(options.journal, first),
         variants=[read_variants(name, first.problem_digest) for name in options.whatif],
+        fronts=[
+            (name, load_front(options.problem, name, options.table))
+            for name in options.pareto
+        ],
         problem_name=options.problem,
         problem_text=reading.read_text(path, "a problem"),
         command=_command(options),
@@ -118,6 +131,7 @@ def _command(options: argparse.Namespace) -> list[str]:
     words = ["hetopt", "report", options.problem, *options.plans]
     given = [("--table", options.table), ("--journal", options.journal)]
     given += [("--whatif", name) for name in options.whatif]
+    given += [("--pareto", name) for name in options.pareto]
     for flag, value in (*given, ("--out", options.out)):
         words += [] if value is None else [flag, value]
     return words

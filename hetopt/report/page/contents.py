@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hetopt.cost.sources.accuracy import Accuracy
+    from hetopt.front import Front
     from hetopt.money import Cost
     from hetopt.plans import Plan
     from hetopt.pricing import Price
@@ -110,6 +111,8 @@ class Contents:
         In the user's order, at least one.
     history
         Of the search for the first plan.
+    fronts
+        File names, and what the files hold.
     problem_name, problem_text
         As the user named the problem, and its file.
     command
@@ -121,6 +124,7 @@ class Contents:
     plans: Sequence[ReportedPlan]
     history: History | None
     variants: Sequence[Variants]
+    fronts: Sequence[tuple[str, Front]]
     problem_name: str
     problem_text: str
     command: Sequence[str]

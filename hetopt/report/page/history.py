@@ -9,9 +9,10 @@ from hetopt import reading
 from hetopt.check.plan.reading import mapping, number
 from hetopt.errors import InputError
 from hetopt.report.page.contents import History, Moment
-from hetopt.report.page.markup import folded, table, tag, words
+from hetopt.report.page.markup import folded, table, words
+from hetopt.report.page.plot import plot
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import bound, gap_text, settled, solver
+from hetopt.report.summary import bound, gap_text, searched, solver
 from hetopt.report.timeline.svg import element
 from hetopt.solvers.race.journal import JOURNAL_SCHEMA, MOST_BYTES
 
@@ -101,7 +102,7 @@ def _settled(plan: ReportedPlan) -> str:
     if result is None:
         return words("p", "The file holds a plan alone, and no result of a search.")
     lines = [
-        ("programs (p, q)", settled(result)),
+        searched(result),
         ("lower bound", bound(result)),
         ("solver", solver(result)),
     ]
@@ -157,24 +158,15 @@ def _picture(moments: Sequence[Moment], end_s: float, ends: tuple[float, float])
             parts.append(f"H{x}V{y}" if parts else f"M{x} {y}")
         return element("path", class_=name, d="".join(parts) + "H100") if parts else ""
 
-    drawn = element(
-        "svg",
-        line("bound", lambda each: each.lower_bound_s)
-        + line("incumbent", lambda each: each.incumbent_s),
-        viewBox="0 0 100 100",
-        preserveAspectRatio="none",
-        aria_hidden="true",
-    )
     about = "best plan (line) and lower bound (dashed) over the seconds of the search"
-    frame = tag(
-        "div",
-        tag("div", words("span", f"{high:.4g} s"), words("span", f"{low:.4g} s")),
-        tag("div", drawn),
-        tag("div"),
-        tag("div", words("span", "0 s"), words("span", f"{end_s:.3g} s of search")),
-        class_="plot",
-        role="img",
-        aria_label=about,
-    )
     said = f"{about[0].upper()}{about[1:]}. A bound below the frame is at its foot."
-    return tag("figure", frame, words("figcaption", said))
+    return plot(
+        [
+            line("bound", lambda each: each.lower_bound_s),
+            line("incumbent", lambda each: each.incumbent_s),
+        ],
+        upright=(f"{high:.4g} s", f"{low:.4g} s"),
+        along=("0 s", f"{end_s:.3g} s of search"),
+        about=about,
+        said=said,
+    )

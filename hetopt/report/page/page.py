@@ -15,9 +15,11 @@ from hetopt.report.page.accuracy import accuracy
 from hetopt.report.page.answer import answer, sentence
 from hetopt.report.page.colours import variables
 from hetopt.report.page.comparison import comparison
+from hetopt.report.page.front import front
 from hetopt.report.page.history import history
 from hetopt.report.page.markup import tag, words
 from hetopt.report.page.sources import alternatives, problem, reproduction
+from hetopt.report.page.stability import stability
 from hetopt.report.page.stages import stages
 from hetopt.report.page.timeline import timeline
 from hetopt.report.page.whatif import whatif
@@ -43,7 +45,7 @@ class _Section(NamedTuple):
     draw: Callable[[Contents], str]
 
 
-#: In the order of the page. Pareto plots go after "What if".
+#: In the order of the page.
 SECTIONS = (
     _Section("plans", "Plans", "The plans", comparison),
     _Section("stages", "Stages", "Stages", stages),
@@ -51,7 +53,9 @@ SECTIONS = (
     _Section("accuracy", "Errors", "How far off the times may be", accuracy),
     _Section("search", "Proof", "How sure the answer is", history),
     _Section("next", "Next best", "The next best plans", alternatives),
+    _Section("stability", "Stability", "How far coefficients may move", stability),
     _Section("whatif", "What if", "What if", whatif),
+    _Section("front", "Prices", "Time against price", front),
     _Section("problem", "Problem", "The problem", problem),
     _Section("again", "Again", "How to make this again", reproduction),
 )

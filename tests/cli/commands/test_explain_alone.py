@@ -109,7 +109,7 @@ def test_options_of_mine_alone(flag: str, capsys: pytest.CaptureFixture[str]) ->
 
 def test_stability_is_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["plan", "site.yaml", "--stability", "--jobs", "1", "--out", "plan.json"]
-    assert main(command) == 0
+    assert main([*command, "--journal", "journal.jsonl", "--top", "2"]) == 0
     printed = capsys.readouterr().out
     assert (
         "how far each may move until another plan is better by more than 1%" in printed

@@ -110,7 +110,9 @@ def test_the_page_says_what_the_files_say(
     assert f"{last['incumbent_s']:.4f}" in page.text("td")
     assert_history_is_drawn(page)
     assert {own["id"] for own in page.named("section")} == {
-        each.name for each in SECTIONS if each.name != "plans"
+        each.name
+        for each in SECTIONS
+        if each.name not in ("plans", "stability", "front")
     }
 
 
@@ -204,6 +206,34 @@ def test_names_are_text(folder: Path) -> None:
     assert f"{HOSTILE}: 1 stage, 2 devices" in page.text("span")
     data = json.loads(next(text for name, text in page.texts if name == "script"))
     assert HOSTILE in data["clusters"]
+
+
+def test_prices_and_how_far_coefficients_may_move(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path("problem.yaml").read_text("utf-8")
+    text = text.replace("{name: ", "{price_per_hour: 2, name: ")
+    Path("priced.yaml").write_text(text)
+    plan = ("plan", "priced.yaml", "--jobs", "1")
+    assert main([*plan, "--stability", "--out", "sure.json"]) == 0
+    assert main([*plan, "--objective", "cost", "--out", "cheap.json"]) == 0
+    assert main([*plan, "--pareto", "--out", "front.json"]) == 0
+    front = json.loads(Path("front.json").read_text("utf-8"))
+    files = ("sure.json", "cheap.json", "--pareto", "front.json")
+    page = report("priced.yaml", *files)
+    dots = [own["d"] for _, own in page.elements if own.get("class") == "dots"]
+    assert [(dot or "").count("M") for dot in dots] == [len(front["points"])]
+    for said in (
+        "none beaten in closed form and price, and none is missing",
+        "how far each may move until another plan is better by more than 1%",
+        "choices of nodes",
+    ):
+        assert said in page.text(), said
+    assert main(["plan", "problem.yaml", "--jobs", "1", "--out", "plan.json"]) == 0
+    capsys.readouterr()
+    Path("page.html").unlink()
+    said = refused(capsys, "problem.yaml", "plan.json", "--pareto", "front.json")
+    assert said.startswith("front.json: ")
 
 
 def test_several_plans_are_compared(folder: Path) -> None:
