@@ -195,7 +195,7 @@ def _drawn(seed: int, folder: Path) -> Path:
         f"links: {{default: {{bandwidth: {rng.choice((10, 25, 100))} Gbps, "
         f"latency: 100 us, staged: host}}}}\n"
         f"training: {{global_batch: {rng.choice((32, 64, 128))}, seq_len: 4096, "
-        f"schedule: {SCHEDULES[seed % len(SCHEDULES)]}}}\n"
+        f"schedule: {SCHEDULES[seed % len(SCHEDULES)]}, emulate: fp32}}\n"
     )
     return path
 

@@ -41,11 +41,17 @@ def compile_kept(what: What, *, later: bool) -> None:
 
 
 def _plan() -> None:
+    from hetopt.cost.build import build_table
+    from hetopt.problem.reading import read_problem_text
     from hetopt.problem.training import SCHEDULES
-    from hetopt.solvers.side_by_side import Entry, warm_up
+    from hetopt.solvers.race.race import compile_bounds
+    from hetopt.solvers.request import Request
+    from hetopt.solvers.side_by_side import TINY, Entry, warm_up
 
     # Under any schedule the same is compiled.
     warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
+    problem = read_problem_text(TINY % SCHEDULES[0])
+    compile_bounds(Request(problem=problem, table=build_table(problem)))
 
 
 def _simulate(*, free: bool) -> None:

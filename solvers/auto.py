@@ -10,7 +10,7 @@ from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
 from hetopt.solvers.loading import load
 from hetopt.solvers.race.merging import best_first, with_plans
-from hetopt.solvers.race.race import FEW_CLUSTERS
+from hetopt.solvers.race.race import FEW_CLUSTERS, bounds_are_kept
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -63,8 +63,10 @@ def solve(request: Request) -> Result:
 
 
 def _explained(result: Result, name: str, reason: str) -> Result:
-    """Return the result with the reason; dp is compiled later if it was not."""
-    if name != "dp" and not result.interrupted and compiling.compile_later():
+    """Return the result with the reason; what was not compiled is so later."""
+    missing = name != "dp" or not bounds_are_kept()
+    begun = missing and not result.interrupted and compiling.compile_later()
+    if begun and name != "dp":
         reason += "; that is being done in the background, for later runs"
     return replace(result, choice=f"chosen by auto: {reason}")
 

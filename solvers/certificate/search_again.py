@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from importlib import import_module
+from threading import Event
 from typing import TYPE_CHECKING
 
 from hetopt.certificate import PS_S
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
-    from hetopt.solvers.race.engine import Engine
+    from hetopt.solvers.race.engine import Answer, Engine
 
 #: Share by which a time in seconds may be off.
 _ROUNDING = 1e-9
 #: Seconds that an engine gets for a program, however late it is.
 _LEAST_S = 0.1
+#: Seconds between two looks for signals.
+_TURN_S = 0.1
 #: Engines, best first; the one that made the certificate is passed over.
 _ENGINES = (
     ("cp-sat", "hetopt.solvers.cp_sat:CpSatEngine"),
@@ -132,14 +136,31 @@ def resolve(
             ),
             principles=principles,
         )
-        answer = engine.settle(
+        answer = _settled(engine, data, deadline.within(least_s=_LEAST_S))
+        yield doubt, _finding(doubt, answer.verdict)
+
+
+def _settled(engine: Engine, data: ProgramData, deadline: Deadline) -> Answer:
+    """Let an engine settle a program beside this thread, which minds signals.
+
+    A library that is called here would keep them waiting until it returns.
+    """
+    stop = Event()
+    with ThreadPoolExecutor(1) as executor:
+        settled = executor.submit(
+            engine.settle,
             data,
             excluded=(),
             found=lambda decision: None,
-            stop=lambda: False,
-            deadline=deadline.within(least_s=_LEAST_S),
+            stop=stop.is_set,
+            deadline=deadline,
         )
-        yield doubt, _finding(doubt, answer.verdict)
+        try:
+            while not settled.done():
+                wait([settled], _TURN_S)
+        finally:
+            stop.set()
+        return settled.result()
 
 
 def resolve_simulated(

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +60,9 @@ FEW_CLUSTERS = 4
 #: Modules whose kernels bounds on a whole q, and surveys, call.
 _BOUND_Q = "hetopt.solvers.bounds.ordering_loop"
 _SURVEY = "hetopt.solvers.bounds.sums"
+#: The halves of what they call; the last one has the module above.
+_WHOLE_Q: tuple[Kernels, ...] = ("boxes", "ordering")
+_SURVEYS: tuple[Kernels, ...] = ("clusters", "sums")
 #: Relaxed optima that are turned into plans, and how many of one q.
 _RELAXED_PLANS, _RELAXED_PLANS_PER_Q = 8, 3
 
@@ -128,7 +132,7 @@ def _run(
     whole_q = (
         not params.principles.relaxed
         and Chain.of(table).is_uniform
-        and (are_kept(_BOUND_Q) or len(table.cluster_names) > FEW_CLUSTERS)
+        and (bounds_are_kept() or len(table.cluster_names) > FEW_CLUSTERS)
     )
     # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
     try:
@@ -139,6 +143,26 @@ def _run(
     finally:
         pool.close()
     return False
+
+
+def compile_bounds(request: Request) -> None:
+    """Call once what bounds a whole q, so that it is there for later searches."""
+    payload = Payload(
+        problem=request.problem,
+        table=request.table,
+        engine="hetopt.solvers.dp.solver:DpEngine",
+        seed=request.seed,
+        top=1,
+    )
+    work = make(payload, SimpleNamespace(value=NO_CUTOFF), lambda said: None)
+    q = request.table.slices[0].microbatches
+    for kernels in _WHOLE_Q:
+        work(CompileTask(microbatches=q, kernels=kernels))
+
+
+def bounds_are_kept() -> bool:
+    """Whether what bounds a whole q was compiled before."""
+    return are_kept(_BOUND_Q)
 
 
 @contextmanager
@@ -191,9 +215,7 @@ class _Race(TaskLoop):
             return
         q = min((program.microbatches for program in self.ledger.open()), default=None)
         if q is not None:
-            halves: tuple[Kernels, ...] = ("clusters", "sums")
-            if whole_q:
-                halves = ("boxes", "ordering")
+            halves = _WHOLE_Q if whole_q else _SURVEYS
             tasks = [CompileTask(microbatches=q, kernels=half) for half in halves]
             self.perform(iter(tasks), lambda task, found: None)
 

@@ -90,6 +90,32 @@ def test_a_later_run_finds_dp_compiled(
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert compiling.compile_later()
     end = time.monotonic() + 300
-    while not any(kept_folder().glob("hetopt.solvers.dp.labels-*/**/*.nbi")):
-        assert time.monotonic() < end, "nothing was compiled"
-        time.sleep(0.5)
+    for module in ("dp.labels", "bounds.box_sums", "bounds.ordering_loop"):
+        while not any(kept_folder().glob(f"hetopt.solvers.{module}-*/**/*.nbi")):
+            assert time.monotonic() < end, f"{module} was not compiled"
+            time.sleep(0.5)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_bounds_that_dp_did_without_are_compiled_later(
+    monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    instance = make_instance(3, pinned=False)
+    begun: list[bool] = []
+
+    def compile_later() -> bool:
+        begun.append(True)
+        return True
+
+    monkeypatch.setattr(compiling, "compile_later", compile_later)
+    monkeypatch.setattr("hetopt.compiled.are_kept", lambda module: True)
+    monkeypatch.setattr(auto, "bounds_are_kept", lambda: kept)
+    result = auto.solve(
+        Request(
+            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+        )
+    )
+    assert result.solver == "dp"
+    assert begun == ([] if kept else [True])
+    assert result.choice is not None
+    assert "in the background" not in result.choice

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 #: Clusters beyond which their sets are too many.
 _MOST_CLUSTERS = 6
 #: Labels of one search, and bytes of the tables that say what they may cost.
-_MOST_LABELS = 2_000_000
+_MOST_LABELS = 6_000_000
 _MOST_BYTES = 64 * 2**20
 #: Strategies are left out until more than this share of them stays.
 _WORTH = 0.8
