@@ -125,7 +125,8 @@ class ClusterSpec(Strict):
     price_per_hour: OptionalPrice = Field(
         None,
         description="What one node costs per hour, in any currency, the same for all "
-        "clusters; default: unknown. It changes no plan, but what reports say of cost.",
+        "clusters; default: unknown. Reports say what plans cost by it; it decides "
+        "plans only where that is asked (--budget, --objective cost, --pareto).",
     )
     hosts: HostList = Field(
         None,
