@@ -109,8 +109,8 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
     p, q = len(counts), times.microbatches
     warm = [min(count, q) for count in counts]
     if chi := STEPS[times.schedule].blocking:
-        durations = Durations(times.forward, times.backward, times.transfer, q)
-        ended = simulate_blocking(durations, counts, chi)
+        passes = Durations(times.forward, times.backward, times.transfer, q)
+        ended = simulate_blocking(passes, counts, chi)
         return max(end + g for end, g in zip(ended, times.sync, strict=True))
     if times.alone is not None:
         ended = _simulate_together(times, times.alone, warm)
