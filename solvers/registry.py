@@ -40,6 +40,8 @@ class Solver:
         Whether it can also search the space without P3 or P4.
     frees_warmups
         Whether it chooses warm-up counts as well (schedule ``auto``).
+    blocks
+        Whether it knows schedules whose transfers keep stages waiting.
     samples
         Whether it draws at random, as often as ``--iterations`` says.
     space
@@ -53,6 +55,7 @@ class Solver:
     proves: bool = False
     relaxes: bool = False
     frees_warmups: bool = False
+    blocks: bool = False
     samples: bool = False
     space: Principles = PRUNED
 
@@ -66,7 +69,12 @@ class Solver:
 
 
 def _race(
-    name: str, home: str, *, relaxes: bool = False, frees: bool = False
+    name: str,
+    home: str,
+    *,
+    relaxes: bool = False,
+    frees: bool = False,
+    blocks: bool = False,
 ) -> Solver:
     return Solver(
         name=name,
@@ -75,14 +83,15 @@ def _race(
         proves=True,
         relaxes=relaxes,
         frees_warmups=frees,
+        blocks=blocks,
     )
 
 
 _ALL = (
-    _race("auto", "auto:solve", relaxes=True, frees=True),
-    _race("cp-sat", "cp_sat:solve", frees=True),
-    _race("dp", "dp.solver:solve", relaxes=True, frees=True),
-    _race("milp", "mip.milp:solve"),
+    _race("auto", "auto:solve", relaxes=True, frees=True, blocks=True),
+    _race("cp-sat", "cp_sat:solve", frees=True, blocks=True),
+    _race("dp", "dp.solver:solve", relaxes=True, frees=True, blocks=True),
+    _race("milp", "mip.milp:solve", blocks=True),
     _race("miqp-highs", "mip.miqp:solve_highs", relaxes=True),
     _race("miqp-scip", "mip.miqp:solve_scip", relaxes=True),
     _race("miqp-gurobi", "mip.miqp:solve_gurobi", relaxes=True),
@@ -175,7 +184,11 @@ def ensure_can(name: str, principles: Principles) -> None:
 
 
 def ensure_plans(name: str, schedule: ScheduleName) -> None:
-    """Raise InputError if a solver needs a schedule that prescribes warm-up counts."""
+    """Raise InputError if a solver does not know a schedule of this kind."""
+    if rule_of(schedule).blocking and not solver(name).blocks:
+        able = ", ".join(each.name for each in _ALL if each.blocks)
+        msg = f"solver {name} has no transfers that block ({schedule}): use {able}"
+        raise InputError(msg, field="--schedule")
     if rule_of(schedule).free and not solver(name).frees_warmups:
         msg = (
             f"solver {name} cannot choose warm-up counts ({schedule}): use dp or cp-sat"

@@ -136,6 +136,23 @@ def bound_lags(v: Variables, tau: Times, deltas: Deltas, where: Literals = ()) -
                 ).only_enforce_if([arc, *v.ends(i, r), *literals])
 
 
+def bound_blocked(v: Variables, tau: Times) -> None:
+    """``tau + chi (kappa before + kappa after) <= lambda`` where transfers block."""
+    model, sets, chi = v.model, v.sets, v.sets.rule.blocking * PERIOD_SCALE
+    busy = {}
+    for (j, r), own in tau.items():
+        before = v.kappa_in[j] if r == 0 else v.kappa[j, r - 1]
+        # 0 where another cluster is next.
+        after = v.kappa.get((j, r), 0)
+        busy[j, r] = PERIOD_SCALE * own + chi * (before + after)
+        model.add(busy[j, r] <= v.period).only_enforce_if(v.live[j][r])
+    for (i, j), arc in v.follows.items():
+        for r in range(sets.slots[i]):
+            model.add(busy[i, r] + chi * v.kappa_in[j] <= v.period).only_enforce_if(
+                [arc, *v.ends(i, r)]
+            )
+
+
 def add_up_paces(v: Variables, where: Literals = ()) -> None:
     """Under gpipe, all forwards, then all backwards, so that their paces add up.
 

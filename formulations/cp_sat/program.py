@@ -108,6 +108,8 @@ class PipelineProgram:
             deltas = warmups.adaptive_deltas(v, tau)
         period.bound_occupancy(v, v.period, PERIOD_SCALE)
         period.bound_lags(v, tau, deltas)
+        if sets.rule.blocking:
+            period.bound_blocked(v, tau)
         return warmups.count_warmups(v, deltas)
 
     def _minimise(self) -> cp_model.LinearExpr:

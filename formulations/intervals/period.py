@@ -78,6 +78,7 @@ def bound_period(v: IntervalVariables) -> None:
         add_up_paces(v)
         return
     bound_lags(v)
+    bound_blocked(v)
     bound_occupancy(v, "", [_period(v)])
 
 
@@ -107,6 +108,19 @@ def bound_lags(v: IntervalVariables) -> None:
             terms.update(_warmup_time(v, stage))
             program.row(f"inherit({stage})", terms, lower=0)
         before = lag
+
+
+def bound_blocked(v: IntervalVariables) -> None:
+    """``tau(s) + chi (kappa(s) + kappa(s + 1)) <= lambda`` where transfers block."""
+    chi = v.sets.rule.blocking
+    if not chi:
+        return
+    for stage, tau in enumerate(v.tau):
+        terms: Terms = {_period(v): 1, tau: -1}
+        for r in (stage, stage + 1):
+            if r in v.kappa:
+                terms[v.kappa[r]] = -chi
+        v.program.row(f"blocked({stage})", terms, lower=0)
 
 
 def _warmup_time(v: IntervalVariables, r: int) -> Terms:

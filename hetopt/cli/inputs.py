@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
 
 
+#: Schedules by how many transfers block at a boundary.
+_BLOCKING: dict[int, ScheduleName] = {1: "1f1b-batched", 2: "1f1b-blocking"}
+
+
 def whole(least: int) -> Callable[[str], int]:
     """Return an argument type: a whole number of at least ``least``."""
 
@@ -118,6 +122,31 @@ def add_schedule(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
     )
+    command.add_argument(
+        "--blocking",
+        type=int,
+        choices=sorted(_BLOCKING),
+        metavar="N",
+        help="transfers that --schedule 1f1b-blocking waits for at a boundary: 2, one "
+        "after the other (default), or 1, both ways at once (1f1b-batched)",
+    )
+
+
+def schedule_of(options: argparse.Namespace) -> ScheduleName | None:
+    """Return the schedule that is asked for; None: the problem's.
+
+    Raises
+    ------
+    InputError
+        ``--blocking`` is given for another schedule.
+    """
+    asked: ScheduleName | None = options.schedule
+    if options.blocking is None:
+        return asked
+    if asked != _BLOCKING[2]:
+        msg = f"goes with --schedule {_BLOCKING[2]} alone: leave it out, or name that"
+        raise InputError(msg, field="--blocking")
+    return _BLOCKING[options.blocking]
 
 
 def add_table(command: argparse.ArgumentParser) -> None:

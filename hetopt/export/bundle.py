@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.errors import CheckError, InputError
+from hetopt.export.launcher import Loss
 from hetopt.export.placing import Rank
 from hetopt.export.readme import lossy, readme
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hetopt.export.job import Job
     from hetopt.export.launcher import Launcher
@@ -31,7 +33,7 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
         The runtime cannot do what the plan says; one finding for each loss. A loss
         without a substitute is refused even if losses are allowed.
     """
-    losses = tuple(launcher.losses(job))
+    losses = (*_blocking_losses(job, launcher), *launcher.losses(job))
     fatal = [loss for loss in losses if loss.instead is None]
     if fatal or (losses and not allow_lossy):
         told = fatal if allow_lossy else losses
@@ -46,6 +48,18 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
     if losses:
         files["LOSSY.md"] = lossy(launcher, losses)
     return files
+
+
+def _blocking_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
+    """Yield that a launcher does not let stages wait for transfers as the plan says."""
+    schedule = job.plan.schedule
+    limits = launcher.limits
+    runs = () if isinstance(limits, str) else limits.schedules
+    if rule_of(schedule).blocking and schedule not in runs:
+        yield Loss(
+            what=f"schedule {schedule}: it has no transfers that block in this way",
+            instead=None,
+        )
 
 
 def ranks_csv(placement: Placement) -> str:

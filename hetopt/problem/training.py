@@ -14,7 +14,16 @@ Gradients = Literal["fp32", "bf16"]
 Kernel = Literal["fused", "unfused"]
 Optimizer = Literal["adam", "sgd"]
 Recompute = Literal["none", "selective", "full"]
-ScheduleName = Literal["1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "auto"]
+ScheduleName = Literal[
+    "1f1b",
+    "1f1b-batched",
+    "1f1b-blocking",
+    "eager-1f1b",
+    "virtual-1f1b",
+    "h-1f1b",
+    "gpipe",
+    "auto",
+]
 Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
 
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)

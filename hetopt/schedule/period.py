@@ -10,6 +10,13 @@ A window's cycle runs forward from stage i to k and back: stage k runs the backw
 of a micro-batch W_k - 1 places behind the forward it just ended, and stage i then
 starts a forward W_i places ahead of that backward. Warm-up counts
 are used as they stand, not cut to q.
+
+Where transfers block (``ScheduleRule.blocking``, chi), a stage is busy with those at
+both of its boundaries too (MODEL.md section 4):
+
+    lambda = max( max omega_i, max over i of tau_i + chi (kappa_(i-1) + kappa_i) )
+
+No window exceeds it, as it is the mean of such terms at most.
 """
 
 from __future__ import annotations
@@ -49,10 +56,23 @@ def period_by_recursion(times: PipelineTimes) -> Fraction:
         msg = f"{times.schedule} has no steady state and so no period"
         raise ValueError(msg)
     check_warmups_fall(times.warmups)
+    if rule_of(times.schedule).blocking:
+        return Fraction(max(*_blocked_ns(times), *times.occupancy_ns, 0))
     period = Fraction(max(*times.round_trip_ns, *times.occupancy_ns, 0))
     while (ratio := _violated_window(times, period)) is not None:
         period = ratio
     return period
+
+
+def _blocked_ns(times: PipelineTimes) -> list[int]:
+    """Return how long each stage computes and transfers for one micro-batch."""
+    chi, kappa = rule_of(times.schedule).blocking, [0, *times.transfer_ns, 0]
+    return [
+        tau + chi * (before + after)
+        for tau, (before, after) in zip(
+            times.round_trip_ns, pairwise(kappa), strict=True
+        )
+    ]
 
 
 def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:

@@ -42,6 +42,11 @@ class ScheduleRule:
         Whether the plan chooses the counts; deltas are then at least 0.
     also
         The schedule with ``all_first`` whose plans are among those of a free one.
+    blocking
+        How many transfers a boundary takes, one after the other, for an activation
+        and a gradient while both of its stages wait (chi): 1 where the two are one
+        exchange, 2 where one follows the other; 0 where stages compute meanwhile.
+        Only with deltas of 1: elsewhere the two sides would not meet.
     """
 
     name: ScheduleName
@@ -51,6 +56,7 @@ class ScheduleRule:
     all_first: bool = False
     free: bool = False
     also: ScheduleName | None = None
+    blocking: int = 0
 
     @property
     def fixed(self) -> bool:
@@ -101,6 +107,8 @@ class ScheduleRule:
 
 _ALL = (
     ScheduleRule(name="1f1b", inside=1, across=1),
+    ScheduleRule(name="1f1b-batched", inside=1, across=1, blocking=1),
+    ScheduleRule(name="1f1b-blocking", inside=1, across=1, blocking=2),
     ScheduleRule(name="eager-1f1b", inside=2, across=2),
     ScheduleRule(name="virtual-1f1b", inside=1, across=2),
     # HAPT, Eq. 1, 2 and 10: 1 where kappa <= lambda_0 / 100, HAPT's epsilon, and else

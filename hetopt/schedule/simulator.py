@@ -5,7 +5,8 @@ then B_1, F_(W+1), B_2, ..., with W = min(W_i, q); gpipe is W = q. A forward's
 output leaves when it ends, if the link is free: transfers in one direction start at
 least omega apart, and each arrives kappa after it starts. The two directions do not
 disturb each other; boundaries that share a link or an uplink take turns
-(``hetopt.schedule.shared_run``). Everything starts as early as these rules allow, so
+(``hetopt.schedule.shared_run``). Where transfers block, both stages wait for them
+(``hetopt.schedule.blocking_run``). Everything starts as early as these rules allow, so
 the makespan is the longest path in the event graph, and the simulator returns one such
 path.
 """
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args, overload
 import numpy as np
 
 from hetopt.compiled import FITS, PAYS_FROM, as_written
+from hetopt.schedule.blocking_run import run_blocking
 from hetopt.schedule.events import (
     BACKWARD,
     FORWARD,
@@ -28,12 +30,15 @@ from hetopt.schedule.events import (
     walk_back,
 )
 from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shared_run import run_sharing
 from hetopt.schedule.times import EventKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetopt.schedule.blocking_run import BlockingRun
+    from hetopt.schedule.shared_run import SharedRun
     from hetopt.schedule.times import PipelineTimes
 
 _KINDS: tuple[EventKind, ...] = get_args(EventKind)
@@ -183,8 +188,8 @@ class Simulation:
         stage = int(np.argmax(ends + np.array(times.sync_ns)))
         sync = _KINDS.index("sync"), stage, times.microbatches - 1
         last = (*sync, ends[stage], self.makespan_ns)
-        if times.sharing is not None:
-            rows = run_sharing(times).path(BACKWARD, stage, times.microbatches - 1)
+        if (other := _run_apart(times)) is not None:
+            rows = other.path(BACKWARD, stage, times.microbatches - 1)
             return CriticalPath(np.array([*rows, last]))
         path = np.empty((self._walk_back(stage, np.empty((0, 5), int)), 5), int)
         self._walk_back(stage, path)
@@ -208,8 +213,8 @@ def simulate(times: PipelineTimes) -> Simulation:
     """
     check_warmups_fall(times.inflight)
     p, q = times.stages, times.microbatches
-    if times.sharing is not None:
-        starts_ns = run_sharing(times).starts
+    if (other := _run_apart(times)) is not None:
+        starts_ns = other.starts
     elif _is_large(times):
         starts_ns = np.zeros((4, p, q), np.int64)
         run(np.array(_fixed(times)), starts_ns, np.zeros((4, p), np.int64))
@@ -235,6 +240,13 @@ def simulate(times: PipelineTimes) -> Simulation:
         ),
         starts_ns=starts_ns,
     )
+
+
+def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
+    """Run what ``events.run`` cannot: transfers that block, or share links."""
+    if rule_of(times.schedule).blocking:
+        return run_blocking(times)
+    return None if times.sharing is None else run_sharing(times)
 
 
 def _activity(busy_ns: int, makespan_ns: int) -> StageActivity:

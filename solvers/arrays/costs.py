@@ -62,7 +62,9 @@ class Shape(IntEnum):
 class Fact(IntEnum):
     """Positions in ``Costs.facts``."""
 
-    P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED, AUTO = range(11)
+    P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED, AUTO, BLOCKING = (
+        range(12)
+    )
 
 
 class Costs(NamedTuple):
@@ -109,7 +111,7 @@ class Costs(NamedTuple):
         p, q, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
         is kept, units at the front, units at the end, whether what is left is bounded
         by prices of devices rather than by subsets of clusters, whether warm-up counts
-        are free.
+        are free, and how many transfers block per micro-batch (chi).
     """
 
     option: Ints

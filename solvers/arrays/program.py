@@ -183,6 +183,7 @@ class Offer:
             Fact.TRAILS: sum(chain.trail),
             Fact.PRICED: priced,
             Fact.AUTO: data.rule.free,
+            Fact.BLOCKING: data.rule.blocking,
         }
         return np.array([facts[fact] for fact in Fact], dtype=np.int64)
 

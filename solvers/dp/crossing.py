@@ -66,7 +66,13 @@ def cross(
         target[Label.WARMUP] = min(costs.facts[Fact.Q], source[Label.WARMUP] + more)
         if kappa >= scalars[Scalar.FLOOR]:
             target[Label.FLAG] = 0
-        if scalars[Scalar.PERIOD] < INFINITE:
+        if costs.facts[Fact.BLOCKING] and scalars[Scalar.PERIOD] < INFINITE:
+            # Both stages wait for it.
+            blocked = costs.facts[Fact.BLOCKING] * PERIOD_SCALE * kappa
+            if source[Label.DELAY] + blocked > scalars[Scalar.PERIOD]:
+                return False
+            target[Label.DELAY] = blocked
+        elif scalars[Scalar.PERIOD] < INFINITE:
             hidden = limits.delta[Delta.HEAVY, x, a, b] * scalars[Scalar.PERIOD]
             hidden -= 2 * PERIOD_SCALE * kappa
             target[Label.DELAY] = max(0, source[Label.DELAY] - hidden)

@@ -116,6 +116,9 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
     problem, table, params = request.problem, request.table, request.params
     deadline, limit_s = request.deadline, request.deadline.limit_s
     ensure_can_simulate(solver, params.principles, journal=params.journal is not None)
+    if rule_of(table.schedule).blocking:
+        msg = f"does not go with --objective simulated: {table.schedule} blocks"
+        raise InputError(msg, field="--schedule")
     first = deadline.within(None if limit_s is None else limit_s * _START_SHARE)
     started = load(solver)(
         replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import subprocess
 import sys
@@ -170,3 +171,27 @@ def test_output_in_any_encoding(
     assert raw.getvalue() == b"? = 1\n"
     monkeypatch.setattr(sys, "stdout", None)
     emit("nobody reads this")
+
+
+@pytest.mark.parametrize(
+    ("options", "schedule"),
+    [
+        (["--schedule", "1f1b-blocking"], "1f1b-blocking"),
+        (["--schedule", "1f1b-blocking", "--blocking", "2"], "1f1b-blocking"),
+        (["--schedule", "1f1b-blocking", "--blocking", "1"], "1f1b-batched"),
+    ],
+)
+def test_blocking_says_which_schedule_is_meant(
+    options: list[str], schedule: str, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(small / "problem.yaml")
+    assert main(["plan", problem, *options, "--jobs", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["schedule"] == schedule
+
+
+def test_blocking_is_for_one_schedule_alone(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(small / "problem.yaml")
+    assert main(["plan", problem, "--schedule", "1f1b", "--blocking", "1"]) == 2
+    assert "--blocking: goes with --schedule 1f1b-blocking" in capsys.readouterr().err

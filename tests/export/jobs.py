@@ -14,12 +14,12 @@ from hetopt.problem.model import Granularity, Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import (
     RECOMPUTE,
-    SCHEDULES,
     Recompute,
     ScheduleName,
     Training,
 )
 from hetopt.schedule.warmup import warmup_counts
+from tests.oracle.instances import OVERLAPPING
 
 LINK = Link(latency_s=1e-5, bandwidth_bytes_per_s=1e10)
 
@@ -31,7 +31,7 @@ def draw_job(
     alike: bool = False,
     cp: bool = True,
     recompute: tuple[Recompute, ...] = RECOMPUTE,
-    schedules: tuple[ScheduleName, ...] = SCHEDULES,
+    schedules: tuple[ScheduleName, ...] = OVERLAPPING,
     granularity: Granularity = "layer",
 ) -> Job:
     """Draw a job.

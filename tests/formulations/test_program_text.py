@@ -13,11 +13,10 @@ from hetopt.formulations.cp_sat.program import PipelineProgram
 from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.formulations.linear_program import LinearProgram
 from hetopt.formulations.program_text import column_names, lp_text, mps_text, number
-from hetopt.problem.training import SCHEDULES
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.mip.solution_file import read_solution
 from tests.formulations import programs, readers
-from tests.oracle.instances import make_instance
+from tests.oracle.instances import OVERLAPPING, make_instance
 
 WRITE = {"lp": lp_text, "mps": mps_text}
 SOLVERS = ("glpk", "cbc", "scip", "highs")
@@ -125,7 +124,7 @@ TEN = (
 def test_the_optimum_of_cp_sat(tmp_path: Path, seed: int, p: int, q: int) -> None:
     """GLPK, CBC, SCIP and HiGHS find CP-SAT's optimum in the files of ten programs."""
     instance = make_instance(seed)
-    assert instance.table.schedule == SCHEDULES[seed % len(SCHEDULES)]
+    assert instance.table.schedule == OVERLAPPING[seed % len(OVERLAPPING)]
     data = programs.data_of(
         instance.table, p, q, instance.problem.pins, cutoff=10**7 * programs.ENOUGH
     )

@@ -344,7 +344,7 @@ def _splits(
             continue
         all_first = schedule == "auto" and min(warmups) >= q
         value, exact = closed_form(
-            schedule == "gpipe" or all_first,
+            "gpipe" if all_first else schedule,
             q,
             forward,
             backward,

@@ -17,10 +17,13 @@ from hetopt.cost.table import CostTable
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import SCHEDULES, ScheduleName
+from hetopt.schedule.schedules import rule_of
 from tests.oracle import wide
 from tests.oracle.problems import draw_problem
 from tests.oracle.tables import draw_table
 
+#: Schedules whose stages compute while boundaries transfer.
+OVERLAPPING = tuple(name for name in SCHEDULES if not rule_of(name).blocking)
 #: Plans an instance may have before memory and pins, so that brute force is quick.
 MAX_PLANS = 40_000
 #: The same where no principle is kept.
@@ -56,7 +59,7 @@ def make_instance(
     seed
         Of the generator.
     schedule
-        The schedule, or None for ``SCHEDULES[seed % 5]``.
+        The schedule, or None for ``OVERLAPPING[seed % 5]``.
     pinned
         Whether there may be pins; None leaves it to the generator.
     clusters
@@ -67,7 +70,7 @@ def make_instance(
         Plans it may have before memory and pins, or None for what suits the schedule.
     """
     rng = Random(seed)
-    schedule = schedule or SCHEDULES[seed % len(SCHEDULES)]
+    schedule = schedule or OVERLAPPING[seed % len(OVERLAPPING)]
     if most is None:
         most = MAX_FREE_PLANS if schedule == "auto" else MAX_PLANS
     pinned = rng.random() < 0.5 if pinned is None else pinned

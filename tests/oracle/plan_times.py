@@ -170,7 +170,7 @@ def freely_simulated(
 
 
 def closed_form(
-    gpipe: bool,
+    schedule: str,
     q: int,
     forward: Sequence[int],
     backward: Sequence[int],
@@ -182,7 +182,7 @@ def closed_form(
     """Return the value plans are ranked by, and the exact closed form."""
     tau = [f + b for f, b in zip(forward, backward, strict=True)]
     fill = sum(tau) + 2 * sum(kappa) + max(sync)
-    if gpipe:
+    if schedule == "gpipe":
         slowest = max(omega, default=0)
         steady = max(*forward, slowest) + max(*backward, slowest)
         total = fill + (q - 1) * steady
@@ -195,6 +195,9 @@ def closed_form(
                 warmups[i] - warmups[k] + 1,
             )
             period = max(period, window)
+    for i, own in enumerate(tau):
+        chi = {"1f1b-batched": 1, "1f1b-blocking": 2}.get(schedule, 0)
+        period = max(period, Fraction(own + chi * sum(kappa[max(0, i - 1) : i + 1])))
     rounded_up = -(-period.numerator // period.denominator)
     return fill + (q - 1) * rounded_up, fill + (q - 1) * period
 

@@ -23,6 +23,9 @@ class Steps(NamedTuple):
     free
         Whether the plan decides; then what it is at most depends on kappa
         (``check.free_room``).
+    blocking
+        Transfers that both stages of a boundary wait for, one after the other, per
+        micro-batch: 1 an exchange, 2 there and back; 0 if stages compute meanwhile.
     """
 
     inside: int
@@ -30,6 +33,7 @@ class Steps(NamedTuple):
     most: int
     all_first: bool = False
     free: bool = False
+    blocking: int = 0
 
     def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
         """Return it for one boundary; not if ``all_first`` or ``free``.
@@ -49,6 +53,8 @@ class Steps(NamedTuple):
 
 STEPS = {
     "1f1b": Steps(inside=1, across=1, most=1),
+    "1f1b-batched": Steps(inside=1, across=1, most=1, blocking=1),
+    "1f1b-blocking": Steps(inside=1, across=1, most=1, blocking=2),
     "eager-1f1b": Steps(inside=2, across=2, most=2),
     "virtual-1f1b": Steps(inside=1, across=2, most=1),
     "h-1f1b": Steps(inside=1, across=1, most=3),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.plan.meeting_stages import Durations, simulate_blocking
 from hetopt.check.plan.schedules import STEPS
 from hetopt.compiled import FITS, PAYS_FROM, as_written, kernel
 
@@ -75,6 +76,13 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
     steps = STEPS[times.schedule]
     if steps.all_first or (steps.free and min(counts) >= times.microbatches):
         steady = Fraction(max(*times.forward, slowest) + max(*times.backward, slowest))
+    elif steps.blocking:
+        kappa = [0, *times.transfer, 0]
+        busy = [
+            both + steps.blocking * (kappa[i] + kappa[i + 1])
+            for i, both in enumerate(times.both)
+        ]
+        steady = Fraction(max(*busy, slowest))
     else:
         steady = Fraction(max(*times.both, slowest))
         for i in range(len(counts)):
@@ -100,6 +108,10 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
     """
     p, q = len(counts), times.microbatches
     warm = [min(count, q) for count in counts]
+    if chi := STEPS[times.schedule].blocking:
+        passes = Durations(times.forward, times.backward, times.transfer, q)
+        ended = simulate_blocking(passes, counts, chi)
+        return max(end + g for end, g in zip(ended, times.sync, strict=True))
     if times.alone is not None:
         ended = _simulate_together(times, times.alone, warm)
         return max(end + g for end, g in zip(ended, times.sync, strict=True))

@@ -75,6 +75,8 @@ class Facts(NamedTuple):
         if none; shape (A, A).
     dearest
         Largest kappa from another cluster into a layout; length A.
+    blocking
+        Transfers per micro-batch that both stages of a boundary wait for.
     """
 
     cluster: Ints
@@ -101,6 +103,7 @@ class Facts(NamedTuple):
     dearer: Ints
     slower: Ints
     dearest: Ints
+    blocking: int
 
 
 class Left(NamedTuple):

@@ -140,4 +140,5 @@ def label_facts(
         rule=int(_rule(steps, part.microbatches)),
         steps=np.array([steps.inside, steps.across], dtype=np.int64),
         paces=np.array([steps.most, max(steps.most, steps.across)], dtype=np.int64),
+        blocking=steps.blocking,
     )

@@ -141,6 +141,8 @@ def _leaves_no_worse(facts: Facts, one: Ints, other: Ints, high_ps: int) -> bool
         return False
     if facts.rule == FREE:
         return True
+    if facts.blocking:
+        return bool(more <= 0 and one[CARRY] <= other[CARRY])
     # What the boundary hides anyhow makes no difference.
     hidden = facts.paces[1] * high_ps - 2 * facts.dearest[a] * PS_PER_NS
     return bool(one[CARRY] <= max(hidden, other[CARRY] - more * PS_PER_NS))
@@ -294,7 +296,15 @@ def _priced(
         label[SYNC] = max(label[SYNC], before[SYNC])
         if not once and omega * PS_PER_NS > high_ps:
             return False
-        if facts.rule == STEADY:
+        if facts.rule == STEADY and facts.blocking:
+            # Both stages wait while the boundary transfers.
+            blocked = facts.blocking * kappa * PS_PER_NS
+            if before[CARRY] + blocked > high_ps:
+                return False
+            label[CARRY] += blocked
+            if label[CARRY] > high_ps:
+                return False
+        elif facts.rule == STEADY:
             across = facts.cluster[o] != facts.cluster[before[OPTION]]
             pace = facts.paces[1 if across else 0]
             more = before[CARRY] + 2 * kappa * PS_PER_NS - pace * high_ps

@@ -8,6 +8,7 @@ from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, 
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     import argparse
@@ -93,6 +94,9 @@ def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
             f"{form} cannot choose warm-up counts (auto): use cp-sat, "
             "or name a schedule that prescribes them"
         )
+        raise InputError(msg, field="training.schedule")
+    if rule_of(problem.training.schedule).blocking and form == "miqp":
+        msg = "miqp has no transfers that block: use cp-sat or intervals"
         raise InputError(msg, field="training.schedule")
     return problem, load_table(problem, options.table)
 

@@ -19,6 +19,7 @@ from hetopt.cli.inputs import (
     load_table,
     not_negative,
     principles_of,
+    schedule_of,
     seconds,
     whole,
 )
@@ -193,12 +194,12 @@ def run(options: argparse.Namespace) -> int:
     )
     fit(options, principles)
     spending = fit_spending(options)
-    asked = load_problem(options.problem, options.schedule)
+    asked = load_problem(options.problem, schedule_of(options))
     problem = asked
     if options.launcher is not None:
         from hetopt.export.planning.limits import fitted
 
-        problem = fitted(limits_of(options.launcher), asked, options.schedule)
+        problem = fitted(limits_of(options.launcher), asked, schedule_of(options))
     ensure_plans(options.solver, problem.training.schedule)
     table = load_table(problem, options.table)
     if options.pareto and spending is not None:

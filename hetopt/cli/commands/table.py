@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_problem, add_schedule, load_problem
+from hetopt.cli.inputs import add_problem, add_schedule, load_problem, schedule_of
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.cost.table_file import table_to_json, write_table
 
     ensure_outputs((options.out,), problems=(options.problem,))
-    table = build_table(load_problem(options.problem, options.schedule))
+    table = build_table(load_problem(options.problem, schedule_of(options)))
     if options.out is None:
         emit(json.dumps(table_to_json(table)))
         return 0

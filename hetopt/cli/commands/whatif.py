@@ -11,6 +11,7 @@ from hetopt.cli.inputs import (
     add_problem,
     add_schedule,
     add_solver,
+    schedule_of,
     seconds,
     whole,
     workers,
@@ -112,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(msg)
     ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
     ensure_searchable(options.solver, options.objective, PRUNED)
-    made = Variants(problem_path(options.problem), options.schedule)
+    made = Variants(problem_path(options.problem), schedule_of(options))
     variants = made.all(
         drop_each=options.drop_each,
         added=options.add,

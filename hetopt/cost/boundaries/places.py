@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from hetopt.cost.table import TOO_LONG_NS
+from hetopt.errors import InputError
 from hetopt.plans import Strategy
 from hetopt.schedule.schedules import rule_of
 
@@ -88,9 +89,20 @@ def searched_table(
         Whether simulated times are minimised.
     exact
         Whether sharing has to be in it; a heuristic is better off without.
+
+    Raises
+    ------
+    InputError
+        Boundaries share links, and transfers block.
     """
     if not _may_share(table, principles):
         return table
+    if rule_of(table.schedule).blocking:
+        msg = (
+            f"{table.schedule} is for boundaries that share no link and no uplink: "
+            "name a schedule whose stages compute meanwhile"
+        )
+        raise InputError(msg, field="training.schedule")
     placed = exact and principles.consecutive and not simulated
     # With all forwards first, only one boundary of a cluster sends at a time.
     placed = placed and not rule_of(table.schedule).all_first

@@ -38,7 +38,8 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
 
 
 LIMITS = Limits(
-    schedules=("1f1b",),
+    # Its 1F1B exchanges both ways at once, and waits.
+    schedules=("1f1b", "1f1b-batched"),
     shared=("dp", "cp", "tp", "recompute"),
     zero=(0, 1),
     losses=problem_losses,

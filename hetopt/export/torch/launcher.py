@@ -24,6 +24,7 @@ from hetopt.export.shared.losses import layer_losses, model_losses
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.problem.training import RESHARDING, SCHEDULE_CHOICES
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -224,7 +225,7 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     limits=Limits(
-        schedules=SCHEDULE_CHOICES,
+        schedules=tuple(n for n in SCHEDULE_CHOICES if not rule_of(n).blocking),
         resharding=RESHARDING,
         zero=(0, 1),
         losses=_problem_losses,

@@ -15,7 +15,7 @@ from hetopt.check import check_plan, check_result
 from hetopt.errors import CheckError, InputError
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import SCHEDULES, Domain, Pins, ScheduleName
+from hetopt.problem.training import Domain, Pins, ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.decisions.assembly import value_of
@@ -29,7 +29,7 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.formulations.programs import END, LAYER, ONE, SYNC
 from tests.oracle import brute_force, plain
-from tests.oracle.instances import make_instance
+from tests.oracle.instances import OVERLAPPING, make_instance
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -174,7 +174,7 @@ def test_same_plan_as_brute_force_and_no_worse_than_any_schedule(seed: int) -> N
         ]
     data = json.loads(json.dumps(result.to_json()))
     assert check_result(problem, costs, data) == []
-    for schedule in SCHEDULES:
+    for schedule in OVERLAPPING:
         named = optimum(problem, costs, schedule).best
         if named is not None:
             # Both are least up to the rounding of lambda.
@@ -209,7 +209,7 @@ def test_what_memory_leaves_between_two_schedules() -> None:
     fill = 3 * 2 * LAYER + 2 * END + 2 * 2 * 600 + SYNC
     window = 2 * 2 * LAYER + END + 2 * 600
     assert best.closed_form_s == pytest.approx((fill + 7 * window / 2) * 1e-9)
-    for schedule in SCHEDULES:
+    for schedule in OVERLAPPING:
         named = optimum(*tight(schedule), schedule).best
         if schedule in ("1f1b", "virtual-1f1b"):
             assert named is not None

@@ -10,7 +10,7 @@ import pytest
 from hetopt.formulations.decision import Decision
 from hetopt.plans import Strategy
 from hetopt.problem.principles import PRUNED, Principles
-from hetopt.problem.training import SCHEDULES, ClusterPins, Domain, Pins
+from hetopt.problem.training import ClusterPins, Domain, Pins
 from hetopt.solvers.decisions import identical
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -21,7 +21,7 @@ from tests.oracle.repeated import make_repeated
 if TYPE_CHECKING:
     from hetopt.result import Result
     from tests.oracle.brute_force import Found
-    from tests.oracle.instances import Instance
+    from tests.oracle.instances import OVERLAPPING, Instance
 
 #: Plans brute force may have to look at.
 FEW = 6_000
@@ -90,7 +90,7 @@ def test_pins_tell_clusters_apart() -> None:
 
 @pytest.mark.parametrize("seed", range(50))
 def test_the_plan_of_the_tie_rule_all_the_same(seed: int) -> None:
-    schedule = SCHEDULES[seed % len(SCHEDULES)]
+    schedule = OVERLAPPING[seed % len(OVERLAPPING)]
     instance, _ = make_repeated(seed, schedule=schedule, most_plans=FEW)
     problem, table = instance.problem, instance.table
     best = brute_force.solve(problem, table).best
@@ -106,7 +106,7 @@ def test_the_plan_of_the_tie_rule_all_the_same(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_copies_are_no_different_choices(solver: str, seed: int) -> None:
     instance, kinds = make_repeated(
-        seed, schedule=SCHEDULES[seed % len(SCHEDULES)], most_plans=1_000
+        seed, schedule=OVERLAPPING[seed % len(OVERLAPPING)], most_plans=1_000
     )
     problem, table = instance.problem, instance.table
 

@@ -18,7 +18,6 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import SCHEDULES
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.dp import solver as dp
@@ -29,7 +28,7 @@ from hetopt.solvers.simulated.solver import solve_simulated
 from hetopt.solvers.simulated.warmups import best_warmups
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer
-from tests.oracle.instances import Instance, make_instance
+from tests.oracle.instances import OVERLAPPING, Instance, make_instance
 from tests.solvers.simulated.test_solver import seconds
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def test_same_plan_or_same_infeasibility(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS[::2])
 def test_no_worse_than_any_named_schedule(seed: int) -> None:
     best = plan(seed, "auto", 3 if seed % 5 == 0 else 1).best
-    for schedule in SCHEDULES:
+    for schedule in OVERLAPPING:
         named = plan(seed, schedule).best
         if named is not None:
             assert best is not None
@@ -116,7 +115,7 @@ def test_no_worse_on_exp1() -> None:
     assert closed.status == quick.status == "optimal"
     assert closed.best is not None
     assert quick.best is not None
-    for schedule in SCHEDULES:
+    for schedule in OVERLAPPING:
         named = dp.solve(
             Request(
                 problem=under(whole, schedule)[0],
