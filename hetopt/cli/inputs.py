@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.problem.principles import Principles
+from hetopt.schedule.schedules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 #: Schedules by how many transfers block at a boundary.
-_BLOCKING: dict[int, ScheduleName] = {1: "1f1b-batched", 2: "1f1b-blocking"}
+_BLOCKING = {rule.blocking: rule.name for rule in RULES.values() if rule.blocking}
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -143,8 +144,9 @@ def schedule_of(options: argparse.Namespace) -> ScheduleName | None:
     asked: ScheduleName | None = options.schedule
     if options.blocking is None:
         return asked
-    if asked != _BLOCKING[2]:
-        msg = f"goes with --schedule {_BLOCKING[2]} alone: leave it out, or name that"
+    default = _BLOCKING[max(_BLOCKING)]
+    if asked != default:
+        msg = f"goes with --schedule {default} alone: leave it out, or name that"
         raise InputError(msg, field="--blocking")
     return _BLOCKING[options.blocking]
 

@@ -47,6 +47,8 @@ HOMES = {
     "export/flagscale/launcher.py",
     "export/flagscale/reading.py",
     "export/torch/reading.py",
+    "export/torchtitan/cut.py",
+    "export/torchtitan/reading.py",
     "export/hexiscale/launcher.py",
     "export/hexiscale/reading.py",
 }

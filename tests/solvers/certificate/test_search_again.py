@@ -18,7 +18,7 @@ from hetopt.solvers.race.engine import Answer, Engine
 from tests.oracle import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class Busy(Engine):
@@ -38,6 +38,15 @@ class Busy(Engine):
         raise NotImplementedError
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have Ctrl-C raise, however the tests were started."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_search_that_minds_no_signals() -> None:
     problem = plain.problem()
     table = plain.table(problem, [Strategy(dp=2, cp=1, tp=1)])
