@@ -10,7 +10,9 @@ from random import Random
 from typing import Any
 
 from hetopt.export.registry import SHIPPED
-from hetopt.problem.training import RECOMPUTE, SCHEDULE_CHOICES
+from hetopt.problem.training import RECOMPUTE
+from hetopt.schedule.schedules import FREE
+from tests.oracle.instances import OVERLAPPING
 
 #: Rates and latencies from dead to beyond anything there is.
 RATES = ("1 B/s", "1 bps", "8 bps", "1e-3 bps", "100 kbps", "1 Mbps", "1 Gbps")
@@ -149,7 +151,7 @@ def _training(rng: Random) -> dict[str, Any]:
     training: dict[str, Any] = {
         "global_batch": rng.choice(BATCHES),
         "seq_len": rng.choice(LENGTHS),
-        "schedule": rng.choice(SCHEDULE_CHOICES),
+        "schedule": rng.choice((*OVERLAPPING, FREE.name)),
         "zero": rng.choice((0, 1, 2, 3)),
         "precision": rng.choice(("bf16", "fp32")),
         "optimizer": rng.choice(("adam", "sgd")),

@@ -16,12 +16,13 @@ from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
+from tests.oracle.instances import OVERLAPPING
 from tests.oracle.repeated import make_repeated
 
 if TYPE_CHECKING:
     from hetopt.result import Result
     from tests.oracle.brute_force import Found
-    from tests.oracle.instances import OVERLAPPING, Instance
+    from tests.oracle.instances import Instance
 
 #: Plans brute force may have to look at.
 FEW = 6_000
