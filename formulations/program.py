@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.chunks import with_stages
 from hetopt.cost.table import LONGEST_NS
 from hetopt.formulations.permitted import Permitted
 from hetopt.problem.principles import PRUNED
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Objectives are counted in 1 / PERIOD_SCALE ticks and lambda is rounded up to a
 #: whole one: a program's optimum exceeds the closed form of its plan by less than
-#: (q - 1) / PERIOD_SCALE ticks.
+#: (q - 1) / PERIOD_SCALE ticks, passes of v chunks counting as q v micro-batches.
 PERIOD_SCALE = 1000
 
 #: The longest objective of any plan, in 1 / PERIOD_SCALE ticks.
@@ -83,8 +84,9 @@ class ProgramData:
         cutoff: int,
     ) -> ProgramData:
         """Return the program of one p within a cutoff, over a slice of a table."""
+        lead, trail = np.array(chain.lead) > 0, np.array(chain.trail) > 0
         return cls(
-            part=part,
+            part=with_stages(part, lead, trail, stages),
             chain=chain,
             schedule=table.schedule,
             pins=pins,
@@ -126,7 +128,7 @@ def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:
     if used:
         fill += int(np.max(times, axis=0) @ counts)
         sync += int(max(syncs)) + int(np.max(sync_units, axis=0) @ counts)
-    return min(LONGEST, PERIOD_SCALE * (part.microbatches * fill + sync))
+    return min(LONGEST, PERIOD_SCALE * (part.passes * fill + sync))
 
 
 def _longest(times: NDArray[np.int64]) -> NDArray[np.int64]:

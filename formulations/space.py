@@ -84,7 +84,9 @@ class _Rivals:
                 cluster.fixed_bytes[:, None],
             ]
         )
-        self.units = self._units_by_warmup() if chain.is_uniform else None
+        # With chunks what units hold at rest depends on p.
+        by_warmup = chain.is_uniform and part.chunks == 1
+        self.units = self._units_by_warmup() if by_warmup else None
         self.others = np.array(
             [
                 a
@@ -197,7 +199,9 @@ class _Rivals:
         """Most a stage of each rival loses at its boundaries and in g.
 
         A stage answers for the boundary after it, and the first of its cluster also
-        for the one before it. Also returns whether every occupancy stays below
+        for the one before it: with several chunks the last and the first of all for
+        the way back. What a round loses (MODEL.md section 4) is no more than that, so
+        a rival that gains as much is never later. Also returns whether every occupancy stays below
         what the period of a plan with k is anyhow: omega of k or tau of one unit.
         """
         part = self.part

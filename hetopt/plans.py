@@ -138,6 +138,9 @@ class Plan(Shown):
     ----------
     problem_digest, table_digest
         Of the problem and the latency table the plan was made from.
+    chunks
+        Parts of the model that every stage holds. With several, the units of a stage
+        are those of one part, numbered as if there were no other: ``chunk_units``.
 
     Examples
     --------
@@ -157,6 +160,7 @@ class Plan(Shown):
     pipelines: tuple[Pipeline, ...]
     problem_digest: str
     table_digest: str
+    chunks: int = 1
 
     @property
     def pipeline(self) -> Pipeline:
@@ -191,6 +195,7 @@ class Plan(Shown):
         return {
             "schema": PLAN_SCHEMA,
             "schedule": self.schedule,
+            **({} if self.chunks == 1 else {"chunks": self.chunks}),
             "problem_digest": self.problem_digest,
             "table_digest": self.table_digest,
             "pipelines": [
@@ -210,6 +215,7 @@ class Plan(Shown):
             raise ValueError(msg)
         return cls(
             schedule=data["schedule"],
+            chunks=data.get("chunks", 1),
             problem_digest=data["problem_digest"],
             table_digest=data["table_digest"],
             pipelines=tuple(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.cost.chunks import with_way_back
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
+from hetopt.schedule.chunks import Chunks, ends_in_flight
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.shares import sharing_of
@@ -17,6 +19,8 @@ from hetopt.schedule.times import PipelineTimes
 from hetopt.unit_pricing import UnitPrice
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
@@ -39,7 +43,8 @@ class Price:
         Needed and available per device of each stage; length p. A plan that does
         not fit has a price all the same.
     activation_bytes
-        What of ``memory_bytes`` one micro-batch in flight takes; length p.
+        What of ``memory_bytes`` one micro-batch in flight takes, or one pass without
+        the units at the ends of the model; length p.
     recompute_ns
         What of each stage's backward time recomputes activations: how much longer it
         is than without recomputation. None where the table does not tell: it has no
@@ -106,11 +111,14 @@ def price(plan: Plan, table: CostTable) -> Price:
     return _price(
         times,
         memory_bytes=tuple(
-            _memory_bytes(place, inflight)
-            for place, inflight in zip(places, times.inflight, strict=True)
+            _memory_bytes(place, held)
+            for place, held in zip(places, _held(times, table), strict=True)
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
-        activation_bytes=tuple(map(_activation_bytes, places)),
+        activation_bytes=tuple(
+            int(place.counts * _every_pass(table) @ _activations(place))
+            for place in places
+        ),
         recompute_ns=tuple(map(_recompute_ns, places)),
     )
 
@@ -283,7 +291,15 @@ def _times(
     transfer = tuple(int(part.transfer_ns[key]) for key in boundaries)
     alone = tuple(int(part.occupancy_ns[key]) for key in boundaries)
     clusters = [place.cluster for place in places]
-    sharing = sharing_of(part.shared, plan.schedule, clusters, alone)
+    chunks = _chunks(part, layouts, places, np.array(table.body))
+    if chunks is None:
+        sharing = sharing_of(part.shared, plan.schedule, clusters, alone)
+        occupancy = alone if sharing is None else sharing.contended()
+    else:
+        every = (*alone, int(part.occupancy_ns[part.way_back, layouts[-1], layouts[0]]))
+        sharing = sharing_of(part.shared, plan.schedule, clusters, every)
+        twice = with_way_back(part).occupancy_ns
+        occupancy = tuple(int(twice[key]) for key in boundaries)
     # What is refused here is the user's: the warm-ups of a plan file, or negative times
     # of a table.
     try:
@@ -300,29 +316,85 @@ def _times(
                 for place in places
             ),
             transfer_ns=transfer,
-            occupancy_ns=alone if sharing is None else sharing.contended(),
+            occupancy_ns=occupancy,
             sync_ns=tuple(sync),
             warmups=warmups,
             sharing=sharing,
+            chunks=chunks,
         )
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error
 
 
-def _memory_bytes(place: _Place, inflight: int) -> int:
-    """Return what a device of the stage needs (MODEL.md section 5)."""
+def _chunks(
+    part: TableSlice,
+    layouts: Sequence[int],
+    places: Sequence[_Place],
+    body: NDArray[np.bool_],
+) -> Chunks | None:
+    """Return what stages of several chunks have beside the others' times.
+
+    Parameters
+    ----------
+    body
+        Whether units of each kind are of every chunk; shape (N,).
+    """
+    if part.way_back is None:
+        return None
+    back = part.way_back, layouts[-1], layouts[0]
+
+    def ends(place: _Place) -> tuple[int, int]:
+        ns = place.table.forward_ns, place.table.backward_ns
+        own = place.counts * ~body
+        forward, backward = (part.chunks * int(own @ t[place.strategy]) for t in ns)
+        return forward, backward
+
+    return Chunks(
+        count=part.chunks,
+        way_back_ns=int(part.transfer_ns[back]),
+        way_back_occupancy_ns=int(with_way_back(part).occupancy_ns[back]),
+        lead_ns=ends(places[0]),
+        trail_ns=ends(places[-1]),
+    )
+
+
+def _every_pass(table: CostTable) -> NDArray[np.bool_]:
+    """Return the kinds that each pass of a stage that holds them runs; shape (N,)."""
+    return np.array(table.body) | (table.chunks == 1)
+
+
+def _held(times: PipelineTimes, table: CostTable) -> list[NDArray[np.int64]]:
+    """Return how many activations of each kind every stage holds; p of shape (N,)."""
+    p, q = times.stages, times.microbatches
+    held = [np.full(len(table.kinds), inflight) for inflight in times.inflight]
+    if times.chunks is not None:
+        ends = ends_in_flight(p, q, times.chunks.count)
+        for stage, count in zip((0, p - 1), ends, strict=True):
+            held[stage][~np.array(table.body)] = count
+    return held
+
+
+def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
+    """Return what a device of the stage needs (MODEL.md section 5).
+
+    Parameters
+    ----------
+    held
+        Activations of each kind; shape (N,).
+    """
     costs, strategy, counts = place.table, place.strategy, place.counts
     return (
         int(costs.fixed_bytes[strategy])
         + int(counts @ costs.state_bytes[strategy])
-        + inflight * _activation_bytes(place)
+        + int(counts * held @ _activations(place))
         + int(costs.temporary_bytes[strategy][counts > 0].max())
     )
 
 
-def _activation_bytes(place: _Place) -> int:
-    """Return what of it one micro-batch in flight takes."""
-    return int(place.counts @ place.table.activation_bytes[place.strategy])
+def _activations(place: _Place) -> NDArray[np.int64]:
+    """Return what one micro-batch, or pass, in flight takes of it, by kind."""
+    own: NDArray[np.int64] = place.table.activation_bytes[place.strategy]
+    return own
 
 
 def _recompute_ns(place: _Place) -> int | None:

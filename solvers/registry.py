@@ -42,6 +42,8 @@ class Solver:
         Whether it chooses warm-up counts as well (schedule ``auto``).
     blocks
         Whether it knows schedules whose transfers keep stages waiting.
+    interleaves
+        Whether it knows schedules whose stages hold several chunks of the model.
     samples
         Whether it draws at random, as often as ``--iterations`` says.
     space
@@ -56,6 +58,7 @@ class Solver:
     relaxes: bool = False
     frees_warmups: bool = False
     blocks: bool = False
+    interleaves: bool = False
     samples: bool = False
     space: Principles = PRUNED
 
@@ -74,8 +77,9 @@ def _race(
     *,
     relaxes: bool = False,
     frees: bool = False,
-    blocks: bool = False,
+    steps: bool = False,
 ) -> Solver:
+    """Return a solver that races; ``steps``: it has each program's rows, or labels."""
     return Solver(
         name=name,
         home=f"hetopt.solvers.{home}",
@@ -83,15 +87,16 @@ def _race(
         proves=True,
         relaxes=relaxes,
         frees_warmups=frees,
-        blocks=blocks,
+        blocks=steps,
+        interleaves=steps,
     )
 
 
 _ALL = (
-    _race("auto", "auto:solve", relaxes=True, frees=True, blocks=True),
-    _race("cp-sat", "cp_sat:solve", frees=True, blocks=True),
-    _race("dp", "dp.solver:solve", relaxes=True, frees=True, blocks=True),
-    _race("milp", "mip.milp:solve", blocks=True),
+    _race("auto", "auto:solve", relaxes=True, frees=True, steps=True),
+    _race("cp-sat", "cp_sat:solve", frees=True, steps=True),
+    _race("dp", "dp.solver:solve", relaxes=True, frees=True, steps=True),
+    _race("milp", "mip.milp:solve", steps=True),
     _race("miqp-highs", "mip.miqp:solve_highs", relaxes=True),
     _race("miqp-scip", "mip.miqp:solve_scip", relaxes=True),
     _race("miqp-gurobi", "mip.miqp:solve_gurobi", relaxes=True),
@@ -188,6 +193,10 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
     if rule_of(schedule).blocking and not solver(name).blocks:
         able = ", ".join(each.name for each in _ALL if each.blocks)
         msg = f"solver {name} has no transfers that block ({schedule}): use {able}"
+        raise InputError(msg, field="--schedule")
+    if rule_of(schedule).interleaved and not solver(name).interleaves:
+        able = ", ".join(each.name for each in _ALL if each.interleaves)
+        msg = f"solver {name} has no stages of several chunks ({schedule}): use {able}"
         raise InputError(msg, field="--schedule")
     if rule_of(schedule).free and not solver(name).frees_warmups:
         msg = (

@@ -20,6 +20,8 @@ the consecutive stages a cluster may host, unit kinds f, cut classes x, layouts 
 ``kappa[j, r]``        kappa of the boundary between slots r and r + 1, likewise
 ``period``             lambda, in 1 / PERIOD_SCALE ticks; unused if q = 1
 ``sync``               the largest g
+``way_back``           kappa from the last stage to the first, with several chunks
+``late``               (v - 1) max(0, R - p lambda) of MODEL.md, in the period's unit
 =====================  ====================================================
 
 All coefficients are the table's integers. The only rounding is lambda's: it is a
@@ -35,7 +37,14 @@ from typing import TYPE_CHECKING
 
 from ortools.sat.python import cp_model
 
-from hetopt.formulations.cp_sat import boundaries, cuts, period, placement, warmups
+from hetopt.formulations.cp_sat import (
+    boundaries,
+    chunks,
+    cuts,
+    period,
+    placement,
+    warmups,
+)
 from hetopt.formulations.cp_sat.free import choose_warmups
 from hetopt.formulations.cp_sat.memory import fit_memory
 from hetopt.formulations.cp_sat.pins import pin
@@ -113,15 +122,20 @@ class PipelineProgram:
         return warmups.count_warmups(v, deltas)
 
     def _minimise(self) -> cp_model.LinearExpr:
-        """Minimise the closed form ``sum (tau + 2 kappa) + (q - 1) lambda + max g``."""
+        """Minimise the closed form ``sum (tau + 2 kappa) + (q - 1) lambda + max g``.
+
+        Of stages of several chunks it has one term more (``chunks.go_back``).
+        """
         v, sets, data = self.variables, self.sets, self.data
         fill = [cuts.work(v, j, k) for j, k in sets.capacity]
         fill += [2 * kappa for kappa in v.kappa_in.values()]
         fill += boundaries.inner_fill(v)
         objective = weighted(
             [total(fill), v.sync, v.period],
-            [PERIOD_SCALE, PERIOD_SCALE, sets.microbatches - 1],
+            [PERIOD_SCALE, PERIOD_SCALE, sets.passes - 1],
         )
+        if sets.part.way_back is not None:
+            objective += chunks.go_back(v, total(fill), sets.part.way_back)
         self.model.add(objective <= data.cutoff)
         if data.objective_min:
             self.model.add(objective >= data.objective_min)

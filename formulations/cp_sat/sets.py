@@ -27,6 +27,8 @@ class Sets:
     ----------
     stages, microbatches
         p and q.
+    passes, most_held
+        How often a stage runs forward, q but for chunks; most of these that it holds.
     steady
         Whether the period counts: not with a single micro-batch.
     rule, gpipe
@@ -46,11 +48,13 @@ class Sets:
         self.chain = data.chain
         self.stages = data.stages
         self.microbatches = data.part.microbatches
-        self.steady = self.microbatches > 1
+        self.passes = data.part.passes
+        self.most_held = data.part.most_held
+        self.steady = self.passes > 1
         self.rule = data.rule
         self.gpipe = self.rule.all_first
         self.period_max = min(
-            data.cutoff // max(1, self.microbatches - 1),
+            data.cutoff // max(1, self.passes - 1),
             data.cutoff if data.period_max is None else data.period_max,
         )
         self.capacity = self._capacities()
@@ -146,7 +150,7 @@ class Sets:
     def _memory_capacity(self, j: int, k: int) -> int:
         """Most body units that may fit, over all places in the chain."""
         table = self.table(j)
-        in_flight = self.rule.in_flight(1, self.microbatches)
+        in_flight = self.rule.in_flight(1, self.most_held)
         need = self.chain.shortest(
             table.state_bytes[k] + in_flight * table.activation_bytes[k]
         )

@@ -129,7 +129,7 @@ class Load:
 
 def constant_load(v: Variables) -> Load:
     """Under gpipe, and with a single micro-batch, all q are in flight everywhere."""
-    q = v.sets.microbatches
+    q = v.sets.most_held
     everywhere = InFlight(v.model, q, q)
     return Load(
         slots=dict.fromkeys(v.slots, everywhere),
@@ -175,7 +175,7 @@ def chain_warmups(
 def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
     """Bound W by position: slot r has r stages before it, an opening one has none."""
     model, sets = v.model, v.sets
-    q, boundaries = sets.microbatches, sets.stages - 1
+    q, boundaries = sets.most_held, sets.stages - 1
     return Load(
         slots={
             (j, r): InFlight(

@@ -66,8 +66,8 @@ def cross(v: IntervalVariables) -> None:
             v.program.equal(f"enter({r},{b})", combine([(1, hops), (-1, arcs)]), 0)
         _inside(v, r)
         _classify(v, r)
-    if v.tied:
-        _tie(v)
+    if v.ends:
+        _join_ends(v)
 
 
 def _inside(v: IntervalVariables, r: int) -> None:
@@ -94,11 +94,11 @@ def _classify(v: IntervalVariables, r: int) -> None:
         v.program.equal(f"class({r},{x})", terms, 0)
 
 
-def _tie(v: IntervalVariables) -> None:
-    """``sum_b tied(a,b)`` = the first stage has layout a; likewise for the last."""
+def _join_ends(v: IntervalVariables) -> None:
+    """``sum_b ends(a,b)`` = the first stage has layout a; likewise for the last."""
     first, last = v.starting(0), v.ending(v.sets.stages)
     for side, arcs in enumerate((first, last)):
         for a in v.layouts(arcs):
-            pairs = total(c for pair, c in v.tied.items() if pair[side] == a)
+            pairs = total(c for pair, c in v.ends.items() if pair[side] == a)
             terms = combine([(1, pairs), (-1, v.of_layout(arcs, a))])
-            v.program.equal(f"tied_{('first', 'last')[side]}({a})", terms, 0)
+            v.program.equal(f"end_{('first', 'last')[side]}({a})", terms, 0)

@@ -17,12 +17,13 @@ clusters after it where memory depends on that: W of stage s is
 ``cut(r,c)``             c body units lie before boundary r; binary, elsewhere
 ``hop(r,x,a,b)``         boundary r, a cut of class x, goes from a to b
 ``inner(r,x,a)``         boundary r, a cut of class x, lies inside a cluster
-``tied(a,b)``            the first stage has layout a and the last layout b
+``ends(a,b)``            the first stage has layout a and the last layout b
 ``tau(s)``, ``kappa(r)`` times of a stage and of a boundary
 ``lag(s)``               E of MODEL.md section 4
 ``extra(r)``             lambda if boundary r crosses clusters, else 0
 ``period``               lambda
 ``sync``                 the largest g
+``late``                 (v - 1) max(0, R - p lambda) with chunks, MODEL.md section 4
 =======================  ====================================================
 
 Only arcs, units and cuts are integer: they make all else take its value. Nothing is
@@ -111,7 +112,9 @@ class IntervalProgram:
             (1.0, total([v.sync])),
         ]
         if v.period is not None:
-            parts.append((sets.microbatches - 1, total([v.period])))
+            parts.append((sets.passes - 1, total([v.period])))
+        if v.late is not None:
+            parts.append((1.0, {v.late: 1}))
         objective: Terms = combine(parts)
         limit = self.data.cutoff / self.scale
         self.program.row("cutoff", objective, upper=limit * (1 + CUTOFF_SLACK))

@@ -177,12 +177,12 @@ class IntervalSets(Sets):
     def _in_flight(self, stage: int, after: int) -> int:
         """Return the least min(W, q) of a stage with so many crossings after it."""
         if self.gpipe or not self.steady:
-            return self.microbatches
+            return self.most_held
         if self.adaptive is not None:
             least, _ = self.adaptive.warmups(self.stages - 1 - stage)
-            return min(self.microbatches, least)
+            return min(self.most_held, least)
         warmups = self.rule.least_warmups(self.stages - 1 - stage, after)
-        return min(self.microbatches, warmups)
+        return min(self.most_held, warmups)
 
     def _tighten(self) -> dict[tuple[Host, int], dict[int, Room]]:
         if self.adaptive is None:
@@ -192,7 +192,7 @@ class IntervalSets(Sets):
             for stage, before in enumerate(rooms):
                 least, most = self.adaptive.warmups(self.stages - 1 - stage)
                 last = before
-                for w in range(least + 1, min(most, self.microbatches) + 1):
+                for w in range(least + 1, min(most, self.most_held) + 1):
                     if last.most < 1:
                         break
                     room = self._room(host.cluster, host.strategy, stage, w)

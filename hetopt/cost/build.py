@@ -10,6 +10,7 @@ import numpy as np
 
 from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
+from hetopt.cost.chunks import folded
 from hetopt.cost.communication.synchronisation import (
     OPTIMIZER_START_S,
     exposed_s,
@@ -150,7 +151,7 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
             for zero in SHARDINGS
         }
         per_unit = unit_table(problem, shardings, permitted)
-    return CostTable(
+    table = CostTable(
         problem_digest=digest,
         schedule=training.schedule,
         kinds=kinds,
@@ -171,6 +172,7 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
         ),
         per_unit=per_unit,
     )
+    return folded(table, model, training.chunks)
 
 
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:

@@ -62,8 +62,8 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
     """
     counts = np.bincount(table.units, minlength=len(table.kinds)).astype(np.float64)
     for field, part in slices_of(table):
-        in_flight = part.microbatches
-        if not rule_of(table.schedule).may_be_all_first:
+        in_flight, rule = part.passes, rule_of(table.schedule)
+        if not (rule.may_be_all_first or rule.interleaved):
             in_flight = min(in_flight, MAX_DELTA * len(table.units))
         longest = 2.0 * len(table.units) * float(part.transfer_ns.max(initial=0))
         for number, cluster in enumerate(part.clusters):

@@ -145,6 +145,15 @@ class TableSlice:
         One way of a tensor of class x between units of one stage with layouts a and
         a', which have equally many devices; shape (X, A, A). None if stages have one
         strategy.
+    chunks
+        v: parts of the model that a stage holds. A unit of the body stands for v, one
+        in each part, and its times and activations are of one of them; of a unit at
+        the ends of the model, times are a v-th.
+    ahead
+        Passes that every stage holds beside those of its warm-ups; 0 until the number
+        of stages is known (``hetopt.cost.chunks.with_stages``).
+    way_back
+        With several chunks, the cut class from the last stage back to the first.
     shared
         What boundaries may have to share; None where links and clusters limit nothing
         but one boundary. ``transfer_ns`` is of a boundary that shares with no other.
@@ -159,6 +168,19 @@ class TableSlice:
     tied_ns: NDArray[np.int64] | None
     within_ns: NDArray[np.int64] | None = None
     shared: SharedLinks | None = None
+    chunks: int = 1
+    ahead: int = 0
+    way_back: int | None = None
+
+    @property
+    def passes(self) -> int:
+        """How often a stage runs forward in an iteration: q v."""
+        return self.microbatches * self.chunks
+
+    @property
+    def most_held(self) -> int:
+        """Most passes that a stage holds beside those that it holds ahead."""
+        return self.passes - self.ahead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -223,6 +245,9 @@ class CostTable(_Digested, Shown):
     per_unit
         What solvers of one strategy per unit read; only of problems that they plan:
         one cluster and the schedule gpipe.
+    chunks, way_back
+        As in every slice. With several chunks ``units`` and ``cuts`` are of one: the
+        units at the ends of the model, and between them a v-th of its body.
 
     Examples
     --------
@@ -256,6 +281,8 @@ class CostTable(_Digested, Shown):
     model_flops: float
     peak_flops: tuple[float, ...]
     per_unit: UnitTable | None = None
+    chunks: int = 1
+    way_back: int | None = None
 
     def at(self, microbatches: int) -> TableSlice:
         """Return the slice of a micro-batch count; KeyError if there is none."""

@@ -11,6 +11,9 @@ measured better numbers may replace any of them.
 ``cut_classes``         what can cross a stage boundary
 ``units``               kind of every unit, in pipeline order, by name
 ``cuts``                cut class after every unit but the last, by name
+``chunks``              with several chunks a stage: how many; ``units`` and ``cuts``
+                        are then of one
+``way_back``            likewise: cut class from the last stage back to the first
 ``tokens``              tokens per iteration
 ``model_flops``         of one iteration, without recomputation
 ``clusters``            per cluster: name, devices, usable_bytes per device, source
@@ -52,6 +55,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cost.chunks import one_chunk
 from hetopt.cost.ranges import ensure_sums_fit, slices_of
 from hetopt.cost.table_parsing import (
     KIND_NUMBERS,
@@ -104,6 +108,9 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
         ],
         "slices": [_slice_to_json(table, part) for part in table.slices],
     }
+    if table.way_back is not None:
+        data["chunks"] = table.chunks
+        data["way_back"] = table.cut_classes[table.way_back]
     if table.per_unit is not None:
         data["per_unit"] = _unit_table_to_json(table, table.per_unit)
     return data
@@ -240,12 +247,14 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
     names = tuple(cluster.name for cluster in problem.clusters)
     devices = tuple(cluster.devices for cluster in problem.clusters)
     training = problem.training
+    chunk = one_chunk(problem.model, training.chunks)
     for field, found, expected in (
         ("clusters", table.cluster_names, names),
         ("clusters.devices", table.cluster_devices, devices),
-        ("units", tuple(table.kinds[u] for u in table.units), problem.model.units),
-        ("cuts", tuple(table.cut_classes[c] for c in table.cuts), problem.model.cuts),
+        ("units", tuple(table.kinds[u] for u in table.units), chunk.units),
+        ("cuts", tuple(table.cut_classes[c] for c in table.cuts), chunk.cuts),
         ("schedule", table.schedule, training.schedule),
+        ("chunks", table.chunks, training.chunks),
         ("tokens", table.tokens, training.global_batch * training.seq_len),
     ):
         if found != expected:

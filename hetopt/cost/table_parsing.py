@@ -94,6 +94,10 @@ class TableReader(DocumentReader):
             for place, part in enumerate(self._list(top, "", "slices"))
         )
         self._ascending(slices, "slices")
+        chunks, way_back = self._chunks(top, cut_classes)
+        slices = tuple(
+            replace(part, chunks=chunks, way_back=way_back) for part in slices
+        )
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
             schedule=self._choice(
@@ -113,7 +117,19 @@ class TableReader(DocumentReader):
             model_flops=self._float(top, "", "model_flops"),
             peak_flops=tuple(cluster["peak_flops"] for cluster in clusters),
             per_unit=self._per_unit(top, len(units)),
+            chunks=chunks,
+            way_back=way_back,
         )
+
+    def _chunks(
+        self, top: dict[str, Any], cut_classes: tuple[str, ...]
+    ) -> tuple[int, int | None]:
+        """Read how many chunks a stage holds, and the cut class of the way back."""
+        if "chunks" not in top:
+            return 1, None
+        chunks = self._integer(top, "", "chunks", least=2)
+        name = self._choice(self._get(top, "", "way_back"), "way_back", cut_classes)
+        return chunks, cut_classes.index(name)
 
     def _ascending(self, slices: Sequence[TableSlice], where: str) -> None:
         counts = [part.microbatches for part in slices]

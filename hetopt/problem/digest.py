@@ -37,6 +37,7 @@ _LATER = {
     ("Training", "attention"): "fused",
     ("Training", "cross_entropy"): "fused",
     ("Training", "gradients"): "fp32",
+    ("Training", "chunks"): 1,
     ("Model", "attention"): "causal",
     ("Model", "patch"): 0,
     ("Model", "classes"): 0,

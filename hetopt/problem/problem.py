@@ -101,12 +101,32 @@ class Problem(Shown):
 
     @property
     def stage_counts(self) -> tuple[int, ...]:
-        """Values of p the model's body and the pins permit, ascending."""
-        body = len(self.model.units) - 2
+        """Values of p the model's body and the pins permit, ascending.
+
+        With several chunks a stage at least two: one has no way back.
+        """
+        chunks = self.training.chunks
+        body = (len(self.model.units) - 2) // chunks
         devices = sum(cluster.devices for cluster in self.clusters)
         return tuple(
-            p for p in range(1, min(body, devices) + 1) if self.pins.stages.permits(p)
+            p
+            for p in range(min(chunks, 2), min(body, devices) + 1)
+            if self.pins.stages.permits(p)
         )
+
+    @property
+    def programs(self) -> tuple[tuple[int, int], ...]:
+        """Pairs (p, q) that a plan may have; with chunks p divides q."""
+        return tuple(
+            (p, q)
+            for q in self.microbatch_counts
+            for p in self.stage_counts
+            if self.has_program(p, q)
+        )
+
+    def has_program(self, p: int, q: int) -> bool:
+        """Whether p of ``stage_counts`` and q of ``microbatch_counts`` go together."""
+        return self.training.chunks == 1 or q % p == 0
 
     def cluster_index(self, name: str) -> int:
         """Position of the cluster of this name; raises KeyError if there is none."""

@@ -21,6 +21,7 @@ ScheduleName = Literal[
     "eager-1f1b",
     "virtual-1f1b",
     "h-1f1b",
+    "interleaved-1f1b",
     "gpipe",
     "auto",
 ]
@@ -32,6 +33,8 @@ RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 #: Schedules that prescribe the warm-up counts.
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
+#: The only schedule whose stages hold several chunks of the model.
+INTERLEAVED: ScheduleName = "interleaved-1f1b"
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
@@ -58,6 +61,9 @@ class Training:
         still runs, or only after it.
     recompute
         Policies the plan may choose from, per cluster name; ``auto`` is all three.
+    chunks
+        Parts of the model that every stage holds (v): virtual stages a device. 2 or
+        more with ``interleaved-1f1b``, 1 with any other schedule.
     sequence_parallel
         Whether tensor parallelism splits what is between its matrices by tokens too.
     attention, cross_entropy
@@ -77,6 +83,7 @@ class Training:
     overlap_gradients: bool = True
     recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
     schedule: ScheduleName = "virtual-1f1b"
+    chunks: int = 1
     sequence_parallel: bool = True
     attention: Kernel = "fused"
     cross_entropy: Kernel = "fused"
@@ -88,6 +95,11 @@ class Training:
             if getattr(self, name) < 1:
                 msg = f"{name} is {getattr(self, name)}, expected at least 1"
                 raise ValueError(msg)
+        interleaved = self.schedule == INTERLEAVED
+        if self.chunks < 1 + interleaved or (self.chunks > 1 and not interleaved):
+            expected = "2 or more" if interleaved else "1"
+            msg = f"chunks is {self.chunks}, {self.schedule} has {expected}"
+            raise ValueError(msg)
         if self.zero not in range(4):
             msg = f"zero is {self.zero}, expected 0, 1, 2 or 3"
             raise ValueError(msg)

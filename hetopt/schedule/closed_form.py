@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.period import period_by_recursion
+from hetopt.schedule.period import period_by_recursion, round_ns
 
 if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
@@ -18,7 +18,13 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
 
     gpipe, and whatever else runs all forwards first, has, instead of lambda, the
     slowest forward plus the slowest backward, each at least the largest omega
-    (MODEL.md section 4). An estimate, not a bound
+    (MODEL.md section 4). With v chunks a stage, times are of one pass and
+
+        T = sum of tau_i + 2 * sum of kappa_i + (q v - 1) * lambda
+            + (v - 1) * max(0, R - p * lambda) + max g_i
+
+    where R, a whole round of the pipeline and back, is ``round_ns``: if it takes longer
+    than p passes, every stage waits for it v - 1 times. An estimate, not a bound
     on the simulated time. Deviations from HAPT: its T has max tau, which is right
     only where every transfer is hidden, for lambda, and no gradient
     synchronisation.
@@ -28,12 +34,19 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
     ValueError
         If warm-up counts rise downstream (not for gpipe).
     """
-    fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     if not times.has_steady_state:
-        period = Fraction(gpipe_pace_ns(times))
-    else:
-        period = period_by_recursion(times)
-    return fill + (times.microbatches - 1) * period + max(times.sync_ns)
+        return closed_form_at(times, Fraction(gpipe_pace_ns(times)))
+    return closed_form_at(times, period_by_recursion(times))
+
+
+def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
+    """Return the closed form with a period, or pace, that is known; it rises with it."""
+    fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
+    late: Fraction | int = 0
+    if times.chunks is not None:
+        wait = round_ns(times, times.chunks) - times.stages * period_ns
+        late = (times.chunks.count - 1) * max(0, wait)
+    return fill + (times.passes - 1) * period_ns + late + max(times.sync_ns)
 
 
 def gpipe_pace_ns(times: PipelineTimes) -> int:

@@ -17,6 +17,13 @@ both of its boundaries too (MODEL.md section 4):
     lambda = max( max omega_i, max over i of tau_i + chi (kappa_(i-1) + kappa_i) )
 
 No window exceeds it, as it is the mean of such terms at most.
+
+With v chunks a stage (``hetopt.schedule.chunks``), all is of one pass, and
+
+    lambda >= R / 2 p,   lambda >= (v - 1) / v of omega of the way back
+
+as well, R being a whole round of forwards and backwards with the way back: a stage
+runs p passes of either kind between one chunk's pass and that of the next.
 """
 
 from __future__ import annotations
@@ -30,6 +37,7 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hetopt.schedule.chunks import Chunks
     from hetopt.schedule.times import PipelineTimes
 
 
@@ -59,9 +67,22 @@ def period_by_recursion(times: PipelineTimes) -> Fraction:
     if rule_of(times.schedule).blocking:
         return Fraction(max(*_blocked_ns(times), *times.occupancy_ns, 0))
     period = Fraction(max(*times.round_trip_ns, *times.occupancy_ns, 0))
+    if (chunks := times.chunks) is not None:
+        back = Fraction((chunks.count - 1) * chunks.way_back_occupancy_ns, chunks.count)
+        whole_round = Fraction(round_ns(times, chunks), 2 * times.stages)
+        period = max(period, back, whole_round)
     while (ratio := _violated_window(times, period)) is not None:
         period = ratio
     return period
+
+
+def round_ns(times: PipelineTimes, chunks: Chunks) -> int:
+    """Return how long one pass takes through all stages and back to the first.
+
+    Forward and backward, with the way back between chunks both ways.
+    """
+    transfers = sum(times.transfer_ns) + chunks.way_back_ns
+    return sum(times.round_trip_ns) + 2 * transfers
 
 
 def _blocked_ns(times: PipelineTimes) -> list[int]:

@@ -47,6 +47,10 @@ class ScheduleRule:
         and a gradient while both of its stages wait (chi): 1 where the two are one
         exchange, 2 where one follows the other; 0 where stages compute meanwhile.
         Only with deltas of 1: elsewhere the two sides would not meet.
+    interleaved
+        Whether stages hold several chunks of the model (``hetopt.schedule.chunks``):
+        what is said of micro-batches is then of passes, and W of what comes after
+        those that every stage runs ahead (``held_ahead``).
     """
 
     name: ScheduleName
@@ -57,6 +61,7 @@ class ScheduleRule:
     free: bool = False
     also: ScheduleName | None = None
     blocking: int = 0
+    interleaved: bool = False
 
     @property
     def fixed(self) -> bool:
@@ -115,6 +120,7 @@ _ALL = (
     # ceil(1 + 2 kappa / lambda_0). HAPT assumes kappa <= max tau; as lambda_0 is at
     # least max kappa here (MODEL.md's deviation), that is 2 or 3.
     ScheduleRule(name="h-1f1b", inside=1, across=1, thresholds=(100, 2)),
+    ScheduleRule(name="interleaved-1f1b", inside=2, across=2, interleaved=True),
     ScheduleRule(name="gpipe", inside=0, across=0, all_first=True),
     ScheduleRule(name="auto", inside=0, across=0, free=True, also="gpipe"),
 )

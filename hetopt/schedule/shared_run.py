@@ -1,7 +1,9 @@
-"""One iteration whose boundaries share links: transfers take turns.
+"""One iteration whose transfers take turns, or whose stages hold several chunks.
 
 Of the transfers that are ready, the one that has been so for longest goes first.
 Whatever becomes ready later follows from one that still waits, so it is no earlier.
+With several chunks (``hetopt.schedule.chunks``) micro-batches are passes, and boundary
+p - 1 is the way back from the last stage to the first.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.schedule.chunks import backward_number
 from hetopt.schedule.events import (
     BACKWARD,
     FORWARD,
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def run_sharing(times: PipelineTimes) -> SharedRun:
-    """Run one iteration whose boundaries share links."""
+    """Run one iteration whose boundaries share links, or stages hold chunks."""
     run = SharedRun(times)
     run.advance(range(times.stages))
     while run.is_waiting:
@@ -43,16 +46,17 @@ class SharedRun:
     Attributes
     ----------
     starts
-        As ``events.run`` fills them; shape (4, p, q).
+        As ``events.run`` fills them, by pass; shape (4, p, q v).
     """
 
     def __init__(self, times: PipelineTimes) -> None:
-        assert times.sharing is not None
-        p, q = times.stages, times.microbatches
-        self.starts = np.zeros((4, p, q), np.int64)
+        p, passes = times.stages, times.passes
+        self.starts = np.zeros((4, p, passes), np.int64)
         self._times, self._sharing = times, times.sharing
-        self._durations = {FORWARD: times.forward_ns, BACKWARD: times.backward_ns}
-        self._orders = [list(_order(w, q)) for w in times.inflight]
+        self._orders = [list(_order(times, stage)) for stage in range(p)]
+        #: Of each stage, by kind and chunk.
+        self._durations = [times.durations_ns(stage) for stage in range(p)]
+        self._transfer, self._occupancy = _boundaries(times)
         self._done = [0] * p
         #: Transfers by when they became ready: kind, sending stage, micro-batch.
         self._waiting: list[tuple[int, tuple[int, int, int]]] = []
@@ -72,34 +76,56 @@ class SharedRun:
 
     def advance(self, stages: Iterable[int]) -> None:
         """Run all passes of some stages whose input is here."""
-        last = self._times.stages - 1
         for stage in stages:
             order = self._orders[stage]
             while self._done[stage] < len(order):
                 kind, m = order[self._done[stage]]
                 needed = self._arrived.get((kind, stage, m))
-                source = 0 if kind == FORWARD else last
-                if needed is None and stage != source:
+                if needed is None and self._next(1 - kind, stage, m) is not None:
                     break
                 start = self._begin((kind, stage, m), 0, [self._ran[stage], needed])
-                end = start + self._durations[kind][stage]
+                end = start + self._duration(kind, stage, m)
                 self._ran[stage] = (kind, stage, m, start, end)
                 self._done[stage] += 1
                 sent = (SEND_FORWARD if kind == FORWARD else SEND_BACKWARD, stage, m)
-                if stage == last - source:
-                    # The other end of the pipeline sends nothing on.
+                if self._next(kind, stage, m) is None:
+                    # The other end of the model sends nothing on.
                     self.starts[sent] = end
                 else:
                     self._cause[sent] = self._ran[stage]
                     heapq.heappush(self._waiting, (end, sent))
 
+    def _next(self, kind: int, stage: int, m: int) -> tuple[int, int] | None:
+        """Return stage and micro-batch of the pass that one sends to; None at an end.
+
+        What a pass needs is what its counterpart of the other kind sends to.
+        """
+        p, passes = self._times.stages, self._times.passes
+        chunks = passes // self._times.microbatches
+        chunk = m // p % chunks if chunks > 1 else 0
+        if kind == FORWARD:
+            if stage < p - 1:
+                return stage + 1, m
+            return (0, m + p) if chunk < chunks - 1 else None
+        if stage:
+            return stage - 1, m
+        return (p - 1, m - p) if chunk else None
+
+    def _duration(self, kind: int, stage: int, m: int) -> int:
+        of_chunk = self._durations[stage][kind]
+        return of_chunk[m // self._times.stages % len(of_chunk)]
+
     def send(self) -> int:
         """Start the transfer that has been ready for longest; return who gets it."""
         ready, (kind, stage, m) = heapq.heappop(self._waiting)
         onward = kind == SEND_FORWARD
-        boundary = stage if onward else stage - 1
-        waits = {("boundary", boundary, kind): self._sharing.occupancy_ns[boundary]}
-        for number, share in enumerate(self._sharing.shares):
+        needed_by = FORWARD if onward else BACKWARD
+        to = self._next(needed_by, stage, m)
+        assert to is not None
+        boundary = (stage if onward else stage - 1) % self._times.stages
+        waits = {("boundary", boundary, kind): self._occupancy[boundary]}
+        shares = () if self._sharing is None else self._sharing.shares
+        for number, share in enumerate(shares):
             if boundary in share.boundaries:
                 outward = share.outward[share.boundaries.index(boundary)]
                 waits["share", number, int(onward == outward)] = share.service_ns
@@ -108,11 +134,9 @@ class SharedRun:
         occupied = kind - SEND_FORWARD + OCCUPY_FORWARD
         for key, wait in waits.items():
             self._carried[key] = (occupied, stage, m, start, start + wait)
-        to = stage + 1 if onward else stage - 1
-        arrives = start + self._times.transfer_ns[boundary]
-        needed_by = (FORWARD if onward else BACKWARD, to, m)
-        self._arrived[needed_by] = (*event, start, arrives)
-        return to
+        arrives = start + self._transfer[boundary]
+        self._arrived[needed_by, *to] = (*event, start, arrives)
+        return to[0]
 
     def _begin(
         self, event: tuple[int, int, int], ready: int, before: Sequence[Row | None]
@@ -135,7 +159,13 @@ class SharedRun:
         part for which it did so.
         """
         start = int(self.starts[kind, stage, m])
-        row: Row | None = (kind, stage, m, start, start + self._durations[kind][stage])
+        row: Row | None = (
+            kind,
+            stage,
+            m,
+            start,
+            start + self._duration(kind, stage, m),
+        )
         rows = []
         while row is not None:
             rows.append(row)
@@ -146,10 +176,26 @@ class SharedRun:
         return rows[::-1]
 
 
-def _order(warmup: int, microbatches: int) -> Iterator[tuple[int, int]]:
+def _order(times: PipelineTimes, stage: int) -> Iterator[tuple[int, int]]:
     """Yield the passes of a stage: F_1..F_W, B_1, F_(W+1), B_2, ..."""
+    warmup, passes = times.inflight[stage], times.passes
     yield from ((FORWARD, m) for m in range(warmup))
-    for m in range(microbatches):
-        yield BACKWARD, m
-        if m + warmup < microbatches:
+    for m in range(passes):
+        if times.chunks is None:
+            yield BACKWARD, m
+        else:
+            yield BACKWARD, backward_number(m, times.stages, times.chunks.count)
+        if m + warmup < passes:
             yield FORWARD, m + warmup
+
+
+def _boundaries(times: PipelineTimes) -> tuple[list[int], list[int]]:
+    """Return kappa, and omega as if nothing were shared, the way back's last."""
+    transfer, occupancy = list(times.transfer_ns), list(times.occupancy_ns)
+    if times.sharing is not None:
+        occupancy = list(times.sharing.occupancy_ns)
+    elif times.chunks is not None:
+        occupancy.append(times.chunks.way_back_occupancy_ns)
+    if times.chunks is not None:
+        transfer.append(times.chunks.way_back_ns)
+    return transfer, occupancy

@@ -103,14 +103,15 @@ def sharing_of(
     clusters
         Of every stage.
     occupancy_ns
-        Of every boundary, as if it shared nothing.
+        Of every boundary, as if it shared nothing, and of the way back if there is one.
     """
     if shared is None:
         return None
+    ends_of = [*pairwise(clusters), (clusters[-1], clusters[0])]
     crossings = {
-        boundary: ends
-        for boundary, ends in enumerate(pairwise(clusters))
-        if ends[0] != ends[1]
+        boundary: ends_of[boundary]
+        for boundary in range(len(occupancy_ns))
+        if ends_of[boundary][0] != ends_of[boundary][1]
     }
     used = sorted(set(clusters))
     services: list[tuple[set[int], int]] = [
@@ -127,7 +128,7 @@ def sharing_of(
                 outward=tuple(crossings[b][0] == min(touched) for b in users),
             )
             shares.append(share)
-    if not shares:
+    if not shares and len(occupancy_ns) < len(clusters):
         return None
     return Sharing(
         all_first=rule_of(schedule).all_first,

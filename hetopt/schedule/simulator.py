@@ -4,8 +4,8 @@ Rules (MODEL.md section 4, HAPT section 4.2.1). Stage i runs forwards F_1..F_W,
 then B_1, F_(W+1), B_2, ..., with W = min(W_i, q); gpipe is W = q. A forward's
 output leaves when it ends, if the link is free: transfers in one direction start at
 least omega apart, and each arrives kappa after it starts. The two directions do not
-disturb each other; boundaries that share a link or an uplink take turns
-(``hetopt.schedule.shared_run``). Where transfers block, both stages wait for them
+disturb each other; boundaries that share a link or an uplink take turns, and stages may
+hold several chunks (``hetopt.schedule.shared_run``). Where transfers block, both stages wait for them
 (``hetopt.schedule.blocking_run``). Everything starts as early as these rules allow, so
 the makespan is the longest path in the event graph, and the simulator returns one such
 path.
@@ -21,6 +21,7 @@ import numpy as np
 
 from hetopt.compiled import FITS, PAYS_FROM, as_written
 from hetopt.schedule.blocking_run import run_blocking
+from hetopt.schedule.chunks import backward_number
 from hetopt.schedule.events import (
     BACKWARD,
     FORWARD,
@@ -56,7 +57,8 @@ class CriticalEvent(NamedTuple):
     stage
         Counted from 0; of a transfer, the sending stage.
     microbatch
-        Counted from 0; of ``sync``, the last one.
+        Counted from 0; of ``sync``, the last one. With several chunks a stage, the
+        number of the pass (``hetopt.schedule.chunks``).
     start_ns, end_ns
         The next event of the path starts at ``end_ns``.
     """
@@ -134,8 +136,8 @@ class Simulation:
         One entry per stage.
     starts_ns
         By kind (forward, backward, and the transfers that send-forward and
-        send-backward begin), stage and micro-batch; a transfer belongs to the stage
-        that sends it. Shape (4, p, q).
+        send-backward begin), stage and micro-batch, or pass; a transfer belongs to the
+        stage that sends it. Shape (4, p, q v).
     """
 
     times: PipelineTimes
@@ -151,7 +153,7 @@ class Simulation:
     @property
     def forward_end_ns(self) -> NDArray[np.int64]:
         """Shape (p, q)."""
-        return self._ends_ns(FORWARD, self.times.forward_ns)
+        return self._ends_ns(FORWARD)
 
     @property
     def backward_start_ns(self) -> NDArray[np.int64]:
@@ -161,7 +163,7 @@ class Simulation:
     @property
     def backward_end_ns(self) -> NDArray[np.int64]:
         """Shape (p, q)."""
-        return self._ends_ns(BACKWARD, self.times.backward_ns)
+        return self._ends_ns(BACKWARD)
 
     @property
     def send_forward_start_ns(self) -> NDArray[np.int64]:
@@ -177,19 +179,19 @@ class Simulation:
         rows: NDArray[np.int64] = self.starts_ns[kind]
         return rows
 
-    def _ends_ns(self, kind: int, duration_ns: tuple[int, ...]) -> NDArray[np.int64]:
-        rows: NDArray[np.int64] = self.starts_ns[kind] + np.array([duration_ns]).T
+    def _ends_ns(self, kind: int) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = self.starts_ns[kind] + _durations_ns(self.times, kind)
         return rows
 
     def critical_path(self) -> CriticalPath:
         """Return a longest chain of events, from time 0 to the makespan."""
         times = self.times
-        ends = self.backward_end_ns[:, -1]
+        final = _last_backward(times)
+        ends = self.backward_end_ns[:, final]
         stage = int(np.argmax(ends + np.array(times.sync_ns)))
-        sync = _KINDS.index("sync"), stage, times.microbatches - 1
-        last = (*sync, ends[stage], self.makespan_ns)
+        last = (_KINDS.index("sync"), stage, final, ends[stage], self.makespan_ns)
         if (other := _run_apart(times)) is not None:
-            rows = other.path(BACKWARD, stage, times.microbatches - 1)
+            rows = other.path(BACKWARD, stage, final)
             return CriticalPath(np.array([*rows, last]))
         path = np.empty((self._walk_back(stage, np.empty((0, 5), int)), 5), int)
         self._walk_back(stage, path)
@@ -222,11 +224,12 @@ def simulate(times: PipelineTimes) -> Simulation:
         starts = [[[0] * q for _ in range(p)] for _ in range(4)]
         as_written(run)(_fixed(times), starts, [[0] * p for _ in range(4)])
         starts_ns = np.array(starts, dtype=np.int64)
+    final = _last_backward(times)
     makespan = max(
         start + backward + sync
         for start, backward, sync in zip(
-            starts_ns[BACKWARD, :, -1].tolist(),
-            times.backward_ns,
+            starts_ns[BACKWARD, :, final].tolist(),
+            _durations_ns(times, BACKWARD)[:, -1 if times.chunks is None else final],
             times.sync_ns,
             strict=True,
         )
@@ -235,7 +238,7 @@ def simulate(times: PipelineTimes) -> Simulation:
         times=times,
         makespan_ns=makespan,
         stages=tuple(
-            _activity(q * round_trip + sync, makespan)
+            _activity(times.passes * round_trip + sync, makespan)
             for round_trip, sync in zip(times.round_trip_ns, times.sync_ns, strict=True)
         ),
         starts_ns=starts_ns,
@@ -243,10 +246,30 @@ def simulate(times: PipelineTimes) -> Simulation:
 
 
 def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
-    """Run what ``events.run`` cannot: transfers that block, or share links."""
+    """Run what ``events.run`` cannot: blocking or shared transfers, and chunks."""
     if rule_of(times.schedule).blocking:
         return run_blocking(times)
-    return None if times.sharing is None else run_sharing(times)
+    if times.sharing is None and times.chunks is None:
+        return None
+    return run_sharing(times)
+
+
+def _durations_ns(times: PipelineTimes, kind: int) -> NDArray[np.int64]:
+    """Return how long forwards (0) or backwards (1) take: (p, q v), or (p, 1) if alike."""
+    of_chunk = np.array([times.durations_ns(i)[kind] for i in range(times.stages)])
+    if times.chunks is None:
+        return of_chunk
+    rounds = np.arange(times.passes) // times.stages
+    by_pass: NDArray[np.int64] = of_chunk[:, rounds % times.chunks.count]
+    return by_pass
+
+
+def _last_backward(times: PipelineTimes) -> int:
+    """Return whose backward is the last on every stage: micro-batch, or pass."""
+    last, chunks = times.passes - 1, times.chunks
+    if chunks is None:
+        return last
+    return backward_number(last, times.stages, chunks.count)
 
 
 def _activity(busy_ns: int, makespan_ns: int) -> StageActivity:

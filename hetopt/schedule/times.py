@@ -10,6 +10,7 @@ from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
+    from hetopt.schedule.chunks import Chunks
     from hetopt.schedule.shares import Sharing
 
 #: What takes time in a simulated iteration, in the order of
@@ -43,7 +44,8 @@ class PipelineTimes:
     microbatches
         q, at least 1.
     forward_ns, backward_ns
-        phi and beta of one micro-batch on each stage; length p.
+        phi and beta of one micro-batch on each stage, or of one pass: the mean over the
+        stage's chunks; length p.
     transfer_ns, occupancy_ns
         kappa and omega of each boundary, the same in both directions; length p - 1.
     sync_ns
@@ -53,11 +55,14 @@ class PipelineTimes:
     sharing
         What boundaries share. Then ``occupancy_ns`` allows for it, and the simulator
         has transfers take turns instead.
+    chunks
+        What stages of several chunks have beside this; None where each has one.
 
     Raises
     ------
     ValueError
-        If lengths differ, a time is negative or a count is less than 1.
+        If lengths differ, a time is negative, a count is less than 1, or stages have
+        several chunks and are one, or do not divide the micro-batches.
     """
 
     schedule: ScheduleName
@@ -69,6 +74,7 @@ class PipelineTimes:
     sync_ns: tuple[int, ...]
     warmups: tuple[int, ...]
     sharing: Sharing | None = None
+    chunks: Chunks | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "microbatches", index(self.microbatches))
@@ -78,6 +84,12 @@ class PipelineTimes:
         stages = len(self.forward_ns)
         if not stages:
             msg = "a pipeline needs at least one stage"
+            raise ValueError(msg)
+        if self.chunks is not None and (stages == 1 or self.microbatches % stages):
+            msg = (
+                f"{stages} stages of several chunks and {self.microbatches} "
+                "micro-batches, expected a multiple of at least 2 stages"
+            )
             raise ValueError(msg)
         for name in _PER_STAGE + _PER_BOUNDARY:
             values = tuple(map(index, getattr(self, name)))
@@ -100,12 +112,29 @@ class PipelineTimes:
         return len(self.forward_ns)
 
     @property
+    def passes(self) -> int:
+        """How often a stage runs forward: once for every micro-batch and chunk."""
+        return self.microbatches * (1 if self.chunks is None else self.chunks.count)
+
+    @property
     def round_trip_ns(self) -> tuple[int, ...]:
         """Forward plus backward time of each stage (tau of MODEL.md); length p."""
         return tuple(
             forward + backward
             for forward, backward in zip(self.forward_ns, self.backward_ns, strict=True)
         )
+
+    def durations_ns(self, stage: int) -> tuple[list[int], list[int]]:
+        """Return forward and backward of a stage's chunks, or of all it holds."""
+        means = self.forward_ns[stage], self.backward_ns[stage]
+        if self.chunks is None:
+            return [means[0]], [means[1]]
+        ends = {"first": stage == 0, "last": stage == self.stages - 1}
+        forward, backward = (
+            self.chunks.durations_ns(mean, kind, **ends)
+            for kind, mean in enumerate(means)
+        )
+        return forward, backward
 
     @property
     def has_steady_state(self) -> bool:
@@ -120,5 +149,5 @@ class PipelineTimes:
 
     @property
     def inflight(self) -> tuple[int, ...]:
-        """Most micro-batches a stage holds at once, min(W, q); length p."""
-        return tuple(min(warmup, self.microbatches) for warmup in self.warmups)
+        """Most micro-batches, or passes, a stage holds at once; length p."""
+        return tuple(min(warmup, self.passes) for warmup in self.warmups)

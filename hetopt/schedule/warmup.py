@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.chunks import held_ahead
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ def warmup_counts(
     crosses: Sequence[bool],
     round_trip_ns: Sequence[int],
     transfer_ns: Sequence[int],
+    chunks: int = 1,
 ) -> tuple[int, ...]:
     """Return the warm-up count W of every stage, first stage first.
 
@@ -36,6 +38,8 @@ def warmup_counts(
         tau of each stage; length p.
     transfer_ns
         kappa of each boundary; length p - 1.
+    chunks
+        Of every stage: with several, counts are of passes.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def warmup_counts(
     if rule.all_first:
         return (microbatches,) * stages
     longest = max(*round_trip_ns, *transfer_ns, 0)
-    counts = [1]
+    counts = [1 + held_ahead(stages, chunks)]
     for kappa, crossing in zip(reversed(transfer_ns), reversed(crosses), strict=True):
         counts.append(counts[-1] + rule.delta(kappa, longest, crosses=crossing))
     return tuple(reversed(counts))

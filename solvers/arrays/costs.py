@@ -62,9 +62,8 @@ class Shape(IntEnum):
 class Fact(IntEnum):
     """Positions in ``Costs.facts``."""
 
-    P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED, AUTO, BLOCKING = (
-        range(12)
-    )
+    P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED = range(10)
+    AUTO, BLOCKING, CHUNKS, WAY_BACK = range(10, 14)
 
 
 class Costs(NamedTuple):
@@ -108,10 +107,14 @@ class Costs(NamedTuple):
         Excluded shapes: option and stages of each run from the end of the pipeline,
         -1 after the last one; shape (shapes, p + 1, 2).
     facts
-        p, q, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
+        p, q or most passes held beside those ahead, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
         is kept, units at the front, units at the end, whether what is left is bounded
         by prices of devices rather than by subsets of clusters, whether warm-up counts
-        are free, and how many transfers block per micro-batch (chi).
+        are free, how many transfers block per micro-batch (chi), chunks of a stage (v),
+        and the least kappa of the way back.
+    way_back
+        With several chunks, kappa and omega of the way back by last and first layout;
+        shape (2, A, A).
     """
 
     option: Ints
@@ -121,6 +124,7 @@ class Costs(NamedTuple):
     cut: Ints
     home: Ints
     tied: Ints
+    way_back: Ints
     host: Ints
     before: Ints
     stages_ok: Ints

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.table import LONGEST_NS
 from hetopt.solvers.arrays.costs import SHARING, Costs, Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.pins import pinned
 from hetopt.solvers.decisions.identical import kept_leaders, last_first
@@ -102,7 +103,7 @@ class Offer:
         option = self._option_rows(
             layouts, (tau, forward, sync, state, active), temporary
         )
-        tied = data.part.tied_ns
+        tied, way_back = data.part.tied_ns, self._way_back(kept)
         priced = bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS
         whole = np.ascontiguousarray
         pins = pinned(data, self.guests)
@@ -122,10 +123,11 @@ class Offer:
                 if tied is None
                 else whole(tied[np.ix_(kept, kept)])
             ),
+            way_back=way_back,
             **pins,
             row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
             shapes=self._shapes(excluded),
-            facts=self._facts(priced=priced),
+            facts=self._facts(way_back, priced=priced),
         )
 
     def _option_rows(
@@ -165,13 +167,22 @@ class Offer:
             option[:, end + Sum.PEAK] = temporary[:, present].max(axis=1, initial=0)
         return option
 
-    def _facts(self, *, priced: bool) -> Ints:
+    def _way_back(self, kept: list[int]) -> Ints:
+        """Return ``Costs.way_back`` over the layouts that occur."""
+        part, count = self.data.part, len(kept)
+        if part.way_back is None:
+            return np.zeros((len(Edge), count, count), dtype=np.int64)
+        grid = np.ix_(kept, kept)
+        both = part.transfer_ns[part.way_back], part.occupancy_ns[part.way_back]
+        return np.stack([times[grid] for times in both])
+
+    def _facts(self, way_back: Ints, *, priced: bool) -> Ints:
         """Return ``Costs.facts``."""
         data, chain = self.data, self.data.chain
         tied = data.part.tied_ns is not None and data.stages > 1
         facts = {
             Fact.P: data.stages,
-            Fact.Q: data.part.microbatches,
+            Fact.Q: data.part.most_held,
             Fact.L: chain.length,
             Fact.TIED: tied,
             Fact.GPIPE: data.rule.all_first,
@@ -184,6 +195,8 @@ class Offer:
             Fact.PRICED: priced,
             Fact.AUTO: data.rule.free,
             Fact.BLOCKING: data.rule.blocking,
+            Fact.CHUNKS: data.part.chunks,
+            Fact.WAY_BACK: way_back[Edge.KAPPA].min(initial=LONGEST_NS),
         }
         return np.array([facts[fact] for fact in Fact], dtype=np.int64)
 

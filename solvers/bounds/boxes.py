@@ -80,7 +80,7 @@ class BoxBounds:
     ) -> None:
         self.part = part
         self.chain = chain
-        self.more = part.microbatches - 1
+        self.more = part.passes - 1
         permitted = Permitted.of(pins, table.cluster_names)
         clusters = [
             ClusterCosts(
@@ -106,7 +106,7 @@ class BoxBounds:
         chain, part = self.chain, self.part
         rule, single = clusters[0].rule, not self.more
         places = 1 + rule.inside * most_stages + rule.across * len(clusters)
-        places = 1 if rule.all_first else min(places, part.microbatches)
+        places = 1 if rule.all_first else min(places, part.passes)
         size = chain.length + 1
 
         def gather(name: str, width: int = 0) -> Costs:

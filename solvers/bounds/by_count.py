@@ -25,6 +25,9 @@ _REACH = 1.5
 #: Intervals are split until the period's cost varies by this share of the cutoff.
 _SURVEYED, _FOCUSED = 1 / 64, 1 / 128
 
+#: Sums of floating-point times are off by less than this share of them.
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
@@ -62,15 +65,13 @@ class Focus:
     keep: tuple[NDArray[np.int64], ...]
 
 
-def survey(
-    relaxation: Relaxation, microbatches: int, *, cutoff: float | None
-) -> Survey:
+def survey(relaxation: Relaxation, *, cutoff: float | None) -> Survey:
     """Bound every p, closely where a plan within ``cutoff`` (ns) may exist."""
-    size = relaxation.most_stages + 1
+    size, more = relaxation.most_stages + 1, relaxation.part.passes - 1
     bound, period = np.full(size, np.inf), np.full(size, np.inf)
 
     def take(low: float, high: float) -> NDArray[np.float64]:
-        value = _value(relaxation, microbatches, low, high)
+        value = _value(relaxation, low, high)
         better = value < bound
         bound[better] = value[better]
         period[better] = high
@@ -78,7 +79,7 @@ def survey(
 
     if cutoff is not None:
         for low, high in _promising(
-            relaxation, microbatches, cutoff, _SURVEYED, lambda value: value.min()
+            relaxation, cutoff, _SURVEYED, lambda value: value.min()
         ):
             take(low, high)
         # What was left out has no plan within the cutoff.
@@ -89,7 +90,7 @@ def survey(
         return Survey(bound=bound, period=period)
     bound[:] = np.inf
     low, reach = relaxation.least_period(), np.inf
-    while (microbatches - 1) * low <= reach and microbatches > 1:
+    while more * low <= reach and more:
         reach = min(reach, _REACH * float(take(low, low * _COARSE).min()))
         low *= _COARSE
     # The rest at once: any lambda from here on.
@@ -97,9 +98,7 @@ def survey(
     return Survey(bound=bound, period=period)
 
 
-def sharpen(
-    relaxation: Relaxation, microbatches: int, stages: int, period: float
-) -> float:
+def sharpen(relaxation: Relaxation, stages: int, period: float) -> float:
     """Return a closer lambda (ns) than ``period``, where a survey bounds p."""
     if not np.isfinite(period):
         return period
@@ -107,30 +106,28 @@ def sharpen(
     low = period / _COARSE
     while low < period:
         high = min(low * _FINE, period)
-        value = float(_value(relaxation, microbatches, low, high)[stages])
+        value = float(_value(relaxation, low, high)[stages])
         if value < best:
             best, best_period = value, high
         low = high
     return best_period
 
 
-def focus(
-    relaxation: Relaxation, microbatches: int, stages: int, *, cutoff: float
-) -> Focus:
+def focus(relaxation: Relaxation, stages: int, *, cutoff: float) -> Focus:
     """Find what a plan of p = ``stages`` within ``cutoff`` (ns) may look like."""
     bound, low_end, high_end = np.inf, np.inf, 0.0
     keep = [np.zeros(cluster.count, dtype=bool) for cluster in relaxation.clusters]
     for low, high in _promising(
-        relaxation, microbatches, cutoff, _FOCUSED, lambda value: value[stages]
+        relaxation, cutoff, _FOCUSED, lambda value: value[stages]
     ):
-        rest = (microbatches - 1) * low + relaxation.least_sync
         least, fills = relaxation.option_fill(high, stages)
-        if least + rest > cutoff:
+        value = float(_objective(relaxation, np.float64(least), stages, low, high))
+        if value > cutoff:
             continue
-        bound = min(bound, least + rest)
+        bound = min(bound, value)
         low_end, high_end = min(low_end, low), max(high_end, high)
         for kept, fill in zip(keep, fills, strict=True):
-            kept |= fill + rest <= cutoff
+            kept |= _objective(relaxation, fill, stages, low, high) <= cutoff
     return Focus(
         bound=min(bound, np.nextafter(cutoff, np.inf)),
         period_min=low_end,
@@ -139,16 +136,33 @@ def focus(
     )
 
 
-def _value(
-    relaxation: Relaxation, microbatches: int, low: float, high: float
-) -> NDArray[np.float64]:
+def _value(relaxation: Relaxation, low: float, high: float) -> NDArray[np.float64]:
     fill = relaxation.fill(high, roles=True)
-    return fill + (microbatches - 1) * low + relaxation.least_sync
+    return _objective(relaxation, fill, np.arange(len(fill)), low, high)
+
+
+def _objective(
+    relaxation: Relaxation,
+    fill: NDArray[np.float64],
+    stages: int | NDArray[np.int64],
+    low: float,
+    high: float,
+) -> NDArray[np.float64]:
+    """Return what plans of these fills cost at least, with lambda in a range.
+
+    With several chunks a stage, that is where rounds of the pipeline are the longest
+    against p passes: at lambda's lower end. The way back is left out.
+    """
+    part = relaxation.part
+    value: NDArray[np.float64] = fill + (part.passes - 1) * low + relaxation.least_sync
+    if part.chunks == 1:
+        return value
+    value = value + (part.chunks - 1) * np.maximum(fill - stages * low, 0.0)
+    return np.where(fill > 2 * stages * high * (1 + _ROUNDING), np.inf, value)
 
 
 def _promising(
     relaxation: Relaxation,
-    microbatches: int,
     cutoff: float,
     share: float,
     least: Callable[[NDArray[np.float64]], np.float64],
@@ -162,18 +176,15 @@ def _promising(
     least
         What of the bounds on all p has to stay within the cutoff.
     """
-    start = relaxation.least_period()
-    if microbatches == 1:
-        intervals = [(start, np.inf)]
-    else:
-        intervals = [(start, cutoff / (microbatches - 1))]
+    start, more = relaxation.least_period(), relaxation.part.passes - 1
+    intervals = [(start, cutoff / more if more else np.inf)]
     while intervals:
         low, high = intervals.pop()
         if low >= high:
             continue
-        if least(_value(relaxation, microbatches, low, high)) > cutoff:
+        if least(_value(relaxation, low, high)) > cutoff:
             continue
-        if microbatches > 1 and (microbatches - 1) * (high - low) > share * cutoff:
+        if more and more * (high - low) > share * cutoff:
             middle = (low + high) / 2
             intervals += [(middle, high), (low, middle)]
             continue

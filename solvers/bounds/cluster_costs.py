@@ -55,7 +55,7 @@ class ClusterCosts:
         self.permitted_stages = permitted.stages[j]
         self.permitted_units = permitted.units[j]
         self.rule = rule_of(table.schedule)
-        self.microbatches = part.microbatches
+        self.passes = part.passes
         self.roles = _roles(permitted, j)
         self.may_rest = permitted.may_rest(j)
         self.consecutive = consecutive
@@ -87,7 +87,7 @@ class ClusterCosts:
         self._memory = self._fitting_units()
         self._memory_first = self._fitting_by_position(most_stages)
         self._freely: NDArray[np.int64] | None = None
-        if self.rule.free and self.microbatches > 1 and consecutive:
+        if self.rule.free and self.passes > 1 and consecutive:
             self.elsewhere = self._least_elsewhere(part, j)
             self._freely = self._fitting_freely(most_stages)
         self._pinned = {role: self._permitted(role) for role in self.roles}
@@ -175,14 +175,14 @@ class ClusterCosts:
 
     def _fitting_freely(self, most_stages: int) -> NDArray[np.int64]:
         """Most body units on a stage by its warm-up count; the last is for all more."""
-        count = min(self.microbatches, 2 * most_stages + 2)
+        count = min(self.passes, 2 * most_stages + 2)
         known = {w: self.units_at(w) for w in map(self.in_flight, range(1, count + 1))}
         rows = [known[self.in_flight(warmup)] for warmup in range(1, count + 1)]
         return np.ascontiguousarray(np.stack(rows, axis=1))
 
     def in_flight(self, warmup: int) -> int:
         """Micro-batches a stage holds at least, as far as memory is computed."""
-        warmup = self.rule.in_flight(warmup, self.microbatches)
+        warmup = self.rule.in_flight(warmup, self.passes)
         if not (self.chain.is_uniform or self.rule.all_first):
             # A smaller count is valid too, and far fewer need computing.
             warmup = 1 << (warmup.bit_length() - 1)
@@ -212,14 +212,14 @@ class ClusterCosts:
         Its slots' positions, and so their warm-up counts, are known.
         """
         caps = self._caps(period, FIRST)
-        most = self._within(period) if self.microbatches > 1 else self._whole
+        most = self._within(period) if self.passes > 1 else self._whole
         capped_first(self._memory_first, most, stages, caps)
         return caps
 
     def _caps(self, period: float, role: int) -> NDArray[np.int64]:
         """Most body units on m stages; shape (K, most_stages + 1), 0 where not able."""
         caps = np.zeros((self.count, self.most_stages + 1), dtype=np.int64)
-        steady = self.microbatches > 1
+        steady = self.passes > 1
         capped(
             self.run,
             self._memory[role],

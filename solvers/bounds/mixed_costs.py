@@ -82,7 +82,7 @@ class MixedCosts(ClusterCosts):
             else:
                 sides = sides + (across if place == 0 else within)
         cap = warm
-        if self.microbatches > 1:
+        if self.passes > 1:
             cap = np.minimum(cap, self._within(period - ends))
         units = np.arange(self.chain.length + 1)
         cost: Costs = self.run + (ends + sides)[:, None]

@@ -140,7 +140,7 @@ class _Claims:
             yield from self._of(q)
 
     def _of(self, q: int) -> Iterator[Claim]:
-        counts = self.problem.stage_counts
+        counts = self._stages(q)
         within = [p for p in counts if p <= self.chain.length]
         known = {part.microbatches for part in self.table.slices}
         if q not in known or not within:
@@ -156,15 +156,18 @@ class _Claims:
         )
         yield from self._bounded(relaxation, q, within)
 
+    def _stages(self, q: int) -> list[int]:
+        return [p for p, other in self.problem.programs if other == q]
+
     def _bounded(
         self, relaxation: Relaxation, q: int, within: list[int]
     ) -> Iterator[Claim]:
         """Claim of every p what the relaxation gives."""
-        counts = self.problem.stage_counts
+        counts = self._stages(q)
         # The relaxation counts in ns, the claims in ps.
         cutoff = ticks_above(self.value)
-        anyhow = survey(relaxation, q, cutoff=None).bound
-        close = survey(relaxation, q, cutoff=cutoff).bound
+        anyhow = survey(relaxation, cutoff=None).bound
+        close = survey(relaxation, cutoff=cutoff).bound
         for p in counts:
             if p not in within or not np.isfinite(anyhow[p]):
                 yield _claim(p, q, "infeasible", None)
@@ -181,7 +184,7 @@ class _Claims:
 
     def _focused(self, relaxation: Relaxation, p: int, q: int, cutoff: float) -> bool:
         """Whether the relaxation refutes p when it looks at nothing else."""
-        return focus(relaxation, q, p, cutoff=cutoff).bound > cutoff
+        return focus(relaxation, p, cutoff=cutoff).bound > cutoff
 
 
 class _SimulatedClaims(_Claims):
@@ -191,7 +194,7 @@ class _SimulatedClaims(_Claims):
         self, relaxation: Relaxation, q: int, within: list[int]
     ) -> Iterator[Claim]:
         # Whether there is a plan at all has nothing to do with what is minimised.
-        anyhow = survey(relaxation, q, cutoff=None).bound
+        anyhow = survey(relaxation, cutoff=None).bound
         data = ProgramData.of(
             self.table,
             self.table.at(q),
@@ -202,7 +205,7 @@ class _SimulatedClaims(_Claims):
         )
         limit = self.value // PERIOD_SCALE - 1
         bound = survey_simulated(data, limit, _CLOSELY)
-        for p in self.problem.stage_counts:
+        for p in self._stages(q):
             if p not in within or not np.isfinite(anyhow[p]):
                 yield _claim(p, q, "infeasible", None)
             elif (p, q) == self.solved:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from itertools import groupby, pairwise
 from math import ceil
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.pricing import pipeline_times
 from hetopt.problem.training import RESHARDING
-from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.closed_form import closed_form_at, closed_form_ns
 from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
@@ -40,6 +41,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
         pipelines=(Pipeline(microbatches=decision.microbatches, stages=stages),),
         problem_digest=table.problem_digest,
         table_digest=table_digest,
+        chunks=table.chunks,
     )
     warmups = decision.warmups
     if warmups is None:
@@ -58,6 +60,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
                 ],
                 round_trip_ns=times.round_trip_ns,
                 transfer_ns=times.transfer_ns,
+                chunks=table.chunks,
             )
     pipeline = Pipeline(
         microbatches=decision.microbatches,
@@ -73,21 +76,19 @@ def value_of(times: PipelineTimes) -> int:
     """Return the closed form in 1 / PERIOD_SCALE ticks, lambda rounded up to one.
 
     Programs minimise this number; it exceeds the closed form by less than
-    ``(q - 1) / PERIOD_SCALE`` ticks.
+    ``(q - 1) / PERIOD_SCALE`` ticks, or ``(q v - 1)`` of them with v chunks a stage.
     """
-    exact = closed_form_ns(times)
     if not times.has_steady_state or times.microbatches == 1:
-        return ceil(exact * PERIOD_SCALE)
-    period = period_by_recursion(times)
-    fill = exact - (times.microbatches - 1) * period
-    return ceil(fill * PERIOD_SCALE) + (times.microbatches - 1) * ceil(
-        period * PERIOD_SCALE
+        return ceil(closed_form_ns(times) * PERIOD_SCALE)
+    period = Fraction(
+        ceil(period_by_recursion(times) * PERIOD_SCALE), PERIOD_SCALE
     )
+    return ceil(closed_form_at(times, period) * PERIOD_SCALE)
 
 
-def bound_seconds(value: int, microbatches: int) -> float:
+def bound_seconds(value: int, passes: int) -> float:
     """Return the lower bound on a closed form that one on an objective gives."""
-    return (value - max(microbatches - 1, 0)) / PERIOD_SCALE * TICK_S
+    return (value - max(passes - 1, 0)) / PERIOD_SCALE * TICK_S
 
 
 def decision_of_plan(plan: Plan, table: CostTable) -> Decision:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.decisions.assembly import value_of
@@ -44,7 +45,8 @@ def exact_value(decision: Decision, data: ProgramData) -> int | None:
         if warmups is None:
             return None
         times = replace(times, warmups=warmups)
-    if any(map(int.__lt__, most, times.inflight)):
+    ahead = data.part.ahead
+    if any(map(int.__lt__, most, (held - ahead for held in times.inflight))):
         return None
     return value_of(times)
 
@@ -83,7 +85,7 @@ def _hosts(decision: Decision, data: ProgramData) -> list[Host]:
 def _most_in_flight(
     hosts: list[Host], counts: list[list[int]], data: ProgramData
 ) -> list[int]:
-    """Return how many micro-batches fit on each stage, at most q."""
+    """Return how many micro-batches, or passes beside those ahead, fit on each stage."""
     most = []
     for (j, table, k), count in zip(hosts, counts, strict=True):
         base = int(table.fixed_bytes[k]) + sum(
@@ -95,7 +97,7 @@ def _most_in_flight(
             for n, active in zip(count, table.activation_bytes[k], strict=True)
         )
         most.append(
-            most_in_flight(data.usable_bytes[j], base, each, data.part.microbatches)
+            most_in_flight(data.usable_bytes[j], base, each, data.part.most_held)
         )
     return most
 
@@ -145,6 +147,15 @@ def _times(
         tied = int(part.tied_ns[layouts[0], layouts[-1]])
         sync[0] += tied
         sync[-1] += tied
+    chunks = None
+    if part.way_back is not None:
+        # What the ends add to which chunk is not part of the closed form.
+        back = part.way_back, layouts[-1], layouts[0]
+        chunks = Chunks(
+            count=part.chunks,
+            way_back_ns=int(part.transfer_ns[back]),
+            way_back_occupancy_ns=int(part.occupancy_ns[back]),
+        )
     round_trip = [f + b for f, b in zip(forward, backward, strict=True)]
     return PipelineTimes(
         schedule=data.schedule,
@@ -155,6 +166,7 @@ def _times(
         occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in keys),
         sync_ns=tuple(sync),
         warmups=_warmups(decision, data, hosts, round_trip, transfer),
+        chunks=chunks,
     )
 
 
@@ -173,4 +185,5 @@ def _warmups(
         crosses=[before[0] != after[0] for before, after in pairwise(hosts)],
         round_trip_ns=round_trip,
         transfer_ns=transfer,
+        chunks=data.part.chunks,
     )

@@ -31,21 +31,22 @@ class Pricer:
 
     def value(self, decision: Decision) -> int | None:
         """Return the objective in 1 / PERIOD_SCALE ticks; None if it is no plan."""
-        if not self.permitted.permits(decision):
+        p, q = decision.stages, decision.microbatches
+        if not (self.permitted.permits(decision) and self.problem.has_program(p, q)):
             return None
-        return exact_value(decision, self.data(decision.microbatches))
+        return exact_value(decision, self.data(q, p))
 
     def times(self, decision: Decision) -> PipelineTimes:
         """Return the times of a decision's pipeline."""
         return pipeline_times(plan_of(decision, self.table, ""), self.table)
 
-    def _data(self, microbatches: int) -> ProgramData:
+    def _data(self, microbatches: int, stages: int) -> ProgramData:
         table = self.table
         return ProgramData.of(
             table,
             table.at(microbatches),
             self.chain,
             self.problem.rules,
-            stages=0,
+            stages=stages,
             cutoff=0,
         )

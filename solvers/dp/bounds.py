@@ -43,7 +43,7 @@ _LARGEST = 2**62
 class Scalar(IntEnum):
     """Positions in ``RangeLimits.scalars``."""
 
-    PERIOD, STAGE, BOUNDARY, FLOOR, PACE, ORDERED = range(6)
+    PERIOD, STAGE, BOUNDARY, FLOOR, PACE, ORDERED, LOW = range(7)
 
 
 class Cap(IntEnum):
@@ -66,6 +66,7 @@ class RangeLimits(NamedTuple):
         there is no steady state. ``STAGE``, ``BOUNDARY``: most tau and kappa in ns.
         ``FLOOR``: ns that some tau or kappa has to reach. ``PACE``: least pace in ns
         (gpipe). ``ORDERED``: whether equal labels are told apart by the tie rule.
+        ``LOW``: lambda's lower end, as ``PERIOD``.
     delta
         For memory and for the period, by cut class and layouts; shape (2, X, A, A).
     calm

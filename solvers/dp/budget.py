@@ -9,6 +9,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
+from hetopt.cost.table import LONGEST_NS
+from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.dp.bounds import Cap, Scalar
@@ -28,13 +30,35 @@ class Cursor(IntEnum):
 
 
 @step
-def total_of(costs: Costs, limits: RangeLimits, label: Ints) -> int:
-    """Return fill and g of a label; under gpipe with what its pace adds."""
-    total = label[Label.FILL] + max(label[Label.SYNC], label[Label.LAST_SYNC])
+def total_of(
+    costs: Costs, limits: RangeLimits, label: Ints, bound: int, way_back: int
+) -> int:
+    """Return fill and g of a label at lambda's lower end, in 1 / PERIOD_SCALE ticks.
+
+    Under gpipe with what its pace adds, and with several chunks with what rounds do
+    that are too long. ``INFINITE`` where no lambda of the range goes with it.
+
+    Parameters
+    ----------
+    bound
+        Least fill of what is left, in ns.
+    way_back
+        Its kappa; read with several chunks.
+    """
+    fill = label[Label.FILL] + bound
+    total = fill + max(label[Label.SYNC], label[Label.LAST_SYNC])
     if costs.facts[Fact.GPIPE]:
         pace = max(limits.scalars[Scalar.PACE], label[Label.DELAY] + label[Label.FLAG])
         total += (costs.facts[Fact.Q] - 1) * pace
-    return total
+    if total > LONGEST_NS:
+        return INFINITE
+    if costs.facts[Fact.CHUNKS] == 1:
+        return PERIOD_SCALE * total
+    p, whole_round = costs.facts[Fact.P], PERIOD_SCALE * (fill + 2 * way_back)
+    if whole_round > 2 * p * limits.scalars[Scalar.PERIOD]:
+        return INFINITE
+    late = max(0, whole_round - p * limits.scalars[Scalar.LOW])
+    return PERIOD_SCALE * total + (costs.facts[Fact.CHUNKS] - 1) * late
 
 
 @step
@@ -42,7 +66,8 @@ def is_worth(
     costs: Costs, limits: RangeLimits, label: Ints, bound: int, progress: Ints
 ) -> bool:
     """Whether a label may end within the budget, given what is left at least."""
-    return total_of(costs, limits, label) + bound <= progress[Cursor.BUDGET]
+    total = total_of(costs, limits, label, bound, costs.facts[Fact.WAY_BACK])
+    return total <= progress[Cursor.BUDGET]
 
 
 @step

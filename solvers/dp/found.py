@@ -25,12 +25,15 @@ class Labelled:
 
     Attributes
     ----------
-    fill
-        Fill and g in ns; under gpipe with what the pace adds.
+    total
+        ``budget.total_of`` of its label; under gpipe with its own pace.
+    whole_round
+        R of MODEL.md section 4 in 1 / PERIOD_SCALE ticks, with several chunks.
     value
         The decision's exact objective, or None if it is not feasible.
     """
 
     decision: Decision
-    fill: int
+    total: int
+    whole_round: int
     value: int | None

@@ -19,11 +19,12 @@ class Label(IntEnum):
     """Columns of ``LabelPool.label``.
 
     What is compared (under gpipe DELAY and FLAG are the paces of phi and beta), then
-    what the label stands for and its neighbours.
+    what the label stands for and its neighbours. TOTAL (``budget.total_of``) and
+    WAY_BACK (its kappa in ns, with several chunks) are of complete labels.
     """
 
     FILL, DELAY, SYNC, LAST_SYNC, FLAG, WARMUP, SHAPES, DEVICES, PARENT = range(9)
-    OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS = range(9, 16)
+    OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS, TOTAL, WAY_BACK = range(9, 18)
 
 
 class Bucket(IntEnum):
@@ -38,7 +39,7 @@ class LabelPool(NamedTuple):
     Attributes
     ----------
     label
-        Shape (n, 16).
+        Shape (n, 18).
     size
         Rows in use, and the first of the rows given back (-1: none).
     """

@@ -2,8 +2,8 @@
 
 A *label* is a way to place the last s stages. Its *state* says what earlier stages
 can notice of it but for quantities: what is used of the clusters (``dp.configs``),
-the option of the stage placed last, the body units placed, and with tied embeddings
-the layout of the last stage. What is compared among labels of one state:
+the option of the stage placed last, the body units placed, and with tied embeddings,
+or several chunks, the layout of the last stage. What is compared among labels of one state:
 
 ========  ==================================================================
 FILL      sum of tau and 2 kappa
@@ -89,7 +89,7 @@ def walk(
         Stages placed by the labels of ``now``; none to begin with.
     progress
         Phase; bucket and its row, where it goes on (row 0: with the first); budget
-        in ns (of fill and g; under gpipe of everything); work left; ``most_new``.
+        of ``total_of``; work left; ``most_new``.
     """
     if progress[Cursor.PHASE] == LabelPhase.CLEAR:
         progress[Cursor.PHASE] = LabelPhase.EXTEND
@@ -183,7 +183,8 @@ def _begin(
         j = costs.home[a]
         if not costs.host[j, HostColumn.MAY_CLOSE] or costs.host[j, HostColumn.AHEAD]:
             continue
-        number = bucket(crossings, 0, a, 0, a if costs.facts[Fact.TIED] else 0)
+        known = costs.facts[Fact.TIED] or costs.facts[Fact.CHUNKS] > 1
+        number = bucket(crossings, 0, a, 0, a if known else 0)
         row = crossed.size[0]
         crossed.size[0] += 1
         label = crossed.label[row]

@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 from hetopt.compiled import step
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Shape, Sum
+from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Shape, Sum
 from hetopt.solvers.arrays.stages import ends_of, with_units
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.dp.bounds import Scalar
-from hetopt.solvers.dp.budget import Cursor, is_worth, may_go, to_go, total_of
+from hetopt.solvers.dp.budget import (
+    Cursor,
+    is_worth,
+    may_go,
+    to_go,
+    total_of,
+)
 from hetopt.solvers.dp.configs import is_complete, taken
 from hetopt.solvers.dp.label_pool import Bucket, Label, bucket, keep, ranked, spare
 
@@ -87,7 +93,7 @@ def place_stages(
         label[Label.DELAY] = delay if period < INFINITE else 0
         _fill(costs, limits, here, base, ends, label)
         if is_first:
-            _finish(costs, limits, memory, progress)
+            _finish(costs, limits, here[Bucket.LAST], memory, progress)
         else:
             _store(costs, limits, placed, here, memory, progress)
 
@@ -202,8 +208,16 @@ def _store(
 
 
 @step
-def _finish(costs: Costs, limits: RangeLimits, memory: Memory, progress: Ints) -> None:
-    """Keep the complete label in the spare row in row 0 if it is the best."""
+def _finish(
+    costs: Costs, limits: RangeLimits, last: int, memory: Memory, progress: Ints
+) -> None:
+    """Keep the complete label in the spare row in row 0 if it is the best.
+
+    Parameters
+    ----------
+    last
+        Layout of the last stage, where it is told apart.
+    """
     pool = memory.pool
     new = spare(pool)
     label = pool.label[new]
@@ -219,12 +233,33 @@ def _finish(costs: Costs, limits: RangeLimits, memory: Memory, progress: Ints) -
             return
     if not is_complete(costs, memory.configs, label[Label.CONFIG]):
         return
-    if not is_worth(costs, limits, label, 0, progress):
+    way_back = _way_back(costs, limits, last, label[Label.OPTION])
+    if way_back >= INFINITE:
         return
+    total = total_of(costs, limits, label, 0, way_back)
+    if total > progress[Cursor.BUDGET]:
+        return
+    label[Label.TOTAL], label[Label.WAY_BACK] = total, way_back
     if limits.scalars[Scalar.ORDERED]:
         if pool.label[0, Label.OPTION] >= 0 and ranked(costs, pool, 0, new) <= 0:
             return
     else:
-        progress[Cursor.BUDGET] = total_of(costs, limits, label) - 1
+        progress[Cursor.BUDGET] = total - 1
     for column in range(pool.label.shape[1]):
         pool.label[0, column] = label[column]
+
+
+@step
+def _way_back(costs: Costs, limits: RangeLimits, last: int, o: int) -> int:
+    """Return kappa of the way back to the first stage, of option o, or 0.
+
+    ``INFINITE`` if its omega is too long for lambda.
+    """
+    chunks = costs.facts[Fact.CHUNKS]
+    if chunks == 1:
+        return 0
+    first = costs.option[o, Option.LAYOUT]
+    busy = (chunks - 1) * PERIOD_SCALE * costs.way_back[Edge.OMEGA, last, first]
+    if busy > chunks * limits.scalars[Scalar.PERIOD]:
+        return INFINITE
+    return int(costs.way_back[Edge.KAPPA, last, first])

@@ -11,6 +11,12 @@ in which better plans may lie. Nothing in it costs less than F(high) + (q - 1) l
   lambda in [lambda', high] costs less. Nor does one whose lambda exceeds what the
   best plan leaves for it once F(high) is paid. The node goes on below both.
 
+With v chunks a stage a plan costs ``(v - 1) max(0, R - p lambda)`` more, R a whole round
+of the pipeline. Labels count that at lambda = low, where it is the most: a plan of the
+node costs at least what its label says at low, and for every tick of lambda above it
+``q v - 1 - (v - 1) p`` more. What is left of a node is cut where its plan's lambda is, and
+below that, or in the middle.
+
 Lambdas are whole ticks, so this ends. Under gpipe the paces are part of a label, and
 one label setting closes its node; with a single micro-batch lambda does not count.
 
@@ -105,7 +111,9 @@ class LabelSearch:
         self._stop = stop
         self._deadline = deadline
         self._offer = Offer(data, excluded, ordered=ordered)
-        self._more = data.part.microbatches - 1
+        self._more = data.part.passes - 1
+        #: What a tick of lambda costs a plan whose rounds take longer than p passes.
+        self._least_more = self._more - (data.part.chunks - 1) * data.stages
         self._gpipe = data.rule.all_first
         self._steady = self._more > 0 and not self._gpipe
         if not self._offer.possible:
@@ -154,8 +162,9 @@ class LabelSearch:
             if plan is None:
                 continue
             for other in self._go_on(node, plan, limit):
-                bound = max(bound, self._spent(plan.fill, other.low))
-                push(other, bound)
+                spent = self._spent(plan.total, node.low)
+                spent += self._least_more * (other.low - node.low)
+                push(other, max(bound, spent))
         self.bound = cutoff + 1 if self.value is None else self.value
 
     def first(self, value: int) -> Decision | None:
@@ -179,16 +188,21 @@ class LabelSearch:
                 plan = self._set_labels(limits, budget)
                 if plan is None:
                     continue
-                high = (value - plan.fill * PERIOD_SCALE) // self._more
+                high = self._longest(node, plan, value)
                 if high < node.high:
                     nodes.append(replace(node, high=high))
                     continue
                 if self._inside(node):
                     nodes += self._halves(node)
                     continue
-                # Whatever keeps to this budget at this lambda is good enough.
-                budget = (value - self._more * node.high) // PERIOD_SCALE
-                high = (value - (budget + 1) * PERIOD_SCALE) // self._more
+                if self._least_more < self._more and node.low < node.high:
+                    nodes += _cut(node, (node.low + node.high) // 2)
+                    continue
+                # Whatever keeps to this budget at this lambda is good enough; fill and
+                # g are whole ns.
+                budget = value - self._more * node.high
+                beyond = (budget // PERIOD_SCALE + 1) * PERIOD_SCALE
+                high = (value - beyond) // self._more
                 nodes.append(replace(node, high=min(high, node.high - 1)))
             limits.scalars[Scalar.ORDERED] = 1
             plan = self._set_labels(limits, budget)
@@ -213,15 +227,29 @@ class LabelSearch:
         if self._stop() or self._deadline.is_over():
             raise Interrupted
 
-    def _spent(self, fill: int, low: int) -> int:
-        """Return the least objective with this fill, and lambda at least ``low``."""
-        return fill * PERIOD_SCALE + self._more * low
+    def _spent(self, total: int, low: int) -> int:
+        """Return the least objective with this total, and lambda at least ``low``."""
+        return total + self._more * low
+
+    def _late(self, whole_round: int, period: int) -> int:
+        """Return what rounds that take longer than p passes cost with several chunks.
+
+        Parameters
+        ----------
+        whole_round, period
+            R and lambda in 1 / PERIOD_SCALE ticks.
+        """
+        late = max(0, whole_round - self.data.stages * period)
+        return (self.data.part.chunks - 1) * late
 
     def _budget(self, node: Node, limit: int) -> int:
-        """Return the most ns that a label's fill and g may take."""
-        if self._steady:
-            limit -= self._more * node.low
-        return limit // PERIOD_SCALE
+        """Return the most that a label's total may be."""
+        return limit - self._more * node.low if self._steady else limit
+
+    def _longest(self, node: Node, plan: Labelled, limit: int) -> int:
+        """Return the largest lambda of plans within a limit, given a node's best."""
+        left = limit - self._spent(plan.total, node.low)
+        return node.low + left // self._least_more
 
     def _bound(self, limits: RangeLimits, node: Node) -> int:
         """Return a cheap bound on the objective within a node."""
@@ -232,7 +260,9 @@ class LabelSearch:
         if self._offer.costs.facts[Fact.PRICED]:
             fill -= int(limits.price @ self._offer.costs.host[:, HostColumn.DEVICES])
             fill = max(fill, int(limits.rest[0, stages, length]))
-        return self._spent(fill, node.low)
+        whole_round = fill + 2 * int(self._offer.costs.facts[Fact.WAY_BACK])
+        late = self._late(PERIOD_SCALE * whole_round, node.low)
+        return self._spent(PERIOD_SCALE * fill + late, node.low)
 
     def _go_on(self, node: Node, plan: Labelled, limit: int) -> list[Node]:
         """Take in the plan of a node; return what is left of the node."""
@@ -241,19 +271,35 @@ class LabelSearch:
             self._found(plan.decision)
             limit = plan.value - 1
         if not self._steady:
-            if plan.value != plan.fill * PERIOD_SCALE:
-                msg = f"labels cost {plan.fill} ns, the plan {plan.value} ticks"
+            if plan.value != plan.total:
+                msg = f"labels cost {plan.total}, the plan {plan.value}"
                 raise SolverError(msg)
             return []
-        high = (limit - plan.fill * PERIOD_SCALE) // self._more
+        high = self._longest(node, plan, limit)
+        if self._least_more < self._more:
+            return self._go_on_late(replace(node, high=min(high, node.high)), plan)
         if plan.value is not None:
-            own = (plan.value - plan.fill * PERIOD_SCALE) // self._more
+            own = (plan.value - plan.total) // self._more
             if own <= node.high:
                 return [replace(node, high=min(high, own - 1))]
         if not self._inside(node):
             msg = f"labels permit what is not feasible: {plan.decision}"
             raise SolverError(msg)
         return self._halves(replace(node, high=min(high, node.high)))
+
+    def _go_on_late(self, node: Node, plan: Labelled) -> list[Node]:
+        """Cut what is left of a node where rounds that are too long may cost."""
+        middle = (node.low + node.high) // 2
+        if plan.value is not None:
+            # The lambda of the plan, whose rounds may be too long there or not.
+            in_time = plan.total - self._late(plan.whole_round, node.low)
+            own = (plan.value - in_time) // self._more
+            if self._late(plan.whole_round, own):
+                waited = plan.value - self._spent(plan.total, node.low)
+                own = node.low + waited // self._least_more
+            if node.low < own <= node.high:
+                middle = own - 1
+        return _cut(node, middle)
 
     # --------------------------------------------------------------- lambda_0
 
@@ -290,7 +336,8 @@ class LabelSearch:
             stage = min(node.high // PERIOD_SCALE, node.ceiling)
         pace = -(-node.low // PERIOD_SCALE)
         scalars = np.array(
-            [period, stage, node.ceiling, node.floor, pace, 0], dtype=np.int64
+            [period, stage, node.ceiling, node.floor, pace, 0, node.low],
+            dtype=np.int64,
         )
         longest = max(stage, int(costs.edge[Edge.KAPPA].max(initial=0)))
         delta = np.stack(
@@ -321,15 +368,22 @@ class LabelSearch:
         best = pool.label[0]
         if best[Label.OPTION] < 0:
             return None
-        fill = int(best[Label.FILL] + max(best[Label.SYNC], best[Label.LAST_SYNC]))
+        fill = int(best[Label.FILL])
+        total = int(best[Label.TOTAL])
         if self._gpipe:
-            fill += self._more * int(best[Label.DELAY] + best[Label.FLAG])
+            pace = int(best[Label.DELAY] + best[Label.FLAG])
+            total = fill + int(max(best[Label.SYNC], best[Label.LAST_SYNC]))
+            total = PERIOD_SCALE * (total + self._more * pace)
+        whole_round = PERIOD_SCALE * (fill + 2 * int(best[Label.WAY_BACK]))
         decision = self._decision(pool.label)
         if self.data.rule.free:
             # Those of its least lambda, which may be less than the node's.
             decision = with_warmups(decision, self.data, steady=True)
         return Labelled(
-            decision=decision, fill=fill, value=exact_value(decision, self.data)
+            decision=decision,
+            total=total,
+            whole_round=whole_round,
+            value=exact_value(decision, self.data),
         )
 
     def _decision(self, labels: Ints) -> Decision:
@@ -370,3 +424,10 @@ class LabelSearch:
             decision.hosted,
             decision.units,
         )
+
+
+def _cut(node: Node, middle: int) -> list[Node]:
+    """Cut a node's range of lambda after ``middle``; nothing is left of one tick."""
+    if node.low >= node.high:
+        return []
+    return [replace(node, high=middle), replace(node, low=middle + 1)]

@@ -82,7 +82,7 @@ class Fleets:
             rate = self.nodes @ (rates.per_device * sizes)
             with np.errstate(divide="ignore"):
                 period = np.where(rate > 0, units / rate, np.inf)
-            least = np.minimum(least, part.microbatches * period)
+            least = np.minimum(least, part.passes * period)
         return least * (TICK_S * (1 - _ROUNDING))
 
     def named(self, index: int) -> dict[str, int]:

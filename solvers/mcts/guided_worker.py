@@ -85,7 +85,7 @@ class GuidedWorker:
         """Return the bounds on a q, or a bound on a (p, q), beyond which nothing is."""
         if isinstance(task, SurveyTask):
             relaxation = self._programs.relaxation(task.microbatches)
-            return survey(relaxation, task.microbatches, cutoff=None)
+            return survey(relaxation, cutoff=None)
         return self._visit(task)
 
     def _visit(self, task: VisitTask) -> int:
@@ -130,7 +130,6 @@ class GuidedWorker:
         limit = ticks_above(task.cutoff)
         found = focus(
             self._programs.relaxation(task.microbatches),
-            task.microbatches,
             task.stages,
             cutoff=limit,
         )

@@ -120,7 +120,7 @@ class _Best:
 
     def proves(self, claimed: int) -> bool:
         """Whether this is what a solver claims the optimum to be."""
-        limit = claimed * (1 + _AGREEMENT) + self._data.part.microbatches + 2
+        limit = claimed * (1 + _AGREEMENT) + self._data.part.passes + 2
         return self.value is not None and self.value <= limit
 
     def answer(self) -> Answer:

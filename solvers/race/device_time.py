@@ -64,7 +64,7 @@ def share_out(ledger: Ledger) -> None:
             continue
         q = part.microbatches
         period = max(units / rate, rates.shortest_ns)
-        below = scaled_below((q - 1) * period + units * rates.shortest_ns)
+        below = scaled_below((part.passes - 1) * period + units * rates.shortest_ns)
         for program in ledger.open():
             if program.microbatches == q:
                 program.bound = max(program.bound, below)

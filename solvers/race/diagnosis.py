@@ -40,10 +40,17 @@ def why_infeasible(
             "pin.microbatches: no permitted number of micro-batches divides the "
             f"global batch of {problem.training.global_batch}"
         )
+    chunks = problem.training.chunks
     if not problem.stage_counts:
         return (
-            "pin.stages: no permitted number of stages is between 1 and "
-            f"{len(problem.model.units) - 2}, the transformer layers' units"
+            f"pin.stages: no permitted number of stages is between {min(chunks, 2)} "
+            f"and {(len(problem.model.units) - 2) // chunks}, the transformer layers' "
+            f"units{f' of a chunk' if chunks > 1 else ''}, with a device for each"
+        )
+    if not problem.programs:
+        return (
+            "training.chunks: no permitted number of micro-batches is a multiple of a "
+            "permitted number of stages"
         )
     if not table.slices:
         return "; ".join(unusable(problem, table))
@@ -106,7 +113,7 @@ def _least_ns(
     least = np.inf
     for part in table.slices:
         relaxation = _relaxation(table, part, chain, problem.rules, principles)
-        bound = survey(relaxation, part.microbatches, cutoff=None).bound
+        bound = survey(relaxation, cutoff=None).bound
         least = min(least, bound[counts].min(initial=np.inf))
     return least
 

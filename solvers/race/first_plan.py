@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.chunks import with_stages
 from hetopt.formulations.decision import Decision
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.pricer import Pricer
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
 
@@ -98,7 +99,8 @@ def _decisions(
 
     None stands for a try that came to nothing: it took time too.
     """
-    counts = np.array([p for p in problem.stage_counts if p <= pricer.chain.length])
+    q, length = part.microbatches, pricer.chain.length
+    counts = np.array([p for p, m in problem.programs if m == q and p <= length])
     hosts: dict[Strategy, dict[int, int]] = {}
     for j, own in enumerate(part.clusters):
         for k, strategy in enumerate(own.strategies):
@@ -155,7 +157,7 @@ class _OneStrategy:
         length = self._pricer.chain.length
         tau = slowest[np.searchsorted(room, counts)]
         each = -(-length // counts)
-        more = self._part.microbatches - 1
+        more = self._part.passes - 1
         estimate = tau * (more * each + length)
         # As if every stage stood on the cluster with most room for it.
         places = np.arange(counts.max())
@@ -165,7 +167,7 @@ class _OneStrategy:
 
     def _most_at(self, j: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the most body units on a cluster by place, without the ends."""
-        q, rule = self._part.microbatches, self._rule
+        q, rule = self._part.passes, self._rule
         inflight = np.minimum(q, 1 + rule.inside * places)
         if rule.all_first:
             inflight[:] = q
@@ -192,7 +194,7 @@ class _OneStrategy:
             )
         ):
             hosts = [j for j, count in runs for _ in range(count)]
-            most = self._most_units(hosts)
+            most = self._most_units(hosts, self._at_rest(stages))
             units = _shared(
                 self._pricer.chain.length, [self._tau[j] for j in hosts], most
             )
@@ -222,9 +224,14 @@ class _OneStrategy:
         own, k = self._hosts[j]
         return int(own.max_stages[k])
 
-    def _most_units(self, hosts: Sequence[int]) -> list[int]:
+    def _at_rest(self, stages: int) -> TableSlice:
+        """Return the slice with what every stage of so many holds ahead."""
+        lead, trail = (ends > 0 for ends in self._ends)
+        return with_stages(self._part, lead, trail, stages)
+
+    def _most_units(self, hosts: Sequence[int], part: TableSlice) -> list[int]:
         """Return the most body units of each stage, with as few warm-ups as may be."""
-        rule, q = self._rule, self._part.microbatches
+        rule, q = self._rule, part.most_held
         most, warmups = [], 1
         for place, j in enumerate(reversed(hosts)):
             if place:
@@ -233,11 +240,13 @@ class _OneStrategy:
             ends = np.zeros(len(self._ends[0]), dtype=np.int64)
             ends += self._ends[1] if place == 0 else 0
             ends += self._ends[0] if place == len(hosts) - 1 else 0
-            most.append(self._most_on(j, inflight, ends))
+            most.append(self._most_on(j, part.clusters[j], inflight, ends))
         return most[::-1]
 
-    def _most_on(self, j: int, inflight: int, ends: NDArray[np.int64]) -> int:
-        own, k = self._hosts[j]
+    def _most_on(
+        self, j: int, own: ClusterTable, inflight: int, ends: NDArray[np.int64]
+    ) -> int:
+        k = self._hosts[j][1]
         present = [*self._kinds, *np.flatnonzero(ends)]
         bytes_each = own.state_bytes[k] + inflight * own.activation_bytes[k]
         left = (

@@ -81,12 +81,11 @@ class Ledger:
         self.programs: dict[tuple[int, int], Program] = {}
         length = Chain.of(table).length
         known = {part.microbatches for part in table.slices}
-        for q in problem.microbatch_counts:
-            for p in problem.stage_counts:
-                program = Program(stages=p, microbatches=q)
-                if q not in known or p > length:
-                    program.how = "infeasible"
-                self.programs[p, q] = program
+        for p, q in problem.programs:
+            program = Program(stages=p, microbatches=q)
+            if q not in known or p > length:
+                program.how = "infeasible"
+            self.programs[p, q] = program
 
     def open(self) -> list[Program]:
         """Return the programs that are not settled."""
@@ -184,4 +183,4 @@ class Ledger:
 
     def seconds(self, program: Program) -> float:
         """Return the lower bound on what is minimised that a program's bound gives."""
-        return max(0.0, bound_seconds(program.bound, program.microbatches))
+        return max(0.0, bound_seconds(program.bound, program.microbatches * self.table.chunks))

@@ -115,7 +115,7 @@ class Programs:
         relaxation = self.relaxation(microbatches)
         # One tick more: the relaxation's sums are of floats.
         limit = ticks_above(cutoff)
-        narrowed = focus(relaxation, microbatches, stages, cutoff=limit)
+        narrowed = focus(relaxation, stages, cutoff=limit)
         if narrowed.bound > limit:
             return None
         part = within(restrict(self.part(microbatches), narrowed.keep), cutoff)
@@ -129,7 +129,7 @@ class Programs:
 
     def least(self, microbatches: int, stages: int) -> int:
         """Return a bound on one program, NO_CUTOFF if it has no plan."""
-        found = survey(self.relaxation(microbatches), microbatches, cutoff=None)
+        found = survey(self.relaxation(microbatches), cutoff=None)
         bound = found.bound[stages]
         return int(bound * PERIOD_SCALE) if np.isfinite(bound) else NO_CUTOFF
 

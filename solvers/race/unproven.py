@@ -130,7 +130,7 @@ class UnprovenLedger(Ledger):
                 pins=problem.rules,
                 most_stages=max(p for p in problem.stage_counts if p <= chain.length),
             )
-            self.take_survey(q, survey(relaxation, q, cutoff=None))
+            self.take_survey(q, survey(relaxation, cutoff=None))
 
     def glance(self, share: float) -> None:
         """Bound every q by what takes a moment, for at most a share of the time."""

@@ -152,10 +152,10 @@ class Worker:
             case "ordering":
                 order_once()
                 relaxation = self.programs.relaxation(q)
-                bound = survey(relaxation, q, cutoff=None).bound
+                bound = survey(relaxation, cutoff=None).bound
                 if np.isfinite(bound).any():
                     stages = int(bound.argmin())
-                    focus(relaxation, q, stages, cutoff=float(bound[stages]))
+                    focus(relaxation, stages, cutoff=float(bound[stages]))
             case "clusters":
                 for cluster in self.programs.relaxation(q).clusters:
                     cluster.costs(np.inf)
@@ -196,7 +196,8 @@ class Worker:
         """Whether a decision fits into memory and keeps to the pins."""
         if not self._permitted.permits(decision):
             return False
-        if decision.stages not in self.problem.stage_counts:
+        p, q = decision.stages, decision.microbatches
+        if p not in self.problem.stage_counts or not self.problem.has_program(p, q):
             return False
         data = self.programs.data(
             self.table.at(decision.microbatches),
@@ -209,16 +210,16 @@ class Worker:
     def _survey(self, task: SurveyTask) -> Survey:
         cutoff = None if task.cutoff is None else ticks_above(task.cutoff)
         relaxation = self.programs.relaxation(task.microbatches)
-        return survey(relaxation, task.microbatches, cutoff=cutoff)
+        return survey(relaxation, cutoff=cutoff)
 
     def _plan_relaxed(self, task: RelaxedPlanTask) -> None:
         relaxation, period = self.programs.relaxation(task.microbatches), task.period
         if self.principles.relaxed:
             # Plans that keep all principles will do, and are quickly found.
             relaxation = self.programs.relaxed(task.microbatches, PRUNED)
-            found = survey(relaxation, task.microbatches, cutoff=None)
+            found = survey(relaxation, cutoff=None)
             period = float(found.period[task.stages])
-        period = sharpen(relaxation, task.microbatches, task.stages, period)
+        period = sharpen(relaxation, task.stages, period)
         choices = relaxation.choices(period, task.stages)
         if choices is None:
             return

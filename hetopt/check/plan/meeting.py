@@ -64,13 +64,17 @@ class Alone:
         )
 
 
-def ways_of(part: TableSlice, clusters: Sequence[int]) -> tuple[tuple[Way, ...], ...]:
+def ways_of(
+    part: TableSlice, clusters: Sequence[int], *, meeting: bool = True
+) -> tuple[tuple[Way, ...], ...]:
     """Return the ways of every boundary that another one takes as well.
 
     Parameters
     ----------
     clusters
-        Of every stage.
+        Of every stage; with the first once more at the end there is a way back.
+    meeting
+        If not, return those that no other one takes too.
     """
     shared = part.shared
     every: list[list[Way]] = []
@@ -84,6 +88,8 @@ def ways_of(part: TableSlice, clusters: Sequence[int]) -> tuple[tuple[Way, ...],
                 Way(frozenset({here, there}), side, int(shared.link_ns[here, there]))
             )
         every.append([way for way in own if way.keeps])
+    if not meeting:
+        return tuple(map(tuple, every))
     places = [way.place for own in every for way in own]
     return tuple(
         tuple(way for way in own if places.count(way.place) > 1) for own in every

@@ -72,6 +72,9 @@ def check_plan(
         findings.append(
             f"schedule: {plan.schedule}, the problem says {problem.training.schedule}"
         )
+    chunks = problem.training.chunks
+    if plan.chunks != chunks:
+        findings.append(f"chunks: {plan.chunks}, the problem says {chunks}")
     if len(plan.pipelines) != 1:
         findings.append(f"pipelines: {len(plan.pipelines)}, expected one")
     if findings:
@@ -104,6 +107,13 @@ def _sound(
     """Return what the only pipeline costs; raise CheckError if it breaks a rule."""
     pipeline = plan.pipelines[0]
     findings = list(_unit_findings(table, pipeline.stages))
+    p, q = len(pipeline.stages), pipeline.microbatches
+    if plan.chunks > 1 and (p < 2 or q % p):
+        findings.append(
+            f"pipeline: {p} stages of {plan.chunks} chunks and {q} microbatches, "
+            "expected at least 2 stages, and a multiple of them"
+        )
+        raise CheckError(findings)
     findings += _pipeline_pin_findings(problem, pipeline)
     # costs are defined where stages and boundaries are
     sound = _units_in_order(table, pipeline.stages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.chunks import Rounds, most_held
 from hetopt.check.plan.meeting import Alone, ways_of
 from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedules import STEPS
@@ -104,11 +105,14 @@ class PricedStages:
             sync[0] += extra
             sync[-1] += extra
         cuts = [self._boundary(i) for i in range(p - 1)]
+        clusters = [cluster for cluster, _ in self.rows]
         alone = Alone(
             in_phases=STEPS[self.problem.training.schedule].all_first,
             occupancy=tuple(int(self.slice.occupancy_ns[cut]) for cut in cuts),
-            ways=ways_of(self.slice, [cluster for cluster, _ in self.rows]),
+            ways=ways_of(self.slice, clusters),
         )
+        if self.table.way_back is not None:
+            return self._times_of_chunks(cuts, forward, backward, sync)
         return Times(
             schedule=self.problem.training.schedule,
             microbatches=self.pipeline.microbatches,
@@ -120,14 +124,78 @@ class PricedStages:
             alone=alone if any(alone.ways) else None,
         )
 
+    def _times_of_chunks(
+        self,
+        cuts: list[tuple[int, int, int]],
+        forward: list[int],
+        backward: list[int],
+        sync: list[int],
+    ) -> Times:
+        """Return the times of stages of several chunks.
+
+        Parameters
+        ----------
+        cuts
+            Of every boundary but the way back.
+        forward, backward, sync
+            Of every stage.
+        """
+        p, chunks = len(self.rows), self.table.chunks
+        assert self.table.way_back is not None
+        every = [*cuts, (self.table.way_back, self._layout(p - 1), self._layout(0))]
+        around = [cluster for cluster, _ in (*self.rows, self.rows[0])]
+        occupancy = [int(self.slice.occupancy_ns[cut]) for cut in every]
+        # the closed form counts all that may be shared twice, whoever shares it
+        twice = [
+            max([alone, *(2 * way.keeps for way in ways)])
+            for alone, ways in zip(
+                occupancy, ways_of(self.slice, around, meeting=False), strict=True
+            )
+        ]
+        transfer = [int(self.slice.transfer_ns[cut]) for cut in every]
+        rounds = Rounds(
+            chunks=chunks,
+            back=(transfer[-1], twice[-1]),
+            first=self._end_times(0),
+            last=self._end_times(p - 1),
+            occupancy=tuple(occupancy),
+            ways=ways_of(self.slice, around),
+        )
+        return Times(
+            schedule=self.problem.training.schedule,
+            microbatches=self.pipeline.microbatches,
+            forward=tuple(forward),
+            backward=tuple(backward),
+            transfer=tuple(transfer[:-1]),
+            occupancy=tuple(twice[:-1]),
+            sync=tuple(sync),
+            rounds=rounds,
+        )
+
+    def _end_times(self, i: int) -> tuple[int, int]:
+        """Return forward and backward of the stage's units outside the body."""
+        own, k = self._costs(i)
+        kinds = [kind for kind in self._kinds(i) if not self.table.body[kind]]
+        return (
+            self.table.chunks * sum(int(own.forward_ns[k, kind]) for kind in kinds),
+            self.table.chunks * sum(int(own.backward_ns[k, kind]) for kind in kinds),
+        )
+
+    def _held(self, i: int, kind: int) -> int:
+        """Return how many activations of a unit the stage holds at once."""
+        p, q, v = len(self.rows), self.pipeline.microbatches, self.table.chunks
+        if v > 1 and not self.table.body[kind]:
+            return most_held(p, q, v, i, 0 if i == 0 else v - 1)
+        return min(self.warmups[i], q * v)
+
     def _memory(self, i: int) -> int:
         own, k = self._costs(i)
         kinds = self._kinds(i)
-        in_flight = min(self.warmups[i], self.pipeline.microbatches)
+        held = {kind: self._held(i, kind) for kind in set(kinds)}
         return (
             int(own.fixed_bytes[k])
             + sum(int(own.state_bytes[k, kind]) for kind in kinds)
-            + in_flight * sum(int(own.activation_bytes[k, kind]) for kind in kinds)
+            + sum(held[kind] * int(own.activation_bytes[k, kind]) for kind in kinds)
             + max(int(own.temporary_bytes[k, kind]) for kind in kinds)
         )
 

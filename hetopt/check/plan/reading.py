@@ -30,6 +30,8 @@ def read_plan(data: object, field: str) -> Plan:
     plan = mapping(data, field)
     choice(plan, "schema", (PLAN_SCHEMA,), field)
     choice(plan, "schedule", SCHEDULE_CHOICES, field)
+    if "chunks" in plan:
+        whole(plan, "chunks", field)
     text(plan, "problem_digest", field)
     text(plan, "table_digest", field)
     pipelines = items(plan, "pipelines", field)

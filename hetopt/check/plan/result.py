@@ -337,9 +337,11 @@ def _programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]]:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
         room = sum(int(own.max_stages.max(initial=0)) for own in part.clusters)
-        for p in range(1, min(body, room) + 1):
+        chunked = problem.training.chunks > 1
+        for p in range(1 + chunked, min(body, room) + 1):
             if problem.pins.stages.permits(p):
-                yield p, part.microbatches
+                if not chunked or part.microbatches % p == 0:
+                    yield p, part.microbatches
 
 
 def _equal_stages(problem: Problem) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from hetopt.check.plan.chunks import units_of_chunk
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
@@ -98,10 +99,15 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
             f"table: schedule {table.schedule}, the problem says "
             f"{problem.training.schedule}"
         )
-    if len(table.units) != len(problem.model.units):
-        yield (
-            f"table: {len(table.units)} units, the model has {len(problem.model.units)}"
-        )
+    chunks = problem.training.chunks
+    if table.chunks != chunks:
+        yield f"table: {table.chunks} chunks a stage, the problem says {chunks}"
+        return
+    body = [kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside]
+    units = units_of_chunk(problem.model, body, chunks)
+    if units is None or len(table.units) != len(units):
+        model = "no equal chunks" if units is None else f"{len(units)}"
+        yield f"table: {len(table.units)} units, the model has {model}"
     for cluster, devices, usable in zip(
         problem.clusters, table.cluster_devices, table.usable_bytes, strict=True
     ):

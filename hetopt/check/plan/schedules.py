@@ -26,6 +26,8 @@ class Steps(NamedTuple):
     blocking
         Transfers that both stages of a boundary wait for, one after the other, per
         micro-batch: 1 an exchange, 2 there and back; 0 if stages compute meanwhile.
+    interleaved
+        Whether stages hold several chunks (``check.plan.chunks``).
     """
 
     inside: int
@@ -34,6 +36,7 @@ class Steps(NamedTuple):
     all_first: bool = False
     free: bool = False
     blocking: int = 0
+    interleaved: bool = False
 
     def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
         """Return it for one boundary; not if ``all_first`` or ``free``.
@@ -58,6 +61,7 @@ STEPS = {
     "eager-1f1b": Steps(inside=2, across=2, most=2),
     "virtual-1f1b": Steps(inside=1, across=2, most=1),
     "h-1f1b": Steps(inside=1, across=1, most=3),
+    "interleaved-1f1b": Steps(inside=2, across=2, most=2, interleaved=True),
     "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
     "auto": Steps(inside=0, across=0, most=0, free=True),
 }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.plan.chunks import Rounds, order, simulate_rounds, warm_passes
 from hetopt.check.plan.meeting_stages import Durations, simulate_blocking
 from hetopt.check.plan.schedules import STEPS
 from hetopt.compiled import FITS, PAYS_FROM, as_written, kernel
@@ -32,6 +33,9 @@ class Times:
     ----------
     alone
         Of boundaries that meet on links or uplinks; None where none do.
+    rounds
+        Of stages that hold several chunks: forward and backward are then of a pass, a
+        chunk's on average.
     """
 
     schedule: ScheduleName
@@ -42,6 +46,12 @@ class Times:
     occupancy: tuple[int, ...]
     sync: tuple[int, ...]
     alone: Alone | None = None
+    rounds: Rounds | None = None
+
+    @property
+    def passes(self) -> int:
+        """How often every stage runs forward."""
+        return self.microbatches * (1 if self.rounds is None else self.rounds.chunks)
 
     @property
     def both(self) -> tuple[int, ...]:
@@ -60,6 +70,9 @@ def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
     steps = STEPS[times.schedule]
     if steps.all_first:
         return (times.microbatches,) * len(clusters)
+    if times.rounds is not None:
+        p = len(clusters)
+        return tuple(warm_passes(p, i, times.rounds.chunks) for i in range(p))
     slowest = max(*times.both, *times.transfer, 0)
     counts = [1]
     for i in reversed(range(len(clusters) - 1)):
@@ -90,7 +103,14 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
             for k in range(i + 1, len(counts)):
                 length += 2 * times.transfer[k - 1] + times.both[k]
                 steady = max(steady, Fraction(length, counts[i] - counts[k] + 1))
-    return fill + (times.microbatches - 1) * steady
+    late: Fraction | int = 0
+    if (rounds := times.rounds) is not None:
+        p, v = len(counts), rounds.chunks
+        longest = sum(times.both) + 2 * (sum(times.transfer) + rounds.back[0])
+        kept = Fraction((v - 1) * rounds.back[1], v)
+        steady = max(steady, Fraction(longest, 2 * p), kept)
+        late = (v - 1) * max(0, longest - p * steady)
+    return fill + (times.passes - 1) * steady + late
 
 
 def simulate(times: Times, counts: Sequence[int]) -> int:
@@ -107,6 +127,9 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
         Warm-ups per stage, not increasing along the pipeline.
     """
     p, q = len(counts), times.microbatches
+    if times.rounds is not None:
+        ended = _simulate_rounds(times, times.rounds, counts)
+        return max(end + g for end, g in zip(ended, times.sync, strict=True))
     warm = [min(count, q) for count in counts]
     if chi := STEPS[times.schedule].blocking:
         passes = Durations(times.forward, times.backward, times.transfer, q)
@@ -136,6 +159,23 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
         msg = f"warm-ups {tuple(counts)} block each other"
         raise ValueError(msg)
     return max(end + g for end, g in zip(free, times.sync, strict=True))
+
+
+def _simulate_rounds(times: Times, rounds: Rounds, counts: Sequence[int]) -> list[int]:
+    """Return when every stage of several chunks has run its last pass."""
+    p, q, v = len(counts), times.microbatches, rounds.chunks
+    durations = {}
+    for way, name in enumerate(("forward", "backward")):
+        means = times.backward if way else times.forward
+        for i, mean in enumerate(means):
+            ends = {0: rounds.first[way] * (i == 0)}
+            ends[v - 1] = rounds.last[way] * (i == p - 1)
+            rest = mean - sum(end // v for end in ends.values())
+            for chunk in range(v):
+                durations[name, i, chunk] = rest + ends.get(chunk, 0)
+    passes = [order(p, q, v, min(count, times.passes)) for count in counts]
+    transfer = [*times.transfer, rounds.back[0]]
+    return simulate_rounds(passes, durations, transfer, rounds)
 
 
 def _simulate_together(times: Times, alone: Alone, counts: Sequence[int]) -> list[int]:

@@ -7,6 +7,9 @@ three times: as it is, with the omega that sharing asks for in the middle; for t
 place, which no boundary of another cluster leads into; and for the last one, which none
 leaves. That is all a program needs to know of sharing.
 
+With several chunks a stage, the way back shares links too, which every boundary's omega
+allows for (``hetopt.cost.chunks.with_way_back``).
+
 Where clusters may be visited again, and for simulated times, what is searched has no
 sharing at all: its bounds hold, since sharing makes no plan quicker.
 """
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from hetopt.cost.chunks import with_way_back
 from hetopt.cost.table import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.plans import Strategy
@@ -95,6 +99,8 @@ def searched_table(
     InputError
         Boundaries share links, and transfers block.
     """
+    if table.chunks > 1:
+        return replace(table, slices=tuple(map(with_way_back, table.slices)))
     if not _may_share(table, principles):
         return table
     if rule_of(table.schedule).blocking:

@@ -298,6 +298,7 @@ def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
             for name, policies in chosen.items()
         },
         schedule=spec.schedule,
+        chunks=spec.chunks,
         sequence_parallel=spec.sequence_parallel,
         attention=spec.attention,
         cross_entropy=spec.cross_entropy,

@@ -12,6 +12,7 @@ from pydantic import (
     Field,
     WithJsonSchema,
     field_validator,
+    model_validator,
 )
 
 from hetopt.problem.catalogue import accelerators, model_presets, profile_files
@@ -47,7 +48,7 @@ from hetopt.problem.schema.fields import (
 from hetopt.problem.schema.links import LinksSpec
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.pins import PinSpec
-from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE
+from hetopt.problem.training import DEFAULT_RESERVE, INTERLEAVED, RECOMPUTE
 from hetopt.words import describe
 
 if TYPE_CHECKING:
@@ -181,6 +182,11 @@ class TrainingSpec(Strict):
         validate_default=True,
     )
     schedule: Schedule = "virtual-1f1b"
+    chunks: Count = Field(
+        1,
+        description="Parts of the model that every stage holds, virtual stages a "
+        "device: 2 or more with interleaved-1f1b, 1 with any other schedule.",
+    )
     sequence_parallel: Flag = Field(
         True,
         description="Whether tensor parallelism splits norms and residuals by tokens.",
@@ -204,6 +210,15 @@ class TrainingSpec(Strict):
         DEFAULT_RESERVE,
         description="Share of device memory that stays free besides the overhead.",
     )
+
+    @model_validator(mode="after")
+    def _chunks_go_with_schedule(self) -> TrainingSpec:
+        interleaved = self.schedule == INTERLEAVED
+        if interleaved == (self.chunks > 1):
+            return self
+        expected = "2 or more" if interleaved else f"1, or schedule: {INTERLEAVED}"
+        msg = f"is {self.chunks} with schedule {self.schedule}, expected {expected}"
+        raise field_error(msg, "chunks")
 
 
 def _read_latency(value: Any) -> dict[str, str]:

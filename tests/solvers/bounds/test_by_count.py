@@ -27,16 +27,16 @@ def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
             pins=problem.pins,
             most_stages=chain.length,
         )
-        rough = survey(relaxation, q, cutoff=None)
+        rough = survey(relaxation, cutoff=None)
         for p in range(1, chain.length + 1):
             found = programs.get((p, q))
             if found is None:
                 continue
             value = float(found.closed_form_ns)
             assert rough.bound[p] <= value
-            close = survey(relaxation, q, cutoff=value)
+            close = survey(relaxation, cutoff=value)
             assert close.bound[p] <= value
-            narrowed = focus(relaxation, q, p, cutoff=value)
+            narrowed = focus(relaxation, p, cutoff=value)
             assert narrowed.bound <= value
             _, _, order, strategies, _ = found.shape
             for j, strategy in zip(order, strategies, strict=True):

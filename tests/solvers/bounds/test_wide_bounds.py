@@ -46,15 +46,15 @@ def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
             for (p, of), found in programs.items()
             if of == q
         }
-        rough = survey(relaxation, q, cutoff=None)
-        close = survey(relaxation, q, cutoff=max(values.values(), default=0.0))
+        rough = survey(relaxation, cutoff=None)
+        close = survey(relaxation, cutoff=max(values.values(), default=0.0))
         for p, value in values.items():
             found = programs[p, q]
             assert rough.bound[p] <= value
             assert close.bound[p] <= value
             if (p + seed) % 2:  # half of them, as it takes the longest
                 continue
-            narrowed = focus(relaxation, q, p, cutoff=value)
+            narrowed = focus(relaxation, p, cutoff=value)
             assert narrowed.bound <= value
             _, _, order, strategies, _ = found.shape
             for j, strategy in zip(order, strategies, strict=True):

@@ -1,0 +1,173 @@
+"""Tables of interleaved schedules: the whole model folded to one chunk of it.
+
+With v chunks a stage, the body of the model is v equal parts, and the stages divide
+each part alike. So a plan places the units of one part (``one_chunk``): the units at
+the ends of the model, and a v-th of those between. What a unit costs is then counted
+per pass, one micro-batch on one chunk (``folded``). Every stage holds (v - 1) p passes
+beside those of 1F1B's warm-ups: with p known, they are part of what it holds at rest
+(``with_stages``), and no program needs to know of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.table import TOO_LONG_NS
+from hetopt.errors import InputError
+from hetopt.problem.model import END_KINDS
+from hetopt.schedule.chunks import ends_in_flight, held_ahead
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.problem.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """Units of one of v equal parts, with those at both ends of the model.
+
+    Attributes
+    ----------
+    units, cuts
+        As of ``Model``.
+    way_back
+        Cut from the last unit of a part to the first of the next; None if there is
+        one part.
+    """
+
+    units: tuple[str, ...]
+    cuts: tuple[str, ...]
+    way_back: str | None = None
+
+
+def one_chunk(model: Model, chunks: int) -> Chunk:
+    """Divide the body of a model into equal parts.
+
+    Raises
+    ------
+    InputError
+        It cannot be divided so.
+    """
+    if chunks == 1:
+        return Chunk(units=model.units, cuts=model.cuts)
+    inside = [u for u, kind in enumerate(model.units) if kind not in END_KINDS]
+    first, length = inside[0], len(inside)
+    part = length // chunks
+    body, cuts = model.units[first : first + length], model.cuts[first:]
+    alike = part * chunks == length and all(
+        body[u] == body[u % part] and (u + 1 == length or cuts[u] == cuts[u % part])
+        for u in range(length)
+    )
+    if not alike:
+        msg = (
+            f"is {chunks}, but the model's {length} units between embedding and head "
+            f"do not divide into {chunks} parts that are alike"
+        )
+        raise InputError(msg, field="training.chunks")
+    after = first + length
+    return Chunk(
+        units=(*model.units[: first + part], *model.units[after:]),
+        cuts=(*model.cuts[: first + part - 1], *model.cuts[after - 1 :]),
+        way_back=cuts[part - 1],
+    )
+
+
+def folded(table: CostTable, model: Model, chunks: int) -> CostTable:
+    """Return the table of one chunk, from that of the whole model.
+
+    Times and activations of the body are of one pass, and states and gradients of all
+    chunks; the ends of the model add a v-th of their time to each pass.
+
+    Raises
+    ------
+    InputError
+        As ``one_chunk``.
+    """
+    if chunks == 1:
+        return table
+    chunk = one_chunk(model, chunks)
+    assert chunk.way_back is not None
+    way_back = table.cut_classes.index(chunk.way_back)
+    body = np.array(table.body)
+
+    def fold(own: ClusterTable) -> ClusterTable:
+        all_chunks = np.where(body, chunks, 1)
+        return replace(
+            own,
+            forward_ns=np.where(body, own.forward_ns, -(-own.forward_ns // chunks)),
+            backward_ns=np.where(body, own.backward_ns, -(-own.backward_ns // chunks)),
+            state_bytes=own.state_bytes * all_chunks,
+            sync_unit_ns=np.minimum(own.sync_unit_ns * all_chunks, TOO_LONG_NS),
+        )
+
+    return replace(
+        table,
+        units=tuple(table.kinds.index(kind) for kind in chunk.units),
+        cuts=tuple(table.cut_classes.index(cut) for cut in chunk.cuts),
+        slices=tuple(
+            replace(
+                part,
+                clusters=tuple(map(fold, part.clusters)),
+                chunks=chunks,
+                way_back=way_back,
+            )
+            for part in table.slices
+        ),
+        chunks=chunks,
+        way_back=way_back,
+    )
+
+
+def with_way_back(part: TableSlice) -> TableSlice:
+    """Return the slice with the omega that the closed form has, and nothing shared.
+
+    A link, or an uplink, carries the way back beside a boundary: of two clusters it is
+    the same link, and every cluster that is visited has two of them on its uplink. So
+    both count twice, also on a link that the way back does not take.
+    """
+    shared = part.shared
+    if part.chunks == 1 or shared is None:
+        return part
+    home = np.array([layout.cluster for layout in part.layouts], dtype=np.int64)
+    here, there = home[:, None], home[None, :]
+    alone = np.maximum(shared.uplink_ns[here], shared.uplink_ns[there])
+    twice = 2 * np.maximum(alone, shared.link_ns[here, there])
+    occupancy = np.maximum(part.occupancy_ns, np.where(here == there, 0, twice))
+    return replace(part, occupancy_ns=occupancy, shared=None)
+
+
+def with_stages(
+    part: TableSlice, lead: NDArray[np.bool_], trail: NDArray[np.bool_], stages: int
+) -> TableSlice:
+    """Return the slice in which units hold, at rest, what every stage holds ahead.
+
+    Parameters
+    ----------
+    lead, trail
+        Which kinds stand before the body and after it; shape (N,). They hold the
+        activations of their own chunk alone, whose number no warm-up count tells.
+    stages
+        p, which divides q.
+    """
+    if part.chunks == 1:
+        return part
+    ahead = held_ahead(stages, part.chunks)
+    first, last = ends_in_flight(stages, part.microbatches, part.chunks)
+    held = np.where(lead | trail, first * lead + last * trail, ahead)
+    return replace(
+        part,
+        clusters=tuple(
+            replace(
+                own,
+                state_bytes=own.state_bytes + held * own.activation_bytes,
+                activation_bytes=np.where(lead | trail, 0, own.activation_bytes),
+            )
+            for own in part.clusters
+        ),
+        ahead=ahead,
+    )
