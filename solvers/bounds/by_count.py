@@ -158,7 +158,9 @@ def _objective(
     if part.chunks == 1:
         return value
     value = value + (part.chunks - 1) * np.maximum(fill - stages * low, 0.0)
-    return np.where(fill > 2 * stages * high * (1 + _ROUNDING), np.inf, value)
+    # No plan has no stage, and 0 times infinity is no number.
+    most = 2 * np.maximum(stages, 1) * high * (1 + _ROUNDING)
+    return np.where(fill > most, np.inf, value)
 
 
 def _promising(

@@ -32,7 +32,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
-from tests.oracle import wide
+from tests.oracle import chunks, wide
 from tests.oracle.plan_times import (
     Pieces,
     closed_form,
@@ -197,6 +197,7 @@ def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:
         pipelines=(Pipeline(microbatches=q, stages=tuple(made)),),
         problem_digest=table.problem_digest,
         table_digest=table_digest(table),
+        chunks=table.chunks,
     )
 
 
@@ -242,6 +243,9 @@ def _skeletons(
                     p = sum(stages)
                     if p > body or not pins.stages.permits(p):
                         continue
+                    # Megatron-LM asks for both where stages hold several chunks.
+                    if table.chunks > 1 and (p < 2 or part.microbatches % p):
+                        continue
                     if all(
                         pins.of(name).stages.permits(count)
                         for name, count in zip(named, stages, strict=True)
@@ -271,7 +275,7 @@ def _splits(
     if schedule != "h-1f1b":
         steps = [
             2
-            if schedule == "eager-1f1b"
+            if schedule in ("eager-1f1b", "interleaved-1f1b")
             or (schedule == "virtual-1f1b" and hosts[i][0] != hosts[i + 1][0])
             else 1
             for i in range(p - 1)
@@ -336,13 +340,35 @@ def _splits(
             warmups = [1] * p
             for i in range(p - 2, -1, -1):
                 warmups[i] = warmups[i + 1] + used[i]
+        v = table.chunks
+        if v > 1:
+            warmups = chunks.warmups(p, v)
+        held = [min(warmup, q * v) for warmup in warmups]
+        at_ends = [(0, 0)] * p
+        if v > 1:
+            held = [chunks.most_held(p, q, v, i, None) for i in range(p)]
+            at_ends[0] = (held[0], chunks.most_held(p, q, v, 0, 0))
+            at_ends[-1] = (held[-1], chunks.most_held(p, q, v, p - 1, v - 1))
         if any(
-            pieces.memory(host, ends[i], ends[i + 1], min(warmups[i], q))
+            pieces.memory(host, ends[i], ends[i + 1], held[i], at_ends[i])
             > table.usable_bytes[host[0]]
             for i, host in enumerate(hosts)
         ):
             continue
         all_first = schedule == "auto" and min(warmups) >= q
+        if v > 1:
+            tau = [f + b for f, b in zip(forward, backward, strict=True)]
+            around = pieces.way_back(hosts[-1], hosts[0])
+            value, exact = chunks.closed_form(q, v, tau, kappa, omega, sync, around)
+            yield Found(
+                shape=shape,
+                units=units,
+                devices=devices,
+                value_ns=value,
+                closed_form_ns=exact,
+                warmups=tuple(warmups),
+            )
+            continue
         value, exact = closed_form(
             "gpipe" if all_first else schedule,
             q,

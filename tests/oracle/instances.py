@@ -10,20 +10,26 @@ devices, permitted strategies, memory) it does.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+from typing import Any
 
 from hetopt.cost.table import CostTable
+from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import SCHEDULES, ScheduleName
+from hetopt.problem.training import INTERLEAVED, SCHEDULES, ScheduleName
 from hetopt.schedule.schedules import rule_of
 from tests.oracle import wide
 from tests.oracle.problems import draw_problem
 from tests.oracle.tables import draw_table
 
-#: Schedules whose stages compute while boundaries transfer.
-OVERLAPPING = tuple(name for name in SCHEDULES if not rule_of(name).blocking)
+#: Schedules whose stages compute while boundaries transfer, and hold one chunk.
+OVERLAPPING = tuple(
+    name
+    for name in SCHEDULES
+    if not (rule_of(name).blocking or rule_of(name).interleaved)
+)
 #: Plans an instance may have before memory and pins, so that brute force is quick.
 MAX_PLANS = 40_000
 #: The same where no principle is kept.
@@ -85,6 +91,41 @@ def make_instance(
         if few:
             return Instance(seed=seed, problem=problem, table=table)
         size *= 0.85
+
+
+def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
+    """Draw an instance whose stages hold so many chunks.
+
+    What is drawn for a model stands for one chunk of one that has as many times its
+    layers.
+
+    Parameters
+    ----------
+    options
+        As of ``make_instance``.
+    """
+    instance = make_instance(seed, schedule="eager-1f1b", **options)
+    problem, table = instance.problem, instance.table
+    problem = replace(
+        problem,
+        model=replace(problem.model, layers=problem.model.layers * chunks),
+        training=replace(problem.training, schedule=INTERLEAVED, chunks=chunks),
+    )
+    # Between two chunks as between two layers.
+    first = [table.body[kind] for kind in table.units].index(True)
+    length = sum(table.body[kind] for kind in table.units)
+    way_back = table.cuts[first + length - 1]
+    table = replace(
+        table,
+        problem_digest=problem_digest(problem),
+        schedule=INTERLEAVED,
+        chunks=chunks,
+        way_back=way_back,
+        slices=tuple(
+            replace(part, chunks=chunks, way_back=way_back) for part in table.slices
+        ),
+    )
+    return Instance(seed=seed, problem=problem, table=table)
 
 
 def count_plans(table: CostTable) -> int:

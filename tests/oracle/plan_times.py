@@ -44,10 +44,40 @@ class Pieces:
             self._times[key] = (phi, beta, g)
         return self._times[key]
 
+    def way_back(
+        self, last: tuple[int, int], first: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Kappa and omega from the last stage's host to the first's."""
+        assert self.table.way_back is not None
+        x = self.table.way_back
+        a, b = (int(self.part.clusters[j].layout[k]) for j, k in (last, first))
+        return self.transfer[x][a][b], self.occupancy[x][a][b]
+
     def memory(
+        self,
+        host: tuple[int, int],
+        first: int,
+        end: int,
+        in_flight: int,
+        at_ends: tuple[int, int] = (0, 0),
+    ) -> int:
+        """Bytes a stage needs on each device.
+
+        ``at_ends``: activations that units outside the body are counted for in
+        ``in_flight``, and that they hold.
+        """
+        counted, held = at_ends
+        own, k = self.part.clusters[host[0]], host[1]
+        less = sum(
+            (counted - held) * int(own.activation_bytes[k, kind])
+            for kind in self.table.units[first:end]
+            if not self.table.body[kind]
+        )
+        return self._memory(host, first, end, in_flight) - less
+
+    def _memory(
         self, host: tuple[int, int], first: int, end: int, in_flight: int
     ) -> int:
-        """Bytes a stage needs on each device."""
         key = (host, first, end)
         if key not in self._bytes:
             own, k = self.part.clusters[host[0]], host[1]

@@ -1,0 +1,81 @@
+"""Stages of several chunks, for the oracle: what they hold, cost, and when they run.
+
+After Megatron-LM's own counting: the k-th forward of a stage is of chunk
+``k % (p v) // p``, its k-th backward of the same counted from the last chunk.
+Nothing here is shared with hetopt.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def warmups(p: int, v: int) -> list[int]:
+    """Forwards of every stage before its first backward."""
+    return [(p - i - 1) * 2 + (v - 1) * p + 1 for i in range(p)]
+
+
+@lru_cache(maxsize=None)
+def operations(p: int, q: int, v: int, i: int) -> list[tuple[bool, int, int]]:
+    """(forward?, chunk, micro-batch) of stage i, in order."""
+    total = q * v
+
+    def step(k: int, *, forward: bool) -> tuple[bool, int, int]:
+        chunk = k % (p * v) // p
+        micro = k // (p * v) * p + k % p
+        return forward, chunk if forward else v - 1 - chunk, micro
+
+    ahead = min(warmups(p, v)[i] - 1, total)
+    done = [step(k, forward=True) for k in range(ahead)]
+    for k in range(total - ahead):
+        done += [step(ahead + k, forward=True), step(k, forward=False)]
+    done += [step(k, forward=False) for k in range(total - ahead, total)]
+    return done
+
+
+@lru_cache(maxsize=None)
+def most_held(p: int, q: int, v: int, i: int, chunk: int | None) -> int:
+    """Most micro-batches that a chunk, or all of stage i, holds at once."""
+    held = [0]
+    for forward, own, _ in operations(p, q, v, i):
+        if chunk in (None, own):
+            held.append(held[-1] + (1 if forward else -1))
+    return max(held)
+
+
+def closed_form(
+    q: int,
+    v: int,
+    tau: Sequence[int],
+    kappa: Sequence[int],
+    omega: Sequence[int],
+    sync: Sequence[int],
+    back: tuple[int, int],
+) -> tuple[int, Fraction]:
+    """Return the value plans are ranked by, and the exact closed form.
+
+    ``back``: kappa and omega from the last stage to the first.
+    """
+    p = len(tau)
+    whole = sum(tau) + 2 * sum(kappa) + 2 * back[0]
+    period = max(
+        Fraction(max(*tau, *omega)),
+        Fraction(whole, 2 * p),
+        Fraction((v - 1) * back[1], v),
+    )
+    for i in range(p):
+        for k in range(i + 1, p):
+            window = sum(tau[i : k + 1]) + 2 * sum(kappa[i:k])
+            period = max(period, Fraction(window, 2 * (k - i) + 1))
+
+    def total(lam: Fraction | int) -> Fraction:
+        late = (v - 1) * max(Fraction(0), whole - p * Fraction(lam))
+        return sum(tau) + 2 * sum(kappa) + max(sync) + (q * v - 1) * lam + late
+
+    value = total(-(-period.numerator // period.denominator))
+    return -(-value.numerator // value.denominator), total(period)
