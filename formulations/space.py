@@ -201,8 +201,10 @@ class _Rivals:
         A stage answers for the boundary after it, and the first of its cluster also
         for the one before it: with several chunks the last and the first of all for
         the way back. What a round loses (MODEL.md section 4) is no more than that, so
-        a rival that gains as much is never later. Also returns whether every occupancy stays below
-        what the period of a plan with k is anyhow: omega of k or tau of one unit.
+        a rival that gains as much is never later.
+
+        Also returns whether every occupancy stays below what the period of a plan with
+        k is anyhow: omega of k or tau of one unit.
         """
         part = self.part
         own, new = self.cluster.layout[k], self.cluster.layout[rivals]

@@ -205,6 +205,13 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
         raise InputError(msg, field="--schedule")
 
 
+def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
+    """Raise InputError if a schedule is only known where P3 and P4 are kept."""
+    if rule_of(schedule).interleaved and principles.relaxed:
+        msg = f"does not go with {schedule}: leave it out, or name another schedule"
+        raise InputError(msg, field="--relax")
+
+
 def ensure_races(name: str, flag: str) -> None:
     """Raise InputError if an option of the race is given to a solver without one."""
     if not solver(name).races:

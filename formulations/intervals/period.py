@@ -145,7 +145,9 @@ def bound_way_back(v: IntervalVariables) -> None:
     row = combine([(2 * p, {period: 1}), (-1, whole_round)])
     v.program.row("round", row, lower=0)
     v.late = v.program.column("late")
-    terms = combine([(1, {v.late: 1, period: (chunks - 1) * p}), (1 - chunks, whole_round)])
+    terms = combine(
+        [(1, {v.late: 1, period: (chunks - 1) * p}), (1 - chunks, whole_round)]
+    )
     v.program.row("late", terms, lower=0)
 
 

@@ -131,6 +131,13 @@ def add_schedule(command: argparse.ArgumentParser) -> None:
         help="transfers that --schedule 1f1b-blocking waits for at a boundary: 2, one "
         "after the other (default), or 1, both ways at once (1f1b-batched)",
     )
+    command.add_argument(
+        "--chunks",
+        type=whole(1),
+        metavar="V",
+        help="parts of the model that every stage holds: 2 or more with --schedule "
+        "interleaved-1f1b",
+    )
 
 
 def schedule_of(options: argparse.Namespace) -> ScheduleName | None:
@@ -160,20 +167,32 @@ def add_table(command: argparse.ArgumentParser) -> None:
     )
 
 
-def load_problem(name: str, schedule: ScheduleName | None = None) -> Problem:
+def load_problem(
+    name: str, schedule: ScheduleName | None = None, chunks: int | None = None
+) -> Problem:
     """Read a problem by path, or by the name of one that ships with hetopt.
 
     Parameters
     ----------
-    schedule
-        Takes the place of the one in the file.
+    schedule, chunks
+        Take the place of those in the file.
+
+    Raises
+    ------
+    InputError
+        The file is no problem, or the schedule does not go with so many chunks.
     """
     from hetopt.problem.named import named_problem
 
     problem = named_problem(name)
-    if schedule is None or schedule == problem.training.schedule:
+    if schedule is None and chunks is None:
         return problem
-    return replace(problem, training=replace(problem.training, schedule=schedule))
+    own = problem.training
+    try:
+        training = own.under(schedule or own.schedule, chunks)
+    except ValueError as error:
+        raise InputError(str(error), field="--chunks") from None
+    return replace(problem, training=training)
 
 
 def load_table(problem: Problem, path: str | None) -> CostTable:

@@ -80,12 +80,13 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     with _named(path):
         points = items(data, "points", "")
         schedules = {
-            read_plan(mapping(item, place).get("plan"), f"{place}.plan").schedule
+            (plan.schedule, plan.chunks)
             for place, item in points
+            for plan in [read_plan(mapping(item, place).get("plan"), f"{place}.plan")]
         }
         if len(schedules) > 1:
             raise InputError("have several schedules", field="points")
-    problem = load_problem(problem_name, *schedules)
+    problem = load_problem(problem_name, *next(iter(schedules), ()))
     table = load_table(problem, table_path)
     with _named(path):
         if findings := check_front(problem, table, data):
@@ -125,7 +126,7 @@ def load_reported(
             detail = f" (its status is {status!r})" if isinstance(status, str) else ""
             raise InputError(f"there is no plan{detail}", field="plan")
         plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
-    problem = load_problem(problem_name, plan.schedule)
+    problem = load_problem(problem_name, plan.schedule, plan.chunks)
     with _named(plan_path):
         problem = _fitted(problem, data)
     table = load_table(problem, table_path)
@@ -199,9 +200,9 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
             plan = None
         else:
             plan = read_plan(data["plan"], "plan")
-    schedule = None if plan is None else plan.schedule
+    asked = () if plan is None else (plan.schedule, plan.chunks)
     return Planned(
-        problem=load_problem(problem_name, schedule),
+        problem=load_problem(problem_name, *asked),
         plan=plan,
         relaxed=relaxed,
         objective=objective,

@@ -158,7 +158,7 @@ def with_stages(
         return part
     ahead = held_ahead(stages, part.chunks)
     first, last = ends_in_flight(stages, part.microbatches, part.chunks)
-    held = np.where(lead | trail, first * lead + last * trail, ahead)
+    held = np.where(lead, first, np.where(trail, last, ahead)).astype(np.int64)
     return replace(
         part,
         clusters=tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -106,6 +106,23 @@ class Training:
         if not 0 <= self.reserve < 1:
             msg = f"reserve is {self.reserve}, expected at least 0 and less than 1"
             raise ValueError(msg)
+
+    def under(self, schedule: ScheduleName, chunks: int | None = None) -> Training:
+        """Return it with another schedule.
+
+        Parameters
+        ----------
+        chunks
+            Of every stage; None: its own where the schedule has several, else 1.
+
+        Raises
+        ------
+        ValueError
+            The schedule does not go with so many chunks.
+        """
+        if chunks is None:
+            chunks = self.chunks if schedule == INTERLEAVED else 1
+        return replace(self, schedule=schedule, chunks=chunks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,12 +40,12 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
 
 
 def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
-    """Return the closed form with a period, or pace, that is known; it rises with it."""
+    """Return the closed form with a known period, or pace; it rises with that."""
     fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
-    late: Fraction | int = 0
+    late = Fraction(0)
     if times.chunks is not None:
         wait = round_ns(times, times.chunks) - times.stages * period_ns
-        late = (times.chunks.count - 1) * max(0, wait)
+        late = (times.chunks.count - 1) * max(late, wait)
     return fill + (times.passes - 1) * period_ns + late + max(times.sync_ns)
 
 

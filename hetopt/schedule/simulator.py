@@ -5,10 +5,10 @@ then B_1, F_(W+1), B_2, ..., with W = min(W_i, q); gpipe is W = q. A forward's
 output leaves when it ends, if the link is free: transfers in one direction start at
 least omega apart, and each arrives kappa after it starts. The two directions do not
 disturb each other; boundaries that share a link or an uplink take turns, and stages may
-hold several chunks (``hetopt.schedule.shared_run``). Where transfers block, both stages wait for them
-(``hetopt.schedule.blocking_run``). Everything starts as early as these rules allow, so
-the makespan is the longest path in the event graph, and the simulator returns one such
-path.
+hold several chunks (``hetopt.schedule.shared_run``). Where transfers block, both stages
+wait for them (``hetopt.schedule.blocking_run``). Everything starts as early as these
+rules allow, so the makespan is the longest path in the event graph, and the simulator
+returns one such path.
 """
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
 
 
 def _durations_ns(times: PipelineTimes, kind: int) -> NDArray[np.int64]:
-    """Return how long forwards (0) or backwards (1) take: (p, q v), or (p, 1) if alike."""
+    """Return how long passes of a kind take: (p, q v), or (p, 1) if they are alike."""
     of_chunk = np.array([times.durations_ns(i)[kind] for i in range(times.stages)])
     if times.chunks is None:
         return of_chunk

@@ -10,6 +10,7 @@ from hetopt.errors import InputError
 from hetopt.problem.document import Document, load_document
 from hetopt.problem.edits import Dropped, Edit, NodesAdded, Setting, edited, plain_value
 from hetopt.problem.reading import problem_of
+from hetopt.problem.training import INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,8 +68,8 @@ class Variants:
     ----------
     path
         Of the problem file.
-    schedule
-        Takes the place of the file's; None: it stays.
+    schedule, chunks
+        Take the place of the file's; None: they stay.
 
     Raises
     ------
@@ -76,13 +77,21 @@ class Variants:
         The file is no problem.
     """
 
-    def __init__(self, path: str, schedule: str | None = None) -> None:
+    def __init__(
+        self, path: str, schedule: str | None = None, chunks: int | None = None
+    ) -> None:
         self._path = path
         self._document: Document = load_document(path)
         self.base = problem_of(self._document, path)
+        settings = []
         if schedule is not None:
-            setting = Setting(key="training.schedule", value=schedule)
-            self._document = edited(self._document, [setting])
+            settings.append(Setting(key="training.schedule", value=schedule))
+            # Chunks of the file's schedule are none of another's.
+            chunks = chunks or (None if schedule == INTERLEAVED else 1)
+        if chunks is not None:
+            settings.append(Setting(key="training.chunks", value=chunks))
+        if settings:
+            self._document = edited(self._document, settings)
             self.base = problem_of(self._document, path)
 
     def all(

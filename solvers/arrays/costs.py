@@ -107,9 +107,10 @@ class Costs(NamedTuple):
         Excluded shapes: option and stages of each run from the end of the pipeline,
         -1 after the last one; shape (shapes, p + 1, 2).
     facts
-        p, q or most passes held beside those ahead, L, whether embeddings are tied, whether gpipe, whether P3 holds, how P4
-        is kept, units at the front, units at the end, whether what is left is bounded
-        by prices of devices rather than by subsets of clusters, whether warm-up counts
+        p, most micro-batches held (q, or passes beside those ahead), L, whether
+        embeddings are tied, whether gpipe, whether P3 holds, how P4 is kept, units at
+        the front, units at the end, whether what is left is bounded by prices of
+        devices rather than by subsets of clusters, whether warm-up counts
         are free, how many transfers block per micro-batch (chi), chunks of a stage (v),
         and the least kappa of the way back.
     way_back

@@ -121,7 +121,7 @@ def focus(relaxation: Relaxation, stages: int, *, cutoff: float) -> Focus:
         relaxation, cutoff, _FOCUSED, lambda value: value[stages]
     ):
         least, fills = relaxation.option_fill(high, stages)
-        value = float(_objective(relaxation, np.float64(least), stages, low, high))
+        value = float(_objective(relaxation, np.array(least), stages, low, high))
         if value > cutoff:
             continue
         bound = min(bound, value)

@@ -80,9 +80,7 @@ def value_of(times: PipelineTimes) -> int:
     """
     if not times.has_steady_state or times.microbatches == 1:
         return ceil(closed_form_ns(times) * PERIOD_SCALE)
-    period = Fraction(
-        ceil(period_by_recursion(times) * PERIOD_SCALE), PERIOD_SCALE
-    )
+    period = Fraction(ceil(period_by_recursion(times) * PERIOD_SCALE), PERIOD_SCALE)
     return ceil(closed_form_at(times, period) * PERIOD_SCALE)
 
 

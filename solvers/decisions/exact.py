@@ -85,7 +85,7 @@ def _hosts(decision: Decision, data: ProgramData) -> list[Host]:
 def _most_in_flight(
     hosts: list[Host], counts: list[list[int]], data: ProgramData
 ) -> list[int]:
-    """Return how many micro-batches, or passes beside those ahead, fit on each stage."""
+    """Return how many micro-batches fit on each stage, or passes beside those ahead."""
     most = []
     for (j, table, k), count in zip(hosts, counts, strict=True):
         base = int(table.fixed_bytes[k]) + sum(

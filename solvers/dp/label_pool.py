@@ -24,7 +24,9 @@ class Label(IntEnum):
     """
 
     FILL, DELAY, SYNC, LAST_SYNC, FLAG, WARMUP, SHAPES, DEVICES, PARENT = range(9)
-    OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS, TOTAL, WAY_BACK = range(9, 18)
+    OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS, TOTAL, WAY_BACK = range(
+        9, 18
+    )
 
 
 class Bucket(IntEnum):

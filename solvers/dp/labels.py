@@ -3,7 +3,8 @@
 A *label* is a way to place the last s stages. Its *state* says what earlier stages
 can notice of it but for quantities: what is used of the clusters (``dp.configs``),
 the option of the stage placed last, the body units placed, and with tied embeddings,
-or several chunks, the layout of the last stage. What is compared among labels of one state:
+or several chunks, the layout of the last stage. What is compared among labels of one
+state:
 
 ========  ==================================================================
 FILL      sum of tau and 2 kappa

@@ -11,11 +11,11 @@ in which better plans may lie. Nothing in it costs less than F(high) + (q - 1) l
   lambda in [lambda', high] costs less. Nor does one whose lambda exceeds what the
   best plan leaves for it once F(high) is paid. The node goes on below both.
 
-With v chunks a stage a plan costs ``(v - 1) max(0, R - p lambda)`` more, R a whole round
-of the pipeline. Labels count that at lambda = low, where it is the most: a plan of the
-node costs at least what its label says at low, and for every tick of lambda above it
-``q v - 1 - (v - 1) p`` more. What is left of a node is cut where its plan's lambda is, and
-below that, or in the middle.
+With v chunks a stage a plan costs ``(v - 1) max(0, R - p lambda)`` more, R a whole
+round of the pipeline. Labels count that at lambda = low, where it is the most: a plan
+of the node costs at least what its label says at low, and for every tick of lambda
+above it ``q v - 1 - (v - 1) p`` more. What is left of a node is cut where its plan's
+lambda is, or in the middle.
 
 Lambdas are whole ticks, so this ends. Under gpipe the paces are part of a label, and
 one label setting closes its node; with a single micro-batch lambda does not count.

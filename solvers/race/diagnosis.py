@@ -45,7 +45,7 @@ def why_infeasible(
         return (
             f"pin.stages: no permitted number of stages is between {min(chunks, 2)} "
             f"and {(len(problem.model.units) - 2) // chunks}, the transformer layers' "
-            f"units{f' of a chunk' if chunks > 1 else ''}, with a device for each"
+            f"units{' of a chunk' if chunks > 1 else ''}, with a device for each"
         )
     if not problem.programs:
         return (

@@ -183,4 +183,6 @@ class Ledger:
 
     def seconds(self, program: Program) -> float:
         """Return the lower bound on what is minimised that a program's bound gives."""
-        return max(0.0, bound_seconds(program.bound, program.microbatches * self.table.chunks))
+        return max(
+            0.0, bound_seconds(program.bound, program.microbatches * self.table.chunks)
+        )

@@ -119,6 +119,9 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
     if rule_of(table.schedule).blocking:
         msg = f"does not go with --objective simulated: {table.schedule} blocks"
         raise InputError(msg, field="--schedule")
+    if table.chunks > 1:
+        msg = f"does not go with --objective simulated: {table.schedule} has chunks"
+        raise InputError(msg, field="--schedule")
     first = deadline.within(None if limit_s is None else limit_s * _START_SHARE)
     started = load(solver)(
         replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)

@@ -8,7 +8,7 @@ Nothing here is shared with hetopt.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def warmups(p: int, v: int) -> list[int]:
     return [(p - i - 1) * 2 + (v - 1) * p + 1 for i in range(p)]
 
 
-@lru_cache(maxsize=None)
+@cache
 def operations(p: int, q: int, v: int, i: int) -> list[tuple[bool, int, int]]:
     """(forward?, chunk, micro-batch) of stage i, in order."""
     total = q * v
@@ -38,7 +38,7 @@ def operations(p: int, q: int, v: int, i: int) -> list[tuple[bool, int, int]]:
     return done
 
 
-@lru_cache(maxsize=None)
+@cache
 def most_held(p: int, q: int, v: int, i: int, chunk: int | None) -> int:
     """Most micro-batches that a chunk, or all of stage i, holds at once."""
     held = [0]

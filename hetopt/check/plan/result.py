@@ -339,9 +339,9 @@ def _programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]]:
         room = sum(int(own.max_stages.max(initial=0)) for own in part.clusters)
         chunked = problem.training.chunks > 1
         for p in range(1 + chunked, min(body, room) + 1):
-            if problem.pins.stages.permits(p):
-                if not chunked or part.microbatches % p == 0:
-                    yield p, part.microbatches
+            fits = not chunked or part.microbatches % p == 0
+            if fits and problem.pins.stages.permits(p):
+                yield p, part.microbatches
 
 
 def _equal_stages(problem: Problem) -> Iterator[tuple[int, int]]:

@@ -103,7 +103,9 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
     if table.chunks != chunks:
         yield f"table: {table.chunks} chunks a stage, the problem says {chunks}"
         return
-    body = [kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside]
+    body = [
+        kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside
+    ]
     units = units_of_chunk(problem.model, body, chunks)
     if units is None or len(table.units) != len(units):
         model = "no equal chunks" if units is None else f"{len(units)}"

@@ -103,13 +103,13 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
             for k in range(i + 1, len(counts)):
                 length += 2 * times.transfer[k - 1] + times.both[k]
                 steady = max(steady, Fraction(length, counts[i] - counts[k] + 1))
-    late: Fraction | int = 0
+    late = Fraction(0)
     if (rounds := times.rounds) is not None:
         p, v = len(counts), rounds.chunks
         longest = sum(times.both) + 2 * (sum(times.transfer) + rounds.back[0])
         kept = Fraction((v - 1) * rounds.back[1], v)
         steady = max(steady, Fraction(longest, 2 * p), kept)
-        late = (v - 1) * max(0, longest - p * steady)
+        late = (v - 1) * max(late, longest - p * steady)
     return fill + (times.passes - 1) * steady + late
 
 

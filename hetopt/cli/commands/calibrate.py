@@ -240,7 +240,7 @@ def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
     from hetopt.cli.planned import load_checked
 
     _, plan = load_checked(name, path, None)
-    problem = load_problem(name, plan.schedule)
+    problem = load_problem(name, plan.schedule, plan.chunks)
     if isinstance(measured, Path):
         measured = _median(problem, plan, measured)
     return MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured)

@@ -194,7 +194,7 @@ def run(options: argparse.Namespace) -> int:
     )
     fit(options, principles)
     spending = fit_spending(options)
-    asked = load_problem(options.problem, schedule_of(options))
+    asked = load_problem(options.problem, schedule_of(options), options.chunks)
     problem = asked
     if options.launcher is not None:
         from hetopt.export.planning.limits import fitted

@@ -29,7 +29,9 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.cost.table_file import table_to_json, write_table
 
     ensure_outputs((options.out,), problems=(options.problem,))
-    table = build_table(load_problem(options.problem, schedule_of(options)))
+    table = build_table(
+        load_problem(options.problem, schedule_of(options), options.chunks)
+    )
     if options.out is None:
         emit(json.dumps(table_to_json(table)))
         return 0

@@ -113,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(msg)
     ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
     ensure_searchable(options.solver, options.objective, PRUNED)
-    made = Variants(problem_path(options.problem), schedule_of(options))
+    made = Variants(problem_path(options.problem), schedule_of(options), options.chunks)
     variants = made.all(
         drop_each=options.drop_each,
         added=options.add,

@@ -45,7 +45,7 @@ def fitted(limits: Limits, problem: Problem, asked: ScheduleName | None) -> Prob
     _ensure_runs(limits, problem)
     training, pins = problem.training, problem.pins
     if training.schedule not in limits.schedules:
-        training = replace(training, schedule=limits.schedules[0])
+        training = training.under(limits.schedules[0])
     known = frozenset(limits.resharding)
     ways = replace(pins.resharding, allowed=known & (pins.resharding.allowed or known))
     return replace(problem, training=training, pins=replace(pins, resharding=ways))

@@ -225,7 +225,11 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     limits=Limits(
-        schedules=tuple(n for n in SCHEDULE_CHOICES if not rule_of(n).blocking),
+        schedules=tuple(
+            name
+            for name in SCHEDULE_CHOICES
+            if not (rule_of(name).blocking or rule_of(name).interleaved)
+        ),
         resharding=RESHARDING,
         zero=(0, 1),
         losses=_problem_losses,

@@ -1,4 +1,4 @@
-"""Plans whose stages hold several chunks: solvers, the checker and brute force agree."""
+"""Stages of several chunks: exact solvers, the checker and brute force agree."""
 
 from __future__ import annotations
 
