@@ -184,6 +184,21 @@ class Plan(Shown):
             for stage in pipeline.stages
         )
 
+    def chunk_units(self, stage: Stage) -> tuple[tuple[int, int], ...]:
+        """Return first and end unit, among all of the model's, of each chunk.
+
+        The units at the ends of the model belong to the first stage's first chunk and
+        to the last stage's last.
+        """
+        end, last = self.pipeline.stages[-1].end_unit, self.chunks - 1
+        held = []
+        for chunk in range(self.chunks):
+            # Between embedding and head, every chunk has as many units.
+            before = chunk * (end - 2)
+            first = max(stage.first_unit, min(chunk, 1)) + before
+            held.append((first, min(stage.end_unit, end - (chunk < last)) + before))
+        return tuple(held)
+
     @property
     def digest(self) -> str:
         """What tells this plan from any other: 64 hexadecimal digits."""

@@ -33,7 +33,7 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
         The runtime cannot do what the plan says; one finding for each loss. A loss
         without a substitute is refused even if losses are allowed.
     """
-    losses = (*_blocking_losses(job, launcher), *launcher.losses(job))
+    losses = (*_schedule_losses(job, launcher), *launcher.losses(job))
     fatal = [loss for loss in losses if loss.instead is None]
     if fatal or (losses and not allow_lossy):
         told = fatal if allow_lossy else losses
@@ -50,14 +50,20 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
     return files
 
 
-def _blocking_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
-    """Yield that a launcher does not let stages wait for transfers as the plan says."""
+def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
+    """Yield that a launcher's stages neither wait nor hold chunks as the plan says."""
     schedule = job.plan.schedule
     limits = launcher.limits
     runs = () if isinstance(limits, str) else limits.schedules
     if rule_of(schedule).blocking and schedule not in runs:
         yield Loss(
             what=f"schedule {schedule}: it has no transfers that block in this way",
+            instead=None,
+        )
+    if rule_of(schedule).interleaved and schedule not in runs:
+        yield Loss(
+            what=f"schedule {schedule}: it has no virtual stages, and the plan has "
+            f"{job.plan.chunks} chunks on each",
             instead=None,
         )
 

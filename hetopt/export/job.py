@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.cost.chunks import one_chunk
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
 from hetopt.export.placing import Placement, place
@@ -17,6 +18,8 @@ from hetopt.problem.model import (
     MLP_DOWN,
     MLP_UP,
 )
+from hetopt.problem.training import INTERLEAVED
+from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -144,9 +147,14 @@ class Job:
         return batch // (self.microbatches * stage.strategy.dp)
 
     @property
+    def _units(self) -> tuple[str, ...]:
+        """Units that stages divide among themselves: the model's, or one chunk's."""
+        return one_chunk(self.problem.model, self.plan.chunks).units
+
+    @property
     def layers(self) -> tuple[int, ...] | None:
-        """Transformer layers of each stage; None if a layer is cut in two."""
-        units = self.problem.model.units
+        """Transformer layers of each stage, of a chunk; None if one is cut in two."""
+        units = self._units
         counts = []
         for stage in self.stages:
             held = units[stage.first_unit : stage.end_unit]
@@ -168,7 +176,7 @@ class Job:
         """
         if self.layers is not None:
             return self.layers
-        units = self.problem.model.units
+        units = self._units
         counts = tuple(
             sum(
                 kind in (ATTENTION, ATTENTION_WINDOW)
@@ -200,11 +208,22 @@ class Job:
 
     @property
     def warms_up_as_1f1b(self) -> bool:
-        """Whether every stage warms up as in 1F1B; counts beyond q do not matter."""
-        stages, most = len(self.stages), self.microbatches
+        """Whether every stage warms up as in 1F1B of as many chunks.
+
+        Counts beyond what there is to run do not matter.
+        """
+        chunks, most = self.plan.chunks, self.microbatches * self.plan.chunks
+        expected = warmup_counts(
+            "1f1b" if chunks == 1 else INTERLEAVED,
+            microbatches=self.microbatches,
+            crosses=[False] * (len(self.stages) - 1),
+            round_trip_ns=[0] * len(self.stages),
+            transfer_ns=[0] * (len(self.stages) - 1),
+            chunks=chunks,
+        )
         return all(
-            min(stage.warmup, most) == min(stages - number, most)
-            for number, stage in enumerate(self.stages)
+            min(stage.warmup, most) == min(count, most)
+            for stage, count in zip(self.stages, expected, strict=True)
         )
 
     @property

@@ -60,6 +60,8 @@ class PipelineReadBack:
         of several. If the problem says otherwise, the files belong to another job.
     reported
         What the files say that hetopt does not know or cannot price.
+    chunks
+        Parts of the model that every stage holds; layers of stages are of one part.
     """
 
     microbatches: int
@@ -67,6 +69,7 @@ class PipelineReadBack:
     stages: tuple[StageReadBack, ...]
     says: Mapping[str, Any] = field(default_factory=dict)
     reported: tuple[Reported, ...] = ()
+    chunks: int = 1
 
 
 def stages_of(

@@ -6,6 +6,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cost.boundaries.uses import boundary_use
+from hetopt.cost.chunks import one_chunk
 from hetopt.cost.table import TICK_S
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def stage_rows(
     model: Model | None, plan: Plan, price: Price | None
 ) -> tuple[StageRow, ...]:
     """Return one row per stage, in pipeline order; see ``StageRow``."""
-    kinds = None if model is None else model.units
+    kinds = None if model is None else one_chunk(model, plan.chunks).units
     return tuple(
         StageRow(
             stage=index,

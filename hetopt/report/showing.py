@@ -13,7 +13,7 @@ from hetopt.report.html import html
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_table
 from hetopt.report.rows import chain
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import count, headline, shape, times
+from hetopt.report.summary import count, headline, in_chunks, shape, times
 from hetopt.result import Result
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _(table: CostTable) -> str:
     return (
         f"{sources}; {count(len(table.units), 'unit')}, "
         f"{count(len(table.slices), 'micro-batch count')}, "
-        f"{sum(_strategies(table)):,} strategies, schedule {table.schedule}, "
+        f"{sum(_strategies(table)):,} strategies, "
+        f"schedule {in_chunks(table.schedule, table.chunks)}, "
         f"problem {table.problem_digest[:_DIGITS]}"
     )
 
@@ -126,7 +127,7 @@ def _(table: CostTable) -> list[Part]:
             (
                 ("units", f"{len(table.units)} of {', '.join(table.kinds)}"),
                 ("micro-batches", counts or "none: nothing fits"),
-                ("schedule", table.schedule),
+                ("schedule", in_chunks(table.schedule, table.chunks)),
                 ("tokens", f"{table.tokens:,} an iteration"),
                 ("problem", table.problem_digest[:_DIGITS]),
             )
@@ -151,7 +152,7 @@ def _(problem: Problem) -> str:
     return (
         f"{problem.name}: {problem.model.name} on {clusters}, "
         f"{count(training.global_batch, 'sequence')} of {training.seq_len} tokens, "
-        f"schedule {training.schedule}"
+        f"schedule {in_chunks(training.schedule, training.chunks)}"
     )
 
 
@@ -209,7 +210,7 @@ def _(problem: Problem) -> list[Part]:
                     f"{count(training.global_batch, 'sequence')} of "
                     f"{training.seq_len} tokens, {_precision(training)}, "
                     f"{training.optimizer}, ZeRO {training.zero}, "
-                    f"schedule {training.schedule}",
+                    f"schedule {in_chunks(training.schedule, training.chunks)}",
                 ),
             )
         ),

@@ -107,7 +107,13 @@ def shape(plan: Plan) -> str:
     stages = count(len(pipeline.stages), "stage")
     microbatches = count(pipeline.microbatches, "micro-batch", "es")
     devices = count(plan.devices, "device")
-    return f"p = {stages}, q = {microbatches}, schedule {plan.schedule}, {devices} used"
+    schedule = in_chunks(plan.schedule, plan.chunks)
+    return f"p = {stages}, q = {microbatches}, schedule {schedule}, {devices} used"
+
+
+def in_chunks(schedule: str, chunks: int) -> str:
+    """Return a schedule with the chunks that stages hold, if there are several."""
+    return schedule if chunks == 1 else f"{schedule} of {chunks} chunks a stage"
 
 
 def unused(result: Result, plan: Plan) -> list[str]:

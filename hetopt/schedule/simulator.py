@@ -224,12 +224,12 @@ def simulate(times: PipelineTimes) -> Simulation:
         starts = [[[0] * q for _ in range(p)] for _ in range(4)]
         as_written(run)(_fixed(times), starts, [[0] * p for _ in range(4)])
         starts_ns = np.array(starts, dtype=np.int64)
-    final = _last_backward(times)
+    final, backward_ns = _last_backward(times), _durations_ns(times, BACKWARD)
     makespan = max(
         start + backward + sync
         for start, backward, sync in zip(
             starts_ns[BACKWARD, :, final].tolist(),
-            _durations_ns(times, BACKWARD)[:, -1 if times.chunks is None else final],
+            backward_ns[:, final if times.chunks else 0].tolist(),
             times.sync_ns,
             strict=True,
         )

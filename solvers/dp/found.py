@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hetopt.formulations.decision import Decision
+from hetopt.solvers.decisions.identical import canonical
+from hetopt.solvers.dp.label_pool import Label
+
 if TYPE_CHECKING:
-    from hetopt.formulations.decision import Decision
+    from hetopt.solvers.arrays.costs import Ints
+    from hetopt.solvers.arrays.program import Offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +42,37 @@ class Labelled:
     total: int
     whole_round: int
     value: int | None
+
+
+def cut(node: Node, middle: int) -> list[Node]:
+    """Cut a node's range of lambda after ``middle``; nothing is left of one tick."""
+    if node.low >= node.high:
+        return []
+    return [replace(node, high=middle), replace(node, low=middle + 1)]
+
+
+def decision_of(labels: Ints, offer: Offer) -> Decision:
+    """Read the decision of the best complete label, which is in row 0."""
+    part, chain = offer.data.part, offer.data.chain
+    runs: list[tuple[int, int]] = []
+    units = []
+    row, left = 0, 0
+    while row >= 0:
+        o, inside = int(labels[row, Label.OPTION]), int(labels[row, Label.IN_RUN])
+        if not left:
+            runs.append((o, inside))
+            left = inside
+        left -= 1
+        units.append(int(labels[row, Label.LENGTH]))
+        row = int(labels[row, Label.PARENT])
+    units[0] += sum(chain.lead)
+    units[-1] += sum(chain.trail)
+    options = [offer.options[o] for o, _ in runs]
+    decision = Decision(
+        microbatches=part.microbatches,
+        order=tuple(j for j, _ in options),
+        strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
+        hosted=tuple(hosted for _, hosted in runs),
+        units=tuple(units),
+    )
+    return canonical(decision, offer.leaders)

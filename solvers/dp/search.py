@@ -41,13 +41,11 @@ import numpy as np
 
 from hetopt.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
-from hetopt.formulations.decision import Decision
 from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.exact import exact_value, with_warmups
-from hetopt.solvers.decisions.identical import canonical
 from hetopt.solvers.dp.bounds import (
     RangeLimits,
     Scalar,
@@ -57,7 +55,7 @@ from hetopt.solvers.dp.bounds import (
 )
 from hetopt.solvers.dp.budget import Cursor
 from hetopt.solvers.dp.buffers import most_new
-from hetopt.solvers.dp.found import Labelled, Node
+from hetopt.solvers.dp.found import Labelled, Node, cut, decision_of
 from hetopt.solvers.dp.label_pool import Label
 from hetopt.solvers.dp.labels import LabelPhase, walk
 from hetopt.solvers.dp.prices import look_around
@@ -65,8 +63,8 @@ from hetopt.solvers.dp.prices import look_around
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.dp.buffers import Buffers
 
 #: Ranges of lambda are cut until (q - 1) times their width is this share of the cutoff.
@@ -196,7 +194,7 @@ class LabelSearch:
                     nodes += self._halves(node)
                     continue
                 if self._least_more < self._more and node.low < node.high:
-                    nodes += _cut(node, (node.low + node.high) // 2)
+                    nodes += cut(node, (node.low + node.high) // 2)
                     continue
                 # Whatever keeps to this budget at this lambda is good enough; fill and
                 # g are whole ns.
@@ -299,7 +297,7 @@ class LabelSearch:
                 own = node.low + waited // self._least_more
             if node.low < own <= node.high:
                 middle = own - 1
-        return _cut(node, middle)
+        return cut(node, middle)
 
     # --------------------------------------------------------------- lambda_0
 
@@ -375,7 +373,7 @@ class LabelSearch:
             total = fill + int(max(best[Label.SYNC], best[Label.LAST_SYNC]))
             total = PERIOD_SCALE * (total + self._more * pace)
         whole_round = PERIOD_SCALE * (fill + 2 * int(best[Label.WAY_BACK]))
-        decision = self._decision(pool.label)
+        decision = decision_of(pool.label, self._offer)
         if self.data.rule.free:
             # Those of its least lambda, which may be less than the node's.
             decision = with_warmups(decision, self.data, steady=True)
@@ -385,31 +383,6 @@ class LabelSearch:
             whole_round=whole_round,
             value=exact_value(decision, self.data),
         )
-
-    def _decision(self, labels: Ints) -> Decision:
-        part, chain = self.data.part, self.data.chain
-        runs: list[tuple[int, int]] = []
-        units = []
-        row, left = 0, 0
-        while row >= 0:
-            o, inside = int(labels[row, Label.OPTION]), int(labels[row, Label.IN_RUN])
-            if not left:
-                runs.append((o, inside))
-                left = inside
-            left -= 1
-            units.append(int(labels[row, Label.LENGTH]))
-            row = int(labels[row, Label.PARENT])
-        units[0] += sum(chain.lead)
-        units[-1] += sum(chain.trail)
-        options = [self._offer.options[o] for o, _ in runs]
-        decision = Decision(
-            microbatches=part.microbatches,
-            order=tuple(j for j, _ in options),
-            strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
-            hosted=tuple(hosted for _, hosted in runs),
-            units=tuple(units),
-        )
-        return canonical(decision, self._offer.leaders)
 
     def key(self, decision: Decision) -> tuple[object, ...]:
         """Return the tie rule's key, with strategies numbered as they are here."""
@@ -424,10 +397,3 @@ class LabelSearch:
             decision.hosted,
             decision.units,
         )
-
-
-def _cut(node: Node, middle: int) -> list[Node]:
-    """Cut a node's range of lambda after ``middle``; nothing is left of one tick."""
-    if node.low >= node.high:
-        return []
-    return [replace(node, high=middle), replace(node, low=middle + 1)]

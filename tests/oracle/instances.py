@@ -24,12 +24,10 @@ from tests.oracle import wide
 from tests.oracle.problems import draw_problem
 from tests.oracle.tables import draw_table
 
+#: Schedules whose stages hold one chunk of the model.
+ONE_CHUNK = tuple(name for name in SCHEDULES if not rule_of(name).interleaved)
 #: Schedules whose stages compute while boundaries transfer, and hold one chunk.
-OVERLAPPING = tuple(
-    name
-    for name in SCHEDULES
-    if not (rule_of(name).blocking or rule_of(name).interleaved)
-)
+OVERLAPPING = tuple(name for name in ONE_CHUNK if not rule_of(name).blocking)
 #: Plans an instance may have before memory and pins, so that brute force is quick.
 MAX_PLANS = 40_000
 #: The same where no principle is kept.

@@ -39,6 +39,7 @@ HOMES = {
     "problem/training.py",
     "problem/schema/problem.py",
     "cli/commands/formulate.py",
+    "export/job.py",
     "export/shared/megatron.py",
     "export/hetu/launcher.py",
     "export/hetu/reading.py",

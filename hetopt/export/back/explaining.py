@@ -36,7 +36,8 @@ from hetopt.export.back.differences import (
     own,
     stand_together,
 )
-from hetopt.export.back.importing import decision_of, roomy_table
+from hetopt.export.back.importing import decision_of
+from hetopt.export.back.roomy_table import roomy_table
 from hetopt.pricing import price
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.assembly import plan_of
@@ -107,6 +108,12 @@ def explain(
         if plan.per_unit:
             msg = "has a strategy for each unit, which cannot be taken apart"
             raise InputError(msg, field="plan")
+    if mine.plan.chunks != ours.chunks:
+        msg = (
+            f"is {ours.chunks}, and the files' stages hold {mine.plan.chunks}, whose "
+            "plans have no units in common: give the problem theirs"
+        )
+        raise InputError(msg, field="training.chunks")
     costs = table
     if not table_given:
         stages = (*mine.plan.pipeline.stages, *ours.pipeline.stages)

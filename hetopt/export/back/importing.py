@@ -18,6 +18,7 @@ from hetopt.cost.build import build_table
 from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.name_clusters import name_clusters
+from hetopt.export.back.roomy_table import roomy_table
 from hetopt.export.shared.architecture import shown
 from hetopt.formulations.decision import Decision
 from hetopt.pricing import price
@@ -25,7 +26,7 @@ from hetopt.problem.architecture import ARCHITECTURE_FIELDS
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.stated import stated
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.problem.training import Pins
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.schedules import FREE, rule_of
 from hetopt.schedule.warmup import warmup_counts
@@ -41,10 +42,7 @@ if TYPE_CHECKING:
     from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute, ScheduleName
-
-#: Memory of a device that is large enough for every strategy.
-_ROOMY_BYTES = 2**50
+    from hetopt.problem.training import ScheduleName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,55 +184,6 @@ def principles_of(plan: Plan) -> Principles:
     )
 
 
-def roomy_table(
-    problem: Problem,
-    microbatches: Iterable[int],
-    wanted: Iterable[tuple[str, Strategy]],
-) -> CostTable:
-    """Return costs of certain strategies, even if they do not fit or are pinned away.
-
-    Times and bytes needed are those of the problem's table: they depend neither on the
-    memory of the devices nor on the other strategies.
-
-    Parameters
-    ----------
-    wanted
-        Names of clusters, and strategies. The table has every combination of a
-        cluster's degrees and recomputations.
-    """
-    own: dict[str, list[Strategy]] = {}
-    for name, strategy in wanted:
-        own.setdefault(name, []).append(strategy)
-    recompute: dict[str, tuple[Recompute, ...]] = {
-        name: tuple(dict.fromkeys(s.recompute for s in used))
-        for name, used in own.items()
-    }
-    nothing = ClusterPins(dp=Domain(allowed=frozenset()))
-    pins = {cluster.name: nothing for cluster in problem.clusters} | {
-        name: ClusterPins(
-            dp=Domain(allowed=frozenset(s.dp for s in used)),
-            cp=Domain(allowed=frozenset(s.cp for s in used)),
-            tp=Domain(allowed=frozenset(s.tp for s in used)),
-        )
-        for name, used in own.items()
-    }
-    return build_table(
-        replace(
-            problem,
-            clusters=tuple(
-                replace(cluster, memory_bytes=_ROOMY_BYTES)
-                for cluster in problem.clusters
-            ),
-            training=replace(problem.training, recompute=recompute),
-            pins=Pins(
-                microbatches=Domain(allowed=frozenset(microbatches)),
-                clusters=pins,
-                resharding=problem.pins.resharding,
-            ),
-        )
-    )
-
-
 def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
     """Raise InputError if the files belong to another model or training."""
     differences = {
@@ -248,7 +197,7 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         told = [f"{name}: {differences[name]}" for name in others]
         msg = "; ".join([differences[first], *told]) + ": correct whichever is wrong"
         raise InputError(msg, field=first)
-    layers = sum(stage.layers for stage in pipeline.stages)
+    layers = pipeline.chunks * sum(stage.layers for stage in pipeline.stages)
     expected = (len(problem.model.units) - 2) // _units_per_layer(problem)
     if layers != expected:
         msg = f"the files have {layers} in all, the model has {expected}"
@@ -315,7 +264,15 @@ def _scheduled(
     prescribes the files' warm-ups.
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
-    q = pipeline.microbatches
+    q, stages = pipeline.microbatches, len(pipeline.stages)
+    if pipeline.chunks > 1:
+        if stages == 1 or q % stages:
+            msg = (
+                f"is {q}, expected a multiple of the {stages} stages of several "
+                "chunks, of which there are at least 2"
+            )
+            raise InputError(msg, field="microbatches")
+        return _under(problem, pipeline.schedule, pipeline.chunks), None
     found = _prescribed(pipeline.schedule, q, clusters)
     own = tuple(w for w in given if w is not None)
     if own:
@@ -328,7 +285,8 @@ def _scheduled(
         return _under(problem, pipeline.schedule), None
     if rule_of(problem.training.schedule).free:
         return problem, found
-    for schedule in (problem.training.schedule, pipeline.schedule):
+    names = [problem.training.schedule, pipeline.schedule]
+    for schedule in (name for name in names if not rule_of(name).interleaved):
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
             return _under(problem, schedule), None
@@ -356,8 +314,8 @@ def _clipped(warmups: Iterable[int], microbatches: int) -> list[int]:
     return [min(count, microbatches) for count in warmups]
 
 
-def _under(problem: Problem, schedule: ScheduleName) -> Problem:
-    return replace(problem, training=replace(problem.training, schedule=schedule))
+def _under(problem: Problem, schedule: ScheduleName, chunks: int = 1) -> Problem:
+    return replace(problem, training=problem.training.under(schedule, chunks))
 
 
 def decision_of(

@@ -81,7 +81,7 @@ def _parallelism(job: Job) -> Arguments:
         "tensor_model_parallel_size": strategy.tp,
         "pipeline_model_parallel_size": len(job.stages),
         "context_parallel_size": strategy.cp,
-        "pipeline_model_parallel_layout": layout_text(layers),
+        "pipeline_model_parallel_layout": layout_text(layers, job.plan.chunks),
         "sequence_parallel": (
             strategy.tp > 1 and job.problem.training.sequence_parallel
         ),

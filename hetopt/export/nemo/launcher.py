@@ -215,7 +215,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "context_parallel_size": strategy.cp,
             "sequence_parallel": strategy.tp > 1 and training.sequence_parallel,
             "cross_entropy_loss_fusion": training.cross_entropy == "fused",
-            "pipeline_model_parallel_layout": layout_text(layers),
+            "pipeline_model_parallel_layout": layout_text(layers, job.plan.chunks),
             "recompute_granularity": (
                 None if strategy.recompute == "none" else strategy.recompute
             ),

@@ -38,8 +38,8 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
 
 
 LIMITS = Limits(
-    # Its 1F1B exchanges both ways at once, and waits.
-    schedules=("1f1b", "1f1b-batched"),
+    # Its 1F1B exchanges both ways at once, and waits; its interleaved one overlaps.
+    schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
     shared=("dp", "cp", "tp", "recompute"),
     zero=(0, 1),
     losses=problem_losses,

@@ -19,9 +19,16 @@ _LETTER = re.compile(r"([EtmL|])\*([0-9]{1,6})")
 _LONGEST = 1_000_000
 
 
-def layout_text(layers: Sequence[int]) -> str:
-    """Return the layout of stages with so many layers each, all at least 1."""
-    stages = [f"t*{count}" if count > 1 else "t" for count in layers]
+def layout_text(layers: Sequence[int], chunks: int = 1) -> str:
+    """Return the layout of stages with so many layers each, all at least 1.
+
+    Parameters
+    ----------
+    chunks
+        Of every stage, with as many layers each: Megatron-LM's virtual stages, of which
+        a layout names all stages' first, then all stages' second, and so on.
+    """
+    stages = [f"t*{count}" if count > 1 else "t" for count in layers] * chunks
     stages[0] = "E" + stages[0]
     stages[-1] += "L"
     return "|".join(stages)

@@ -9,6 +9,7 @@ from hetopt.export.shared.hosts import even_places
 from hetopt.export.shared.megatron_layout import layout_layers
 from hetopt.export.shared.megatron_recompute import recompute_of
 from hetopt.export.shared.megatron_says import model_says, training_says
+from hetopt.problem.training import INTERLEAVED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,12 +21,13 @@ PIPELINE = "--pipeline-model-parallel-size"
 LAYOUT = "--pipeline-model-parallel-layout"
 FIRST = "--decoder-first-pipeline-num-layers"
 LAST = "--decoder-last-pipeline-num-layers"
+#: Virtual stages on each rank; layers of each; what Megatron-Bridge calls the former.
+VIRTUAL = "--num-virtual-stages-per-pipeline-rank"
+LAYERS_EACH = "--num-layers-per-virtual-pipeline-stage"
+VIRTUAL_SIZE = "--virtual-pipeline-model-parallel-size"
 
 #: Schedules, cuts and models that hetopt cannot price, and values that ask for none.
 _REFUSED = {
-    "--num-layers-per-virtual-pipeline-stage": (),
-    "--num-virtual-stages-per-pipeline-rank": (),
-    "--virtual-pipeline-model-parallel-size": (),
     "--account-for-embedding-in-pipeline-split": (),
     "--account-for-loss-in-pipeline-split": (),
     "--standalone-embedding-stage": (),
@@ -50,7 +52,7 @@ def degrees_of(arguments: ShellArguments, world: int) -> tuple[int, int, int]:
     """Return dp, cp and tp on so many ranks; InputError if they do not divide."""
     tp = arguments.count("--tensor-model-parallel-size", 1)
     cp = arguments.count("--context-parallel-size", 1)
-    stages = len(layers_of(arguments))
+    stages = len(layers_of(arguments)[0])
     each, rest = divmod(world, stages)
     if rest or each % (tp * cp) or not each:
         msg = (
@@ -95,7 +97,7 @@ def pipeline_of(
     InputError
         Megatron-LM would refuse the arguments, or hetopt cannot price them.
     """
-    layers = layers_of(arguments)
+    layers, chunks = layers_of(arguments)
     degrees = dp, cp, tp = degrees_of(arguments, world)
     batch, micro = batches_of(arguments, dp)
     settings, stages = arguments.values, len(layers)
@@ -104,11 +106,12 @@ def pipeline_of(
     if "--seq-length" in arguments:
         says["seq_len"] = arguments.count("--seq-length")
     if "--hidden-size" in arguments:
-        says |= model_says(settings, sum(layers), arguments.wrong)
+        says |= model_says(settings, chunks * sum(layers), arguments.wrong)
     recompute = recompute_of(settings, max(layers), arguments.wrong)
     return PipelineReadBack(
         microbatches=batch // (micro * dp),
-        schedule="1f1b",
+        schedule="1f1b" if chunks == 1 else INTERLEAVED,
+        chunks=chunks,
         stages=stages_of(
             even_places(places, stages, world // stages, str(folder)),
             layers,
@@ -119,8 +122,8 @@ def pipeline_of(
     )
 
 
-def layers_of(arguments: ShellArguments) -> tuple[int, ...]:
-    """Return layers per stage as Megatron-LM would cut them."""
+def layers_of(arguments: ShellArguments) -> tuple[tuple[int, ...], int]:
+    """Return layers per stage and chunk as Megatron-LM would cut them, and chunks."""
     for name, neutral in _REFUSED.items():
         if name in arguments and arguments.get(name) not in neutral:
             raise arguments.wrong(name, "is given, which hetopt cannot price")
@@ -132,18 +135,28 @@ def layers_of(arguments: ShellArguments) -> tuple[int, ...]:
         msg = f"is given, but {PIPELINE} is {stages}"
         raise arguments.wrong("--no-pipeline-parallel", msg)
     if LAYOUT not in arguments:
-        return _even_layers(arguments, stages)
-    for name in (FIRST, LAST):
+        chunks = _chunks_of(arguments, stages)
+        return _even_layers(arguments, stages, chunks), chunks
+    for name in (FIRST, LAST, LAYERS_EACH, VIRTUAL):
         if name in arguments:
             msg = f"is given beside {LAYOUT}, expected one of the two"
             raise arguments.wrong(name, msg)
+    return _laid_out(arguments, stages)
+
+
+def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], int]:
+    """Return layers per stage and chunk by a layout, and how many chunks it has."""
     try:
         layers = layout_layers(arguments.get(LAYOUT) or "")
     except ValueError as error:
         raise arguments.wrong(LAYOUT, str(error)) from error
-    if len(layers) != stages:
-        msg = f"has {len(layers)} stages, expected {stages} as in {PIPELINE}"
+    chunks, rest = divmod(len(layers), stages)
+    if rest or not chunks:
+        msg = f"has {len(layers)} stages, expected a multiple of {PIPELINE}, {stages}"
         raise arguments.wrong(LAYOUT, msg)
+    if arguments.count(VIRTUAL_SIZE, chunks) != chunks:
+        msg = f"is not the {chunks} on each rank of {LAYOUT}"
+        raise arguments.wrong(VIRTUAL_SIZE, msg)
     count = arguments.count("--num-layers", sum(layers))
     if sum(layers) != count:
         msg = f"has {sum(layers)} layers, expected {count} as in --num-layers"
@@ -151,20 +164,47 @@ def layers_of(arguments: ShellArguments) -> tuple[int, ...]:
     if not all(layers):
         msg = f"leaves stage {layers.index(0)} without a layer, expected at least one"
         raise arguments.wrong(LAYOUT, msg)
-    return layers
+    if layers != layers[:stages] * chunks:
+        msg = "has chunks that differ in their layers, which hetopt cannot price"
+        raise arguments.wrong(LAYOUT, msg)
+    return layers[:stages], chunks
 
 
-def _even_layers(arguments: ShellArguments, stages: int) -> tuple[int, ...]:
-    """Return layers per stage without a layout: even, ends aside."""
+def _chunks_of(arguments: ShellArguments, stages: int) -> int:
+    """Return the virtual stages on each rank where no layout says so."""
+    for name in (VIRTUAL, VIRTUAL_SIZE):
+        if name in arguments:
+            return arguments.count(name)
+    if LAYERS_EACH not in arguments:
+        return 1
+    each, count = arguments.count(LAYERS_EACH), arguments.count("--num-layers")
+    if count % (stages * each):
+        msg = f"is {each}, and {count} layers are no multiple of it times {stages}"
+        raise arguments.wrong(LAYERS_EACH, msg)
+    return count // (stages * each)
+
+
+def _even_layers(
+    arguments: ShellArguments, stages: int, chunks: int
+) -> tuple[int, ...]:
+    """Return layers per stage and chunk without a layout: even, ends aside."""
     count = arguments.count("--num-layers")
     ends = {
         number: arguments.count(name)
         for name, number in ((FIRST, 0), (LAST, stages - 1))
         if name in arguments
     }
+    if chunks > 1:
+        for name in (FIRST, LAST):
+            if name in arguments:
+                msg = "is given with virtual stages, which hetopt cannot price"
+                raise arguments.wrong(name, msg)
     inner = stages - len(ends)
-    left = count - sum(ends.values())
-    if (left % inner or left < inner) if inner else left:
+    left, rest = divmod(count, chunks)
+    left -= sum(ends.values())
+    if rest or ((left % inner or left < inner) if inner else left):
         msg = f"is {count}, which does not leave the same for each of {inner} stages"
+        if chunks > 1:
+            msg += f" of {chunks} virtual ones"
         raise arguments.wrong("--num-layers", msg)
     return tuple(ends.get(number, left // (inner or 1)) for number in range(stages))

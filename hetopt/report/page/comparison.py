@@ -8,7 +8,7 @@ from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.markup import table
 from hetopt.report.rows import chain
 from hetopt.report.sheet import sheet
-from hetopt.report.summary import amount
+from hetopt.report.summary import amount, in_chunks
 
 if TYPE_CHECKING:
     from hetopt.report.page.contents import Contents, ReportedPlan
@@ -62,7 +62,7 @@ def _cells(plan: ReportedPlan, *, priced: bool) -> list[object]:
         plan.name,
         len(pipeline.stages),
         pipeline.microbatches,
-        plan.plan.schedule,
+        in_chunks(plan.plan.schedule, plan.plan.chunks),
         plan.plan.devices,
         f"{price.closed_form_s:.4f}",
         f"{price.iteration_time_s:.4f}",

@@ -9,7 +9,7 @@ from hetopt.report.page.colours import cluster_colour
 from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import BYTES_PER_GB, boundary_table, stage_table
 from hetopt.report.rows import stage_rows
-from hetopt.report.summary import count, shape
+from hetopt.report.summary import count, in_chunks, shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ def _picture(plan: ReportedPlan) -> str:
         _bars("idle", rows, colours, map(_idle, rows)),
     )
     unused = [name for name in colours if name not in {row.cluster for row in rows}]
-    notes = [f"schedule {plan.plan.schedule}"]
+    notes = [f"schedule {in_chunks(plan.plan.schedule, plan.plan.chunks)}"]
     notes += [f"not used: {', '.join(unused)}"] if unused else []
     return tag(
         "figure",

@@ -8,7 +8,7 @@ import pytest
 
 from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.formulations.intervals.sets import Arc, Host, IntervalSets
-from hetopt.problem.training import SCHEDULES, ClusterPins, Domain, Pins, ScheduleName
+from hetopt.problem.training import ClusterPins, Domain, Pins, ScheduleName
 from tests.formulations import programs
 from tests.formulations.intervals_on import best, optimum
 from tests.formulations.programs import (
@@ -22,6 +22,7 @@ from tests.formulations.programs import (
     with_cluster,
     with_slices,
 )
+from tests.oracle.instances import ONE_CHUNK
 
 APART = frozenset({("a", "b")})
 
@@ -37,7 +38,7 @@ def same_optimum(costs: object, p: int, q: int, pins: Pins | None = None) -> boo
     return True
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ONE_CHUNK)
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (1, 4), (3, 1), (3, 4), (5, 8)])
 def test_every_schedule(schedule: ScheduleName, p: int, q: int) -> None:
     costs = table(ONE, TWO, schedule=schedule, transfer_ns=2000, activation_bytes=5)
@@ -90,7 +91,7 @@ def test_lambda_bounds_units_too() -> None:
 
 
 @pytest.mark.parametrize("transfer_ns", [0, 500, 4000, 9000])
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ONE_CHUNK)
 def test_windows_and_occupancy(schedule: ScheduleName, transfer_ns: int) -> None:
     costs = table(schedule=schedule, transfer_ns=transfer_ns, activation_bytes=0)
     assert same_optimum(costs, 4, 8, hosting(2, 2))

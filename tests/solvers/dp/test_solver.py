@@ -17,7 +17,7 @@ from hetopt.pricing import pipeline_times
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import SCHEDULES, ScheduleName
+from hetopt.problem.training import ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.dp.solver import DpEngine, solve
@@ -26,7 +26,7 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, table
 from tests.oracle import brute_force
-from tests.oracle.instances import Instance, make_instance
+from tests.oracle.instances import ONE_CHUNK, Instance, make_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -202,7 +202,7 @@ def test_the_race_reports_the_plan_of_the_tie_rule(seed: int) -> None:
     assert check_result(problem, costs, data) == []
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ONE_CHUNK)
 def test_same_plan_and_bound_as_cp_sat(schedule: ScheduleName) -> None:
     problem = read_problem(str(problem_files()["hetauto-exp1"]))
     training = replace(problem.training, schedule=schedule)

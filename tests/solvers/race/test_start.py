@@ -10,7 +10,7 @@ import pytest
 
 from hetopt.deadline import Deadline
 from hetopt.plans import Strategy
-from hetopt.problem.training import SCHEDULES, ScheduleName
+from hetopt.problem.training import ScheduleName
 from hetopt.solvers.cp_sat import CpSatEngine
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.loading import load
@@ -22,7 +22,7 @@ from hetopt.solvers.race.messages import NO_CUTOFF, Found
 from hetopt.solvers.request import Request
 from tests.formulations.programs import ONE, TWO, data_of, hosting, table
 from tests.formulations.programs import best as best_of
-from tests.oracle.instances import make_instance
+from tests.oracle.instances import ONE_CHUNK, make_instance
 
 if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
@@ -55,7 +55,7 @@ def settled(engine: Any, data: Any, **options: Any) -> tuple[Answer, list[Decisi
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", ONE_CHUNK)
 def test_the_start_is_the_first_that_is_found(
     engine: Any, schedule: ScheduleName
 ) -> None:
