@@ -209,8 +209,7 @@ def _place(
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
         if label[FILL] + label[SYNC] <= slack[units + n]:
-            _calm_down(facts, left, label)
-            _keep(left, pool, at, number)
+            _keep(facts, left, pool, at, number)
     return True
 
 
@@ -333,10 +332,11 @@ def _calm_down(facts: Facts, left: Left, label: Ints) -> None:
 
 
 @step
-def _keep(left: Left, pool: Ints, at: Ints, number: int) -> None:
+def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
     """Keep the label past the pool's end unless another one is nowhere worse."""
     new = pool[at[2]]
     units = new[UNITS]
+    _calm_down(facts, left, new)
     last, row = -1, left.heads[number, units]
     while row >= 0:
         other = pool[row]

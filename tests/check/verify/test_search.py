@@ -166,10 +166,12 @@ def test_no_program_of_a_thousand_chips_of_four_kinds_is_left_open() -> None:
     problem = named_problem("h2-exp-b-2")
     # What the best plan of all has.
     stages, q = 16, 256
-    counts = {"stages": stages, "microbatches": q}
-    pins = {key: Domain(allowed=frozenset({n})) for key, n in counts.items()}
-    pinned = replace(problem, pins=replace(problem.pins, **pins))
-    best = hetopt.plan(pinned, solver="dp", jobs=1).best
+    pins = replace(
+        problem.pins,
+        stages=Domain(allowed=frozenset({stages})),
+        microbatches=Domain(allowed=frozenset({q})),
+    )
+    best = hetopt.plan(replace(problem, pins=pins), solver="dp", jobs=1).best
     assert best is not None
     table = hetopt.build_table(problem)
     bounds = dict.fromkeys(range(12, 25), int(best.closed_form_s * 1e12) - q)
