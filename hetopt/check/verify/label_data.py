@@ -136,6 +136,9 @@ class Left(NamedTuple):
         First label of each place; shape (places, L + 1).
     leaving
         First label of each set of clusters and cluster; shape (2^C, C, L + 1).
+    calm
+        E in ps up to which nothing before a stage notices it, by the class of the cut
+        before the stage, and its strategy; shape (X, O).
     """
 
     run: Ints
@@ -151,3 +154,4 @@ class Left(NamedTuple):
     used: Ints
     heads: Ints
     leaving: Ints
+    calm: Ints

@@ -4,7 +4,8 @@ A *label* is the last s stages of a plan. It knows the clusters used, the first 
 stages' strategy, how many body units it holds, its fill F and largest g in ns, and what
 it asks of the stages before it, in ps: E of MODEL.md section 4, or under gpipe the
 slowest forward and backward (or transfer). Of two labels that stand at the same place
-one may go if it is nowhere better. F with what is left at least must keep to a budget.
+one may go if it is nowhere better; E is compared only beyond what every boundary hides
+anyhow (``left_to_pay.calm``). F with what is left at least must keep to a budget.
 
 Everything is done for one upper limit on lambda. Where MODEL.md makes warm-ups depend
 on times (``h-1f1b``, ``auto``), memory is asked for the fewest that are possible and E
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.label_data import PS_PER_NS, At, Cost, Rule
+from hetopt.check.verify.left_to_pay import reckon
 from hetopt.compiled import kernel, step
 
 if TYPE_CHECKING:
@@ -207,7 +209,7 @@ def _place(
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
         if label[FILL] + label[SYNC] <= slack[units + n]:
-            _keep(left, pool, at, number)
+            _keep(facts, left, pool, at, number)
     return True
 
 
@@ -221,7 +223,7 @@ def _place_of(facts: Facts, left: Left, mask: int, o: int) -> int:
         left.place[mask, o] = number
         left.used[0] += 1
         left.heads[number] = -1
-        _reckon(facts, left, number, mask, o)
+        reckon(facts, left, number, mask, o)
     return int(left.place[mask, o])
 
 
@@ -322,10 +324,19 @@ def _priced(
 
 
 @step
-def _keep(left: Left, pool: Ints, at: Ints, number: int) -> None:
+def _calm_down(facts: Facts, left: Left, label: Ints) -> None:
+    """Raise E of a label to what every boundary before it hides anyhow."""
+    body = len(facts.kinds) - label[UNITS]
+    if facts.rule == STEADY and body:
+        label[CARRY] = max(label[CARRY], left.calm[facts.cut[body], label[OPTION]])
+
+
+@step
+def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
     """Keep the label past the pool's end unless another one is nowhere worse."""
     new = pool[at[2]]
     units = new[UNITS]
+    _calm_down(facts, left, new)
     last, row = -1, left.heads[number, units]
     while row >= 0:
         other = pool[row]
@@ -361,34 +372,3 @@ def _no_worse(one: Ints, other: Ints) -> bool:
         and one[CARRY] <= other[CARRY]
         and one[OTHER] <= other[OTHER]
     )
-
-
-@step
-def _reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
-    """Work out what labels may cost that stand at a new place."""
-    slack, rest = left.slack[number], left.rest[mask]
-    stages, length = len(left.budgets) - 1, len(facts.kinds)
-    # Least fill of m more stages with the first l units.
-    least = left.finish
-    for m in range(1, stages + 1):
-        for n in range(length + 1):
-            best = min(NEVER, left.into[o] + rest[m, n])
-            for k in range(1, min(n, left.within[o]) + 1):
-                cost = 2 * left.inner[o] + left.run[o, k]
-                if m > 1 and k < n:
-                    best = min(best, cost + least[m - 1, n - k])
-                elif m == 1 and k == n:
-                    both = facts.lead[o, FORWARD] + facts.lead[o, BACKWARD]
-                    best = min(best, cost + both)
-            least[m, n] = best
-    for s in range(stages + 1):
-        for n in range(length + 1):
-            most = -1
-            if n == length:
-                most = left.budgets[s]
-            else:
-                for p in range(s + 1, stages + 1):
-                    if left.budgets[p] >= 0:
-                        value = left.budgets[p] - least[p - s, length - n]
-                        most = max(most, value)
-            slack[s, n] = most

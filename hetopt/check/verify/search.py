@@ -19,15 +19,15 @@ import numpy as np
 
 from hetopt.certificate import PS_S
 from hetopt.check.plan.plan import check_plan
-from hetopt.check.plan.schedules import STEPS
 from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.dominance import with_rows, without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.hosting import Host
-from hetopt.check.verify.label_data import PS_PER_NS, At, Left
+from hetopt.check.verify.label_data import PS_PER_NS, At
 from hetopt.check.verify.label_facts import label_facts
 from hetopt.check.verify.labels import extend
-from hetopt.check.verify.others import Others, outside
+from hetopt.check.verify.left_to_pay import left_to_pay
+from hetopt.check.verify.others import Others
 from hetopt.check.verify.written import written
 from hetopt.errors import HetoptError
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetopt.check.verify.label_data import Left
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
@@ -44,15 +45,15 @@ if TYPE_CHECKING:
 
 #: Clusters beyond which their sets are too many.
 _MOST_CLUSTERS = 6
-#: Labels of one search, and bytes of the tables that say what they may cost.
-_MOST_LABELS = 6_000_000
-_MOST_BYTES = 64 * 2**20
+#: Labels of one search, and of one of several stage counts together.
+_MOST_LABELS, _MOST_TOGETHER = 6_000_000, 50_000
 #: Strategies are left out until more than this share of them stays.
 _WORTH = 0.8
 #: Ranges of lambda have q - 1 times this share of the bounds as their width, and a
 #: larger one where fewer strategies are left than this.
 _SHARE, _FEW_STRATEGIES = 1 / 128, 64
-#: Times that labels are set, for each range at first, before programs are left open.
+#: Times that labels are set, for each range at first and each stage count that is
+#: looked at alone, before programs are left open.
 _MOST_SETTINGS = 8
 #: Ranges this narrow are not cut where labels are too many.
 _NARROW = 1 / 1024
@@ -138,6 +139,7 @@ class _Search:
         self.used = [order is None or name in order for name in table.cluster_names]
         self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
         self.found: dict[int, Found] = {}
+        self.settings = 0
         #: By largest stage count, what is narrowed again and again.
         self.wide: dict[int, list[Host]] = {}
 
@@ -163,12 +165,12 @@ class _Search:
             if width > _WIDE * self.bounds[p]:
                 for low, high in own[:: max(1, len(own) // 4)]:
                     self._dive(_Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
-        settings = _MOST_SETTINGS * (1 + len(nodes))
+        self.settings = _MOST_SETTINGS * (1 + len(nodes))
         while nodes and not self._refuted:
             node = nodes.pop()
             counts = tuple(p for p in node.counts if p not in self.found)
-            settings -= 1
-            if settings < 0:
+            self.settings -= 1
+            if self.settings < 0:
                 self.found |= {p: Found(open=True) for p in counts}
             elif counts:
                 nodes += self._settle(node._replace(counts=counts))
@@ -218,6 +220,10 @@ class _Search:
     def _settle(self, node: _Node) -> list[_Node]:
         """Set labels for one range; return the ranges that are left of it."""
         best = self._labels(node)
+        if best is None and len(node.counts) > 1:
+            # Each alone leaves more strategies out, so all of them have fewer labels.
+            self.settings += _MOST_SETTINGS * len(node.counts)
+            return [node._replace(counts=(p,)) for p in node.counts]
         if best is None:
             width = self.steps * (node.high - node.low)
             if width < _NARROW * max(self.bounds[p] for p in node.counts):
@@ -277,15 +283,18 @@ class _Search:
         """
         budgets = self._budgets(node)
         self._narrow(node, budgets)
-        left = self._left(node, budgets)
         high = node.high if self.steps else NEVER
+        left = left_to_pay(
+            self.facts, self.hosts, self.used, high, budgets[: max(node.counts) + 1]
+        )
+        pool = self.pool if len(node.counts) == 1 else self.pool[:_MOST_TOGETHER]
         at = np.zeros(3, dtype=np.int64)
         best = {}
         for placed in range(max(node.counts)):
-            if not extend(self.facts, left, self.pool, at, placed, high):
+            if not extend(self.facts, left, pool, at, placed, high):
                 return None
             at[0], at[1] = at[1], at[2]
-            layer = self.pool[at[0] : at[1]]
+            layer = pool[at[0] : at[1]]
             whole = np.flatnonzero(
                 (layer[:, At.UNITS] == len(self.facts.kinds))
                 & (layer[:, At.FILL] < NEVER)
@@ -337,39 +346,6 @@ class _Search:
             Host(self.problem, self.table, part, j, most)
             for j in range(len(part.clusters))
         ]
-
-    def _left(self, node: _Node, budgets: Ints) -> Left:
-        facts, most = self.facts, max(node.counts)
-        length = len(facts.kinds)
-        budgets = budgets[: most + 1]
-        period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
-        places = max(64, _MOST_BYTES // (8 * (most + 1) * (length + 1)))
-        places = min(places, (1 << len(self.hosts)) * len(facts.cluster))
-        shape = (places, most + 1, length + 1)
-        warmup = np.array([1 + STEPS[self.table.schedule].inside])
-        return Left(
-            run=np.concatenate([host.run for host in self.hosts]),
-            within=np.concatenate(
-                [host._slots(period, warmup)[:, 0] for host in self.hosts]
-            ),
-            inner=np.concatenate([host.inner for host in self.hosts]),
-            into=np.concatenate([host.into for host in self.hosts]),
-            rest=outside(
-                self.hosts, self.used, facts.opens, period, most, int(budgets.max())
-            ),
-            budgets=budgets,
-            place=np.full(
-                (1 << len(self.hosts), len(facts.cluster)), -1, dtype=np.int64
-            ),
-            slack=np.empty(shape, dtype=np.int64),
-            finish=np.full(shape[1:], NEVER, dtype=np.int64),
-            held=np.zeros(6, dtype=np.int64),
-            used=np.zeros(1, dtype=np.int64),
-            heads=np.empty((places, length + 1), dtype=np.int64),
-            leaving=np.empty(
-                (1 << len(self.hosts), len(self.hosts), length + 1), dtype=np.int64
-            ),
-        )
 
     # --- the plan of a label --------------------------------------------------------
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import floor
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+import hetopt
 from hetopt.check.plan.plan import check_plan
+from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.search import Found, search
+from hetopt.problem.named import named_problem
+from hetopt.problem.training import Domain
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 
@@ -113,3 +118,64 @@ def test_of_equal_strategies_one_stays() -> None:
             for k, strategy in enumerate(after.strategies):
                 row = before.row(strategy)
                 assert np.array_equal(before.forward_ns[row], after.forward_ns[k])
+
+
+def _together(instance: Instance, q: int, bounds: dict[int, int]) -> dict[int, Found]:
+    """Search programs of one q for plans below bounds, all of them at once."""
+    problem, table = instance.problem, instance.table
+    ranges = unproven_ranges(problem, table, q, bounds)
+    searched = {p: bounds[p] for p in ranges}
+    return search(problem, table, q, searched, ranges) if ranges else {}
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "virtual-1f1b", "gpipe"])
+def test_stage_counts_that_have_too_many_labels_together_are_settled_alone(
+    schedule: ScheduleName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """h2-exp-b-2 at q = 256: joint labels of nine stage counts filled the pool."""
+    monkeypatch.setattr(module, "_MOST_LABELS", 100_000)
+    settled = refuted = 0
+    for seed in range(750, 754):
+        instance = make_instance(seed, pinned=False, schedule=schedule)
+        programs = brute_force.solve(instance.problem, instance.table).programs
+        for q in {q for _, q in programs}:
+            exact = {
+                p: floor(found.closed_form_ns * PS_PER_NS)
+                for (p, count), found in programs.items()
+                if count == q
+            }
+            last = max(exact)
+            false = exact | {last: floor(exact[last] * 1.01) + 2 * q}
+            left_open = []
+            # At first not even one label of several stage counts is kept.
+            for most in (0, 50_000):
+                monkeypatch.setattr(module, "_MOST_TOGETHER", most)
+                found = _together(instance, q, exact)
+                assert not any(own.plan for own in found.values())
+                left_open.append({p for p, own in found.items() if own.open})
+                wrong = _together(instance, q, false)[last]
+                assert wrong.open or wrong.plan
+                refuted += wrong.plan is not None
+            assert left_open[0] <= left_open[1]
+            settled += len(exact) - len(left_open[0])
+    assert settled > refuted > 0
+
+
+@pytest.mark.slow
+def test_no_program_of_a_thousand_chips_of_four_kinds_is_left_open() -> None:
+    problem = named_problem("h2-exp-b-2")
+    # What the best plan of all has.
+    stages, q = 16, 256
+    pins = replace(
+        problem.pins,
+        stages=Domain(allowed=frozenset({stages})),
+        microbatches=Domain(allowed=frozenset({q})),
+    )
+    best = hetopt.plan(replace(problem, pins=pins), solver="dp", jobs=1).best
+    assert best is not None
+    table = hetopt.build_table(problem)
+    bounds = dict.fromkeys(range(12, 25), int(best.closed_form_s * 1e12) - q)
+    ranges = unproven_ranges(problem, table, q, bounds)
+    assert len(ranges) > 8
+    found = search(problem, table, q, {p: bounds[p] for p in ranges}, ranges)
+    assert found == {p: Found() for p in ranges}

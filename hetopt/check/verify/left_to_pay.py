@@ -1,0 +1,129 @@
+"""Lay down what is left to pay, for labels of one range of lambda."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.label_data import PS_PER_NS, Cost, Left, Rule
+from hetopt.check.verify.others import outside
+from hetopt.compiled import step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.check.verify.hosting import Host
+    from hetopt.check.verify.label_data import Facts
+
+    Ints = NDArray[np.int64]
+
+#: Bytes of the tables that say what labels may cost.
+_MOST_BYTES = 64 * 2**20
+# What is compiled reads plain numbers.
+_FORWARD, _BACKWARD = int(Cost.FORWARD), int(Cost.BACKWARD)
+
+
+def left_to_pay(
+    facts: Facts,
+    hosts: Sequence[Host],
+    used: Sequence[bool],
+    high_ps: int,
+    budgets: Ints,
+) -> Left:
+    """Return what is left to pay, without any label.
+
+    Parameters
+    ----------
+    used
+        Of each cluster, whether pins permit it at all.
+    high_ps
+        Lambda is at most this, in ps; ``NEVER`` with a single micro-batch.
+    budgets
+        Most ns that F and g may be, of 0, 1, ... stages, below 0 where none is sought.
+    """
+    most, length = len(budgets) - 1, len(facts.kinds)
+    period = min(-(-high_ps // PS_PER_NS), NEVER) if facts.rule != Rule.ONCE else NEVER
+    sets = 1 << len(hosts)
+    places = max(64, _MOST_BYTES // (8 * (most + 1) * (length + 1)))
+    places = min(places, sets * len(facts.cluster))
+    shape = (places, most + 1, length + 1)
+    warmup = np.array([1 + hosts[0].steps.inside])
+    return Left(
+        run=np.concatenate([host.run for host in hosts]),
+        within=np.concatenate([host._slots(period, warmup)[:, 0] for host in hosts]),
+        inner=np.concatenate([host.inner for host in hosts]),
+        into=np.concatenate([host.into for host in hosts]),
+        rest=outside(hosts, used, facts.opens, period, most, int(budgets.max())),
+        budgets=budgets,
+        place=np.full((sets, len(facts.cluster)), -1, dtype=np.int64),
+        slack=np.empty(shape, dtype=np.int64),
+        finish=np.full(shape[1:], NEVER, dtype=np.int64),
+        held=np.zeros(6, dtype=np.int64),
+        used=np.zeros(1, dtype=np.int64),
+        heads=np.empty((places, length + 1), dtype=np.int64),
+        leaving=np.empty((sets, len(hosts), length + 1), dtype=np.int64),
+        calm=calm(facts, high_ps),
+    )
+
+
+def calm(facts: Facts, high_ps: int) -> Ints:
+    """Return the E in ps up to which no stage before a label notices it.
+
+    A stage of time tau before it has E' = tau + max(0, E + 2 kappa - delta lambda), as
+    ``labels`` reckons with lambda = ``high_ps`` and the most delta. With every
+    E <= delta lambda - 2 kappa the maximum is 0, so E' is the same, and so is whatever
+    follows from it. Calm is the least of these over all boundaries that can come
+    before a stage: to its own strategy, and to those of other clusters. Where
+    transfers block, E is only asked to leave lambda room for those of the boundary.
+
+    Returns
+    -------
+    By the class of the cut before a stage, and its strategy; shape (X, O).
+    """
+    calm = np.full((len(facts.kappa), len(facts.cluster)), NEVER, dtype=np.int64)
+    if facts.rule != Rule.STEADY:
+        return calm
+    for o, (a, j) in enumerate(zip(facts.layout, facts.cluster, strict=True)):
+        across = facts.follows[facts.cluster, j] & (facts.cluster != j)
+        for pace, before in ((0, facts.layout[[o]]), (1, facts.layout[across])):
+            kappa = facts.kappa[:, before, a].max(axis=1, initial=0) * PS_PER_NS
+            hidden = int(facts.paces[pace]) * high_ps - 2 * kappa
+            if facts.blocking:
+                hidden = high_ps - facts.blocking * kappa
+            np.minimum(calm[:, o], hidden, out=calm[:, o])
+    return calm
+
+
+@step
+def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
+    """Work out what labels may cost that stand at a new place."""
+    slack, rest = left.slack[number], left.rest[mask]
+    stages, length = len(left.budgets) - 1, len(facts.kinds)
+    # Least fill of m more stages with the first l units.
+    least = left.finish
+    for m in range(1, stages + 1):
+        for n in range(length + 1):
+            best = min(NEVER, left.into[o] + rest[m, n])
+            for k in range(1, min(n, left.within[o]) + 1):
+                cost = 2 * left.inner[o] + left.run[o, k]
+                if m > 1 and k < n:
+                    best = min(best, cost + least[m - 1, n - k])
+                elif m == 1 and k == n:
+                    both = facts.lead[o, _FORWARD] + facts.lead[o, _BACKWARD]
+                    best = min(best, cost + both)
+            least[m, n] = best
+    for s in range(stages + 1):
+        for n in range(length + 1):
+            most = -1
+            if n == length:
+                most = left.budgets[s]
+            else:
+                for p in range(s + 1, stages + 1):
+                    if left.budgets[p] >= 0:
+                        value = left.budgets[p] - least[p - s, length - n]
+                        most = max(most, value)
+            slack[s, n] = most
