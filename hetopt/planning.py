@@ -14,6 +14,8 @@ from hetopt.money import cost_of
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
+from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.schedule_bound import BEST
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import ensure_can, ensure_plans, ensure_races, solver
@@ -21,11 +23,12 @@ from hetopt.solvers.request import Request
 from hetopt.spending import Spending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from hetopt.cost.table import CostTable
     from hetopt.front import Front
     from hetopt.problem.principles import Relaxable
+    from hetopt.problem.training import ScheduleName
     from hetopt.result import Objective, Result
     from hetopt.solvers.request import Solve
 
@@ -35,6 +38,7 @@ def plan(
     problem: Problem | str | os.PathLike[str],
     *,
     table: CostTable | str | os.PathLike[str] | None = None,
+    schedule: ScheduleName | Literal["best"] | None = None,
     solver: str = "auto",
     objective: Literal["closed", "simulated", "cost"] = "closed",
     budget: float | None = None,
@@ -58,6 +62,9 @@ def plan(
         A problem, the path of a file, or the name of a problem that ships with hetopt.
     table
         Its latency table, or a file that holds it; built from the problem by default.
+    schedule
+        Takes the place of the problem's; ``best`` for the best of all named ones, each
+        of which is searched. None: the problem's own.
     solver
         Name of a solver; see ``hetopt catalog``.
     objective
@@ -118,7 +125,12 @@ def plan(
     spending = spending_of(objective, budget, min_tokens_per_s)
     if spending is not None:
         ensure_spends(solver, "budget or objective cost", top=top)
-    ensure_plans(solver, problem.training.schedule)
+    if schedule == BEST:
+        about_one = {"table": table is not None, "top": top > 1}
+        ensure_best(solver, {**about_one, "budget or objective cost": bool(spending)})
+    else:
+        problem = _scheduled(problem, schedule)
+        ensure_plans(solver, problem.training.schedule)
     costs = _table_of(problem, table)
     request = Request(
         problem=problem,
@@ -127,7 +139,14 @@ def plan(
         deadline=Deadline.after(time_limit_s),
         seed=seed,
     )
-    result = search(request, solver=solver, objective=objective, spending=spending)
+    if schedule == BEST:
+        from hetopt.scheduling import best_schedule
+
+        solve = partial(search, solver=solver, objective=objective)
+        found = best_schedule(request, solve, solver=solver)
+        problem, costs, result = found.problem, found.table, found.result
+    else:
+        result = search(request, solver=solver, objective=objective, spending=spending)
     ensure_holds(problem, costs, result)
     return result
 
@@ -242,6 +261,36 @@ def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None
     ensure_races(name, flag)
     if top > 1:
         raise InputError(f"does not go with {flag}: leave it out", field=field)
+
+
+def ensure_best(name: str, given: Mapping[str, bool]) -> None:
+    """Raise InputError if something does not go with the best of all schedules.
+
+    Parameters
+    ----------
+    name
+        Of the solver.
+    given
+        What is about one schedule, by the names that users know; whether it is given.
+    """
+    for field, one in given.items():
+        if one:
+            msg = f"does not go with the schedule {BEST}: leave it out, or name one"
+            raise InputError(msg, field=field)
+    if name == "uniap":
+        msg = f"is {BEST}, but solver {name} plans gpipe alone: name that"
+        raise InputError(msg, field="schedule")
+
+
+def _scheduled(problem: Problem, schedule: ScheduleName | None) -> Problem:
+    """Return the problem with a schedule; None: its own."""
+    if schedule is None:
+        return problem
+    if schedule not in SCHEDULE_CHOICES:
+        known = ", ".join((BEST, *SCHEDULE_CHOICES))
+        msg = f"is {schedule!r}, expected one of {known}"
+        raise InputError(msg, field="schedule")
+    return replace(problem, training=replace(problem.training, schedule=schedule))
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:

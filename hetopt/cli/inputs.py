@@ -113,15 +113,25 @@ def add_solver(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_schedule(command: argparse.ArgumentParser) -> None:
-    """Add the ``--schedule`` option."""
-    from hetopt.problem.training import SCHEDULE_CHOICES
+def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> None:
+    """Add the ``--schedule`` option.
 
+    Parameters
+    ----------
+    best
+        Whether the best of all schedules may be asked for.
+    """
+    from hetopt.problem.training import SCHEDULE_CHOICES
+    from hetopt.schedule_bound import BEST
+
+    known = ", ".join(SCHEDULE_CHOICES)
+    if best:
+        known += f"; {BEST}: the best plan over all of these but auto"
     command.add_argument(
         "--schedule",
-        choices=SCHEDULE_CHOICES,
+        choices=(*SCHEDULE_CHOICES, BEST) if best else SCHEDULE_CHOICES,
         metavar="NAME",
-        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
+        help=f"instead of the problem's: {known}",
     )
     command.add_argument(
         "--blocking",

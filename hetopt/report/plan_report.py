@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hetopt.report.rows import StageRow
     from hetopt.report.sheet import Part, Sheet
     from hetopt.result import PricedPlan, Result
+    from hetopt.schedule_bound import ScheduleBound
 
 BYTES_PER_GB = 1e9
 
@@ -145,6 +146,29 @@ def alternatives_table(plans: tuple[PricedPlan, ...]) -> Sheet:
     )
 
 
+def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
+    """Return the table of what is known of each schedule that was searched."""
+    return sheet(
+        ("schedule", "status", "best plan s", "lower bound s", "search s"),
+        (
+            (
+                each.schedule,
+                each.status,
+                _seconds(each.objective_s),
+                _seconds(each.lower_bound_s),
+                f"{each.search_time_s:.1f}",
+            )
+            for each in schedules
+            if each.status != "passed-over"
+        ),
+        left=("schedule", "status"),
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
 def plan_report(
     result: Result,
     best: PricedPlan,
@@ -167,6 +191,8 @@ def plan_report(
     if price is not None and len(best.plan.pipeline.stages) > 1:
         parts += [boundary_table(best.plan, price, problem=problem)]
     parts += [labelled(summary(result, best)), *notes]
+    if result.schedules:
+        parts += ["", schedules_table(result.schedules)]
     if result.alternatives:
         parts += ["", alternatives_table((best, *result.alternatives))]
     return parts

@@ -12,7 +12,7 @@ from hetopt.cost.table import SourceKind
 from hetopt.cost.table_parsing import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
 from hetopt.plans import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
-from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES, SCHEDULES
 from hetopt.report.money_schemas import COST, SPENT
 from hetopt.report.schema_words import (
     DIGEST,
@@ -28,6 +28,7 @@ from hetopt.report.schema_words import (
     whole,
 )
 from hetopt.result import RESULT_SCHEMA, How, MoveKind, Objective, Status
+from hetopt.schedule_bound import ScheduleStatus
 
 _STRATEGY: Schema = {
     "dp": whole(1),
@@ -126,6 +127,35 @@ _STABILITY: Schema = {
     "the other plan (null: there is none). A factor of null: not up to the last tried.",
 }
 
+_SCHEDULES: Schema = {
+    **row(
+        record(
+            {
+                "schedule": one_of(SCHEDULES),
+                "status": {
+                    **one_of(get_args(ScheduleStatus)),
+                    "description": "`refuted`: it has no better plan than the reported "
+                    "one; `passed-over`: it was not to be searched.",
+                },
+                "objective_s": {
+                    **or_null(SECONDS),
+                    "description": "Of its best known plan, by what is minimised.",
+                },
+                "lower_bound_s": or_null(SECONDS),
+                "search_time_s": SECONDS,
+                "reason": {
+                    **or_null(TEXT),
+                    "description": "Why it was not searched.",
+                },
+            }
+        ),
+        1,
+    ),
+    "description": "What was found out about each schedule (--schedule best). Status, "
+    "bound and gap of the result are about all that were searched, settlements about "
+    "the plan's schedule.",
+}
+
 RESULT: Schema = {
     "$schema": DRAFT,
     "title": "hetopt result",
@@ -175,6 +205,7 @@ RESULT: Schema = {
             "cost": COST,
             "spent": SPENT,
             "stability": _STABILITY,
+            "schedules": _SCHEDULES,
             "solver_choice": {
                 **TEXT,
                 "description": "Why this solver, where `auto` chose it, or what it had "

@@ -28,6 +28,7 @@ from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.searching import searching
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
+from hetopt.schedule_bound import BEST
 from hetopt.solvers.params import COSTS, EXECUTORS
 from hetopt.solvers.registry import (
     ensure_plans,
@@ -82,7 +83,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="find every plan that no other beats in both time and price per hour",
     )
-    add_schedule(command)
+    add_schedule(command, best=True)
     command.add_argument(
         "--time-limit",
         type=seconds,
@@ -194,6 +195,12 @@ def run(options: argparse.Namespace) -> int:
     )
     fit(options, principles)
     spending = fit_spending(options)
+    if options.schedule == BEST:
+        from hetopt.cli.schedules import search_schedules
+
+        found = search_schedules(options, principles)
+        ensure_holds(found.problem, found.table, found.result)
+        return _conclude(found.problem, found.table, found.result, options)
     asked = load_problem(options.problem, schedule_of(options))
     problem = asked
     if options.launcher is not None:
@@ -210,6 +217,13 @@ def run(options: argparse.Namespace) -> int:
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
         result = _moved(problem, table, result, options, principles)
+    return _conclude(problem, table, result, options)
+
+
+def _conclude(
+    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
+) -> int:
+    """Report what was found; return the exit code."""
     failures = list(_deliver(problem, table, result, options))
     _warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:
