@@ -195,8 +195,7 @@ class _ScheduleSearch:
             How many are to be searched from here on, this one included.
         """
         request, began_s = self._request, time.monotonic()
-        left_s = request.deadline.left_s()
-        share_s = None if left_s is None else left_s / waiting
+        share_s = self._share_s(variant, waiting)
         problem = variant.of(request.problem)
         try:
             ensure_plans(self._solver, problem.training.schedule)
@@ -225,6 +224,17 @@ class _ScheduleSearch:
         self._searched[variant] = _Searched(
             problem=problem, table=table, result=result, search_time_s=taken_s
         )
+
+    def _share_s(self, variant: ScheduleVariant, waiting: int) -> float | None:
+        """Return the seconds that a search may take; see ``_search``."""
+        left_s = self._request.deadline.left_s()
+        if left_s is None:
+            return None
+        if variant in self._searched:
+            return left_s / waiting
+        # The first plan is the cutoff of all others. Then one part more than there are
+        # searches, as they end a little late.
+        return left_s / (2 if self._best() is None else waiting + 1)
 
     def _telling(self) -> Callable[[Progress], None] | None:
         """Return what tells how far a search is, on the clock of all."""
