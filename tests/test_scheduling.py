@@ -195,24 +195,17 @@ def test_schedules_that_a_launcher_or_a_solver_lacks_are_passed_over() -> None:
     request = Request(
         problem=problem, table=hetopt.build_table(problem), params=RaceParams(jobs=0)
     )
-    launcher = ("tractor", ("virtual-1f1b", "1f1b-blocking"))
-    solve: Solve = partial(search, solver="mcts", objective="closed")
-    with pytest.raises(InputError, match="no transfers that block"):
-        best_schedule(
-            request, solve, solver="mcts", launcher=("tractor", launcher[1][1:])
-        )
-    found = best_schedule(
-        request,
-        partial(search, solver="uniform", objective="closed"),
-        solver="uniform",
-        launcher=launcher,
-    )
+    solve: Solve = partial(search, solver="uniform", objective="closed")
+    runs: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b-blocking")
+    found = best_schedule(request, solve, solver="uniform", launcher=("tractor", runs))
     reasons = {each.schedule: each.reason for each in found.result.schedules}
     assert reasons["gpipe"] == "tractor does not run it"
     assert "no transfers that block" in str(reasons["1f1b-blocking"])
     assert reasons["virtual-1f1b"] is None
     assert found.result.status == "feasible"
     assert check_result(found.problem, found.table, found.result.to_json()) == []
+    with pytest.raises(InputError, match="no transfers that block"):
+        best_schedule(request, solve, solver="uniform", launcher=("tractor", runs[1:]))
 
 
 def test_plan_takes_a_schedule() -> None:
