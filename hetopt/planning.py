@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 from hetopt.money import cost_of
+from hetopt.per_schedule import BEST
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import SCHEDULE_CHOICES
-from hetopt.schedule_bound import BEST
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import ensure_can, ensure_plans, ensure_races, solver

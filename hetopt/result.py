@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hetopt.money import Cost
+from hetopt.per_schedule import ScheduleBound
 from hetopt.plans import Plan
-from hetopt.schedule_bound import ScheduleBound
 from hetopt.shown import Shown
 from hetopt.spending import Spent
 

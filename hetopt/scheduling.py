@@ -17,9 +17,9 @@ import numpy as np
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.interruption import requested
+from hetopt.per_schedule import ScheduleBound
 from hetopt.problem.training import SCHEDULES
 from hetopt.result import OPTIMALITY_GAP
-from hetopt.schedule_bound import ScheduleBound
 from hetopt.solvers.race.device_time import least_times_s
 from hetopt.solvers.race.merging import value_of, with_plans
 from hetopt.solvers.registry import ensure_plans
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from hetopt.cost.table import CostTable
+    from hetopt.per_schedule import ScheduleStatus
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result, Status
-    from hetopt.schedule_bound import ScheduleStatus
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.request import Request, Solve
 

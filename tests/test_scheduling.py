@@ -12,12 +12,12 @@ import hetopt
 from hetopt.check import check_result
 from hetopt.deadline import Deadline
 from hetopt.errors import InputError
+from hetopt.per_schedule import BEST
 from hetopt.planning import search
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training import SCHEDULES
 from hetopt.result import Result
-from hetopt.schedule_bound import BEST
 from hetopt.scheduling import ScheduleVariant, best_schedule, schedule_variants
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request

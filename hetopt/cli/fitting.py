@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
-from hetopt.schedule_bound import BEST
+from hetopt.per_schedule import BEST
 from hetopt.solvers.registry import ensure_races, ensure_samples, solver
 
 if TYPE_CHECKING:

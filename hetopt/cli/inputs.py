@@ -121,8 +121,8 @@ def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> Non
     best
         Whether the best of all schedules may be asked for.
     """
+    from hetopt.per_schedule import BEST
     from hetopt.problem.training import SCHEDULE_CHOICES
-    from hetopt.schedule_bound import BEST
 
     known = ", ".join(SCHEDULE_CHOICES)
     if best:

@@ -11,6 +11,7 @@ from hetopt.report.summary import summary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hetopt.per_schedule import ScheduleBound
     from hetopt.plans import Plan
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from hetopt.report.rows import StageRow
     from hetopt.report.sheet import Part, Sheet
     from hetopt.result import PricedPlan, Result
-    from hetopt.schedule_bound import ScheduleBound
 
 BYTES_PER_GB = 1e9
 

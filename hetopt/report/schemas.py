@@ -10,6 +10,7 @@ from typing import get_args
 from hetopt.certificate import CERTIFICATE_SCHEMA
 from hetopt.cost.table import SourceKind
 from hetopt.cost.table_parsing import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
+from hetopt.per_schedule import ScheduleStatus
 from hetopt.plans import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES, SCHEDULES
@@ -28,7 +29,6 @@ from hetopt.report.schema_words import (
     whole,
 )
 from hetopt.result import RESULT_SCHEMA, How, MoveKind, Objective, Status
-from hetopt.schedule_bound import ScheduleStatus
 
 _STRATEGY: Schema = {
     "dp": whole(1),

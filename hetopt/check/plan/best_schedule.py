@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from hetopt.check.plan.reading import choice, choices, items, mapping, number, text
+from hetopt.per_schedule import ScheduleBound, ScheduleStatus
 from hetopt.problem.training import SCHEDULES
 from hetopt.result import OPTIMALITY_GAP
-from hetopt.schedule_bound import ScheduleBound, ScheduleStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

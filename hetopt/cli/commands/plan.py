@@ -28,7 +28,7 @@ from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.searching import searching
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
-from hetopt.schedule_bound import BEST
+from hetopt.per_schedule import BEST
 from hetopt.solvers.params import COSTS, EXECUTORS
 from hetopt.solvers.registry import (
     ensure_plans,
