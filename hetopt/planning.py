@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Literal
 from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 from hetopt.money import cost_of
+from hetopt.per_schedule import BEST, USUAL_CHUNKS
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
+from hetopt.problem.training import SCHEDULE_CHOICES
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import ensure_can, ensure_plans, ensure_races, solver
@@ -21,11 +23,12 @@ from hetopt.solvers.request import Request
 from hetopt.spending import Spending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from hetopt.cost.table import CostTable
     from hetopt.front import Front
     from hetopt.problem.principles import Relaxable
+    from hetopt.problem.training import ScheduleName
     from hetopt.result import Objective, Result
     from hetopt.solvers.request import Solve
 
@@ -35,6 +38,8 @@ def plan(
     problem: Problem | str | os.PathLike[str],
     *,
     table: CostTable | str | os.PathLike[str] | None = None,
+    schedule: ScheduleName | Literal["best"] | None = None,
+    chunks: int | Iterable[int] | None = None,
     solver: str = "auto",
     objective: Literal["closed", "simulated", "cost"] = "closed",
     budget: float | None = None,
@@ -58,6 +63,12 @@ def plan(
         A problem, the path of a file, or the name of a problem that ships with hetopt.
     table
         Its latency table, or a file that holds it; built from the problem by default.
+    schedule
+        Takes the place of the problem's; ``best`` for the best of all named ones, each
+        of which is searched. None: the problem's own.
+    chunks
+        Of every stage, where the schedule has several; with ``best`` those to try, by
+        default 2 and 4.
     solver
         Name of a solver; see ``hetopt catalog``.
     objective
@@ -118,7 +129,15 @@ def plan(
     spending = spending_of(objective, budget, min_tokens_per_s)
     if spending is not None:
         ensure_spends(solver, "budget or objective cost", top=top)
-    ensure_plans(solver, problem.training.schedule)
+    if schedule == BEST:
+        about_one = {"table": table is not None, "top": top > 1}
+        ensure_best(solver, {**about_one, "budget or objective cost": bool(spending)})
+    else:
+        if not (chunks is None or isinstance(chunks, int)):
+            msg = f"is {chunks!r}, expected one number, or the schedule {BEST}"
+            raise InputError(msg, field="chunks")
+        problem = _scheduled(problem, schedule, chunks)
+        ensure_plans(solver, problem.training.schedule)
     costs = _table_of(problem, table)
     request = Request(
         problem=problem,
@@ -127,7 +146,15 @@ def plan(
         deadline=Deadline.after(time_limit_s),
         seed=seed,
     )
-    result = search(request, solver=solver, objective=objective, spending=spending)
+    if schedule == BEST:
+        from hetopt.scheduling import best_schedule
+
+        solve = partial(search, solver=solver, objective=objective)
+        tried = (chunks,) if isinstance(chunks, int) else chunks or USUAL_CHUNKS
+        found = best_schedule(request, solve, solver=solver, chunks=tuple(tried))
+        problem, costs, result = found.problem, found.table, found.result
+    else:
+        result = search(request, solver=solver, objective=objective, spending=spending)
     ensure_holds(problem, costs, result)
     return result
 
@@ -242,6 +269,43 @@ def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None
     ensure_races(name, flag)
     if top > 1:
         raise InputError(f"does not go with {flag}: leave it out", field=field)
+
+
+def ensure_best(name: str, given: Mapping[str, bool]) -> None:
+    """Raise InputError if something does not go with the best of all schedules.
+
+    Parameters
+    ----------
+    name
+        Of the solver.
+    given
+        What is about one schedule, by the names that users know; whether it is given.
+    """
+    for field, one in given.items():
+        if one:
+            msg = f"does not go with the schedule {BEST}: leave it out, or name one"
+            raise InputError(msg, field=field)
+    if name == "uniap":
+        msg = f"is {BEST}, but solver {name} plans gpipe alone: name that"
+        raise InputError(msg, field="schedule")
+
+
+def _scheduled(
+    problem: Problem, schedule: ScheduleName | None, chunks: int | None
+) -> Problem:
+    """Return the problem with a schedule; None: its own."""
+    if schedule is None and chunks is None:
+        return problem
+    if schedule is not None and schedule not in SCHEDULE_CHOICES:
+        known = ", ".join((BEST, *SCHEDULE_CHOICES))
+        msg = f"is {schedule!r}, expected one of {known}"
+        raise InputError(msg, field="schedule")
+    own = problem.training
+    try:
+        training = own.under(schedule or own.schedule, chunks)
+    except ValueError as error:
+        raise InputError(str(error), field="chunks") from None
+    return replace(problem, training=training)
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:

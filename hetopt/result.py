@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hetopt.money import Cost
+from hetopt.per_schedule import ScheduleBound
 from hetopt.plans import Plan
 from hetopt.shown import Shown
 from hetopt.spending import Spent
@@ -214,6 +215,10 @@ class Result(Shown):
     stability
         How far each coefficient may move until another plan is better, where that
         was asked for.
+    schedules
+        What was found out about each schedule, where the best of all was asked for.
+        Status, bound and gap are about all that were searched; settlements are of the
+        reported plan's.
     reason
         Why there is no plan, in one line; None when there is one.
     interrupted
@@ -252,6 +257,7 @@ class Result(Shown):
     cost: Cost | None = None
     spent: Spent | None = None
     stability: tuple[Crossing, ...] | None = None
+    schedules: tuple[ScheduleBound, ...] = ()
     reason: str | None = None
     interrupted: bool = False
     journal_failure: InputError | None = None
@@ -303,6 +309,11 @@ class Result(Shown):
                 if self.stability is None
                 else {"stability": [each.to_json() for each in self.stability]}
             ),
+            **(
+                {"schedules": [each.to_json() for each in self.schedules]}
+                if self.schedules
+                else {}
+            ),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,
@@ -333,6 +344,7 @@ class Result(Shown):
             stability=None
             if stability is None
             else tuple(map(Crossing.from_json, stability)),
+            schedules=tuple(map(ScheduleBound.from_json, data.get("schedules", ()))),
             reason=data["reason"],
             **{name: data[name] for name in same},
         )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
+from hetopt.per_schedule import BEST
 from hetopt.solvers.registry import ensure_races, ensure_samples, solver
 
 if TYPE_CHECKING:
@@ -35,11 +36,31 @@ def fit(options: argparse.Namespace, principles: Principles) -> None:
         raise InputError(msg, field="--cost")
     if options.launcher is not None:
         _fit_launcher(options, principles)
+    if options.schedule == BEST:
+        _fit_best(options)
     if options.stability:
         _fit_stability(options)
     if options.svg is not None and not options.pareto:
         msg = "draws the front: use it with --pareto, or see `hetopt simulate --svg`"
         raise InputError(msg, field="--svg")
+
+
+def _fit_best(options: argparse.Namespace) -> None:
+    """Raise InputError if other options do not go with ``--schedule best``."""
+    from hetopt.planning import ensure_best
+
+    given = {
+        "--blocking": options.blocking is not None,
+        "--budget": options.budget is not None,
+        "--certificate": options.certificate is not None,
+        "--journal": options.journal is not None,
+        "--objective cost": options.objective == "cost",
+        "--pareto": options.pareto,
+        "--stability": options.stability,
+        "--table": options.table is not None,
+        "--top": options.top > 1,
+    }
+    ensure_best(options.solver, given)
 
 
 def _fit_stability(options: argparse.Namespace) -> None:

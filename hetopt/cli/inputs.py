@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
+from hetopt.per_schedule import BEST
 from hetopt.problem.principles import Principles
 from hetopt.schedule.schedules import RULES
 
@@ -50,6 +51,29 @@ def workers(jobs: int | None) -> int | None:
     if jobs > most:
         complain(f"--jobs {jobs}: {most} workers are started, a few per core")
     return min(jobs, most)
+
+
+def chunk_counts(text: str) -> tuple[int, ...]:
+    """Argument type: different whole numbers of at least 1, with commas between."""
+    found = tuple(map(whole(1), text.split(",")))
+    if len(set(found)) < len(found):
+        raise argparse.ArgumentTypeError(f"{text!r} has a number twice")
+    return found
+
+
+def one_chunk_count(options: argparse.Namespace) -> int | None:
+    """Return the only number of ``--chunks``; None: the problem's.
+
+    Raises
+    ------
+    InputError
+        There are several.
+    """
+    counts: tuple[int, ...] | None = options.chunks
+    if counts is not None and len(counts) > 1:
+        msg = f"has {len(counts)} numbers: name one, or --schedule {BEST} to try all"
+        raise InputError(msg, field="--chunks")
+    return None if counts is None else counts[0]
 
 
 def seconds(text: str) -> float:
@@ -113,15 +137,24 @@ def add_solver(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_schedule(command: argparse.ArgumentParser) -> None:
-    """Add the ``--schedule`` option."""
+def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> None:
+    """Add the ``--schedule`` option.
+
+    Parameters
+    ----------
+    best
+        Whether the best of all schedules may be asked for.
+    """
     from hetopt.problem.training import SCHEDULE_CHOICES
 
+    known = ", ".join(SCHEDULE_CHOICES)
+    if best:
+        known += f"; {BEST}: the best plan over all of these but auto"
     command.add_argument(
         "--schedule",
-        choices=SCHEDULE_CHOICES,
+        choices=(*SCHEDULE_CHOICES, BEST) if best else SCHEDULE_CHOICES,
         metavar="NAME",
-        help=f"instead of the problem's: {', '.join(SCHEDULE_CHOICES)}",
+        help=f"instead of the problem's: {known}",
     )
     command.add_argument(
         "--blocking",
@@ -131,12 +164,13 @@ def add_schedule(command: argparse.ArgumentParser) -> None:
         help="transfers that --schedule 1f1b-blocking waits for at a boundary: 2, one "
         "after the other (default), or 1, both ways at once (1f1b-batched)",
     )
+    several = f"; with {BEST} which ones to try, with commas between (default: 2,4)"
     command.add_argument(
         "--chunks",
-        type=whole(1),
+        type=chunk_counts if best else whole(1),
         metavar="V",
         help="parts of the model that every stage holds: 2 or more with --schedule "
-        "interleaved-1f1b",
+        f"interleaved-1f1b{several if best else ''}",
     )
 
 

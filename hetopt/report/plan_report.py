@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.report.rows import boundary_rows, plan_rows, stage_rows
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import summary
+from hetopt.report.summary import in_chunks, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hetopt.per_schedule import ScheduleBound
     from hetopt.plans import Plan
     from hetopt.pricing import Price
     from hetopt.problem.model import Model
@@ -145,6 +146,29 @@ def alternatives_table(plans: tuple[PricedPlan, ...]) -> Sheet:
     )
 
 
+def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
+    """Return the table of what is known of each schedule that was searched."""
+    return sheet(
+        ("schedule", "status", "best plan s", "lower bound s", "search s"),
+        (
+            (
+                in_chunks(each.schedule, each.chunks),
+                each.status,
+                _seconds(each.objective_s),
+                _seconds(each.lower_bound_s),
+                f"{each.search_time_s:.1f}",
+            )
+            for each in schedules
+            if each.status != "passed-over"
+        ),
+        left=("schedule", "status"),
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
 def plan_report(
     result: Result,
     best: PricedPlan,
@@ -167,6 +191,8 @@ def plan_report(
     if price is not None and len(best.plan.pipeline.stages) > 1:
         parts += [boundary_table(best.plan, price, problem=problem)]
     parts += [labelled(summary(result, best)), *notes]
+    if result.schedules:
+        parts += ["", schedules_table(result.schedules)]
     if result.alternatives:
         parts += ["", alternatives_table((best, *result.alternatives))]
     return parts

@@ -10,9 +10,10 @@ from typing import get_args
 from hetopt.certificate import CERTIFICATE_SCHEMA
 from hetopt.cost.table import SourceKind
 from hetopt.cost.table_parsing import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
+from hetopt.per_schedule import ScheduleStatus
 from hetopt.plans import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
-from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES, SCHEDULES
 from hetopt.report.money_schemas import COST, SPENT
 from hetopt.report.schema_words import (
     DIGEST,
@@ -79,7 +80,13 @@ PLAN_RECORD = record(
         "pipelines": row(
             record({"microbatches": whole(1), "stages": row(_STAGE, 1)}), 1
         ),
-    }
+    },
+    {
+        "chunks": {
+            **whole(2),
+            "description": "Of every stage; units are then of one of them.",
+        }
+    },
 )
 
 TIMES: Schema = {
@@ -124,6 +131,39 @@ _STABILITY: Schema = {
     "description": "How far each coefficient may move until another plan is better by "
     "more than 1%: the factor, what this plan takes there (null: it does not fit), and "
     "the other plan (null: there is none). A factor of null: not up to the last tried.",
+}
+
+_SCHEDULES: Schema = {
+    **row(
+        record(
+            {
+                "schedule": one_of(SCHEDULES),
+                "chunks": {
+                    **whole(1),
+                    "description": "Of every stage.",
+                },
+                "status": {
+                    **one_of(get_args(ScheduleStatus)),
+                    "description": "`refuted`: it has no better plan than the reported "
+                    "one; `passed-over`: it was not to be searched.",
+                },
+                "objective_s": {
+                    **or_null(SECONDS),
+                    "description": "Of its best known plan, by what is minimised.",
+                },
+                "lower_bound_s": or_null(SECONDS),
+                "search_time_s": SECONDS,
+                "reason": {
+                    **or_null(TEXT),
+                    "description": "Why it was not searched.",
+                },
+            }
+        ),
+        1,
+    ),
+    "description": "What was found out about each schedule (--schedule best). Status, "
+    "bound and gap of the result are about all that were searched, settlements about "
+    "the plan's schedule.",
 }
 
 RESULT: Schema = {
@@ -175,6 +215,7 @@ RESULT: Schema = {
             "cost": COST,
             "spent": SPENT,
             "stability": _STABILITY,
+            "schedules": _SCHEDULES,
             "solver_choice": {
                 **TEXT,
                 "description": "Why this solver, where `auto` chose it, or what it had "
@@ -291,7 +332,17 @@ TABLE: Schema = {
             ),
             "slices": row(_SLICE),
         },
-        {"per_unit": _PER_UNIT},
+        {
+            "per_unit": _PER_UNIT,
+            "chunks": {
+                **whole(2),
+                "description": "Of every stage; units are then of one of them.",
+            },
+            "way_back": {
+                **TEXT,
+                "description": "Cut class from the last stage back to the first.",
+            },
+        },
     ),
 }
 

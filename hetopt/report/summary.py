@@ -39,6 +39,7 @@ def headline(result: Result) -> str:
     if result.status == "optimal":
         form = FORMS[result.objective]
         over = "all (p, q)" if result.spent is None else _permitted(result.spent)
+        over += f" and {searched_schedules(result)}" if result.schedules else ""
         return f"proven optimal in {form} over {over}{_without(result)}"
     if result.status == "feasible":
         return (
@@ -64,6 +65,7 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
         *cost_lines(result.cost),
         ("lower bound", bound(result)),
         searched(result),
+        *((("schedules", schedules(result)),) if result.schedules else ()),
         ("solver", solver(result)),
         ("latencies", latencies(result)),
     )
@@ -227,7 +229,32 @@ def settled(result: Result) -> str:
     counts = result.settled
     parts = [f"{count} {SETTLED[how]}" for how, count in counts.items()]
     total = sum(counts.values())
-    return f"{total}: {', '.join(parts)}, in {result.search_time_s:.1f} s"
+    taken = f"in {result.search_time_s:.1f} s"
+    if result.schedules and result.best is not None:
+        plan = result.best.plan
+        parts[-1] += f" under {in_chunks(plan.schedule, plan.chunks)}"
+        taken += " with all schedules"
+    return f"{total}: {', '.join(parts)}, {taken}"
+
+
+def searched_schedules(result: Result) -> str:
+    """Return how many schedules the best plan is of."""
+    number = len([each for each in result.schedules if each.status != "passed-over"])
+    return count(number, "schedule")
+
+
+def schedules(result: Result) -> str:
+    """Return how many schedules the plan is the best of, and which were passed over."""
+    parts = [f"best of {searched_schedules(result)}"]
+    passed: dict[str | None, list[str]] = {}
+    for each in result.schedules:
+        if each.status == "passed-over":
+            name = in_chunks(each.schedule, each.chunks)
+            passed.setdefault(each.reason, []).append(name)
+    parts += [
+        f"passed over {', '.join(names)}: {reason}" for reason, names in passed.items()
+    ]
+    return "; ".join(parts)
 
 
 def solver(result: Result) -> str:

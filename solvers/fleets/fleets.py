@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
-from hetopt.formulations.chain import Chain
 from hetopt.problem.digest import problem_digest
-from hetopt.solvers.race.device_time import DeviceRates
+from hetopt.solvers.race.device_time import least_times_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Fleets of one problem, at most: they are all listed.
 MOST_FLEETS = 1_000_000
-#: Bounds in floating point are lowered by this share of themselves.
-_ROUNDING = 1e-12
 
 
 class Fleets:
@@ -69,21 +65,8 @@ class Fleets:
         grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
         self.nodes: NDArray[np.int64] = grid.reshape(-1, len(clusters))[1:]
         self.price: Floats = self.nodes @ np.array([_price(each) for each in clusters])
-        self.bound_s: Floats = self._device_time_s()
-
-    def _device_time_s(self) -> Floats:
-        """Bound times by the devices' share of the work, without any loss."""
-        table = self._table
-        units = Chain.of(table).length
-        sizes = [each.devices_per_node for each in self._problem.clusters]
-        least = np.full(len(self.nodes), np.inf)
-        for part in table.slices:
-            rates = DeviceRates.of(table, part)
-            rate = self.nodes @ (rates.per_device * sizes)
-            with np.errstate(divide="ignore"):
-                period = np.where(rate > 0, units / rate, np.inf)
-            least = np.minimum(least, part.passes * period)
-        return least * (TICK_S * (1 - _ROUNDING))
+        sizes = np.array([each.devices_per_node for each in clusters])
+        self.bound_s: Floats = least_times_s(table, self.nodes * sizes)
 
     def named(self, index: int) -> dict[str, int]:
         """Return the nodes of one fleet by cluster, of those that have some."""

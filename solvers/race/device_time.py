@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.table import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.solvers.race.ledger import Ledger
+
+#: Bounds in floating point are lowered by this share of themselves.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +72,26 @@ def share_out(ledger: Ledger) -> None:
         for program in ledger.open():
             if program.microbatches == q:
                 program.bound = max(program.bound, below)
+
+
+def least_times_s(table: CostTable, devices: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Bound the time of all plans on so many devices, whatever their schedule.
+
+    Parameters
+    ----------
+    devices
+        Of each cluster; F choices of them for J clusters; shape (F, J).
+
+    Returns
+    -------
+    Seconds, simulated as well as in closed form; infinite where there is no plan;
+    shape (F,).
+    """
+    units = Chain.of(table).length
+    least = np.full(len(devices), np.inf)
+    for part in table.slices:
+        rate = devices @ DeviceRates.of(table, part).per_device
+        with np.errstate(divide="ignore"):
+            period = np.where(rate > 0, units / rate, np.inf)
+        least = np.minimum(least, part.passes * period)
+    return least * (TICK_S * (1 - _ROUNDING))

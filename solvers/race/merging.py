@@ -23,7 +23,7 @@ def best_first(
     Equally good ones stand as with the solvers: fewer devices, then what comes first
     (``hetopt.formulations.decision.Decision.tie_key``).
     """
-    keys = [(_value(one, objective), *_tie_key(one, table)) for one in plans]
+    keys = [(value_of(one, objective), *_tie_key(one, table)) for one in plans]
     different: dict[object, PricedPlan] = {}
     for index in sorted(range(len(plans)), key=keys.__getitem__):
         # All but times and splits.
@@ -34,7 +34,7 @@ def best_first(
 def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) -> Result:
     """Return a result with these plans, best first, and its own bound."""
     best, *alternatives = plans
-    bound, gap, value = result.lower_bound_s, None, _value(best, result.objective)
+    bound, gap, value = result.lower_bound_s, None, value_of(best, result.objective)
     if bound is not None:
         bound = min(bound, value)
         gap = (value - bound) / value
@@ -52,7 +52,8 @@ def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) ->
     )
 
 
-def _value(priced: PricedPlan, objective: Objective) -> float:
+def value_of(priced: PricedPlan, objective: Objective) -> float:
+    """Return what a plan takes by what is minimised, of the two times."""
     simulated = objective == "simulated"
     return priced.iteration_time_s if simulated else priced.closed_form_s
 

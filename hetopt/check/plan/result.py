@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from hetopt.check.plan.best_schedule import Schedules
 from hetopt.check.plan.cost import cost_findings
 from hetopt.check.plan.plan import CheckedPlan, check_plan
 from hetopt.check.plan.reading import (
@@ -110,6 +111,7 @@ class _Claims:
         if "spent" in data:
             spent = mapping(data["spent"], "spent")
             self.spending = Spending(problem, table, spent)
+        self.schedules = Schedules(data) if "schedules" in data else None
         self.alternatives: list[tuple[str, Mapping[str, Any], Plan]] = []
         for place, item in items(data, "alternatives", ""):
             entry = mapping(item, place)
@@ -128,6 +130,9 @@ class _Claims:
             yield from self._no_plan_findings()
             if self.spending is not None:
                 yield from self._spent_bound_findings(self.spending, None)
+            if self.schedules is not None:
+                yield from self.schedules.findings(None, None)
+                yield from self.schedules.no_plan_findings(self.status)
             return
         if self.status in ("infeasible", "unknown"):
             yield f"status: {self.status}, but there is a plan"
@@ -154,7 +159,9 @@ class _Claims:
         if self.spending is not None:
             yield from self._spent_bound_findings(self.spending, value)
             return
-        yield from self._bound_findings(value)
+        if self.schedules is not None:
+            yield from self.schedules.findings(self.plan, value)
+        yield from self._bound_findings(self.plan, value)
         yield from self._program_findings("plan", self.plan, value)
         yield from self._alternative_findings(self.plan, checked)
 
@@ -253,7 +260,7 @@ class _Claims:
         yield from self._same("mfu", table.model_flops / (time_s * offered))
         yield from self._same("mfu_used", table.model_flops / (time_s * used))
 
-    def _bound_findings(self, value: float) -> Iterator[str]:
+    def _bound_findings(self, plan: Plan, value: float) -> Iterator[str]:
         bound, gap = self.numbers["lower_bound_s"], self.numbers["gap"]
         if bound is None:
             if gap is not None:
@@ -271,13 +278,19 @@ class _Claims:
         bounds = [b for how, b in self.settlements.values() if how != "infeasible"]
         if None in bounds:
             yield "lower_bound_s: given, but some (p, q) has no bound"
+        parts = "the settlements"
+        if self.schedules is not None:
+            beside = self.schedules.bounds_beside(plan)
+            if None in beside:
+                yield "lower_bound_s: given, but some schedule has no bound"
+            bounds, parts = bounds + beside, f"{parts} and schedules"
         lowest = min((b for b in bounds if b is not None), default=None)
         if lowest is not None:
             # the bound may not be above the least of its parts
             if bound > lowest * (1 + TOLERANCE):
-                yield f"lower_bound_s: {bound}, the settlements prove only {lowest!r}"
+                yield f"lower_bound_s: {bound}, {parts} prove only {lowest!r}"
             elif not _close(bound, min(lowest, value)):
-                yield f"lower_bound_s: {bound}, the settlements say {lowest!r}"
+                yield f"lower_bound_s: {bound}, {parts} say {lowest!r}"
 
     def _program_findings(self, what: str, plan: Plan, value: float) -> Iterator[str]:
         key = (len(plan.pipelines[0].stages), plan.pipelines[0].microbatches)

@@ -18,6 +18,7 @@ from hetopt.cli.inputs import (
     load_problem,
     load_table,
     not_negative,
+    one_chunk_count,
     principles_of,
     schedule_of,
     seconds,
@@ -28,6 +29,7 @@ from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.searching import searching
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
+from hetopt.per_schedule import BEST
 from hetopt.solvers.params import COSTS, EXECUTORS
 from hetopt.solvers.registry import (
     ensure_plans,
@@ -82,7 +84,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="find every plan that no other beats in both time and price per hour",
     )
-    add_schedule(command)
+    add_schedule(command, best=True)
     command.add_argument(
         "--time-limit",
         type=seconds,
@@ -194,7 +196,15 @@ def run(options: argparse.Namespace) -> int:
     )
     fit(options, principles)
     spending = fit_spending(options)
-    asked = load_problem(options.problem, schedule_of(options), options.chunks)
+    if options.schedule == BEST:
+        from hetopt.cli.schedules import search_schedules
+
+        found = search_schedules(options, principles)
+        ensure_holds(found.problem, found.table, found.result)
+        return _conclude(found.problem, found.table, found.result, options)
+    asked = load_problem(
+        options.problem, schedule_of(options), one_chunk_count(options)
+    )
     problem = asked
     if options.launcher is not None:
         from hetopt.export.planning.limits import fitted
@@ -210,6 +220,13 @@ def run(options: argparse.Namespace) -> int:
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
         result = _moved(problem, table, result, options, principles)
+    return _conclude(problem, table, result, options)
+
+
+def _conclude(
+    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
+) -> int:
+    """Report what was found; return the exit code."""
     failures = list(_deliver(problem, table, result, options))
     _warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:

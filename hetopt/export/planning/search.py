@@ -54,6 +54,21 @@ def solve_for(
         The problem under the schedule that the user asked for.
     """
     result = solve_launchable(request, limits_of(launcher), solve)
+    return priced(result, request, launcher=launcher, asked=asked, solve=solve)
+
+
+def priced(
+    result: Result, request: Request, *, launcher: str, asked: Problem, solve: Solve
+) -> Result:
+    """Return the best plan that a launcher can run with what its limits cost.
+
+    Parameters
+    ----------
+    request, launcher, asked
+        As for ``solve_for``.
+    solve
+        Finds the best plan without limits.
+    """
     left_s = _LEAST_S if result.interrupted else None
     without = solve(
         replace(
@@ -67,7 +82,7 @@ def solve_for(
     best = without.best
     launch = Launch(
         launcher=launcher,
-        schedule=asked.training.schedule,
+        schedule=asked.training.schedule if best is None else best.plan.schedule,
         closed_form_s=None if best is None else best.closed_form_s,
         iteration_time_s=None if best is None else best.iteration_time_s,
         proven=without.status == "optimal",
@@ -135,7 +150,8 @@ class _BranchAndBound:
 
     def visit(self, space: _Space) -> None:
         """Search a space; close it, or let it wait to be split."""
-        table, top, cutoff_s = self.request.table, self.request.params.top, None
+        table, top = self.request.table, self.request.params.top
+        cutoff_s = self.request.cutoff_s
         if len(self.best) == top:
             # Equally good plans are wanted too: the tie rule chooses among them.
             cutoff_s = self.best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2

@@ -1,0 +1,146 @@
+"""Check what a result says of each schedule, where the best of all is reported."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from hetopt.check.plan.reading import (
+    choice,
+    choices,
+    items,
+    mapping,
+    number,
+    text,
+    whole,
+)
+from hetopt.check.plan.schedules import STEPS
+from hetopt.per_schedule import ScheduleBound, ScheduleStatus
+from hetopt.problem.training import SCHEDULES
+from hetopt.result import OPTIMALITY_GAP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hetopt.plans import Plan
+
+#: Relative difference at which two numbers that should be one are not.
+_TOLERANCE = 1e-9
+
+
+class Schedules:
+    """What is claimed of each schedule.
+
+    Raises
+    ------
+    InputError
+        The data is not what ``ScheduleBound.to_json`` makes.
+    """
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self._claims = []
+        for place, item in items(data, "schedules", ""):
+            entry = mapping(item, place)
+            choice(entry, "schedule", SCHEDULES, place)
+            if "chunks" in entry:
+                whole(entry, "chunks", place)
+            choice(entry, "status", choices(ScheduleStatus), place)
+            for key in ("objective_s", "lower_bound_s", "search_time_s"):
+                number(entry, key, place)
+            if entry.get("reason") is not None:
+                text(entry, "reason", place)
+            self._claims.append(
+                ScheduleBound.from_json({"reason": None, "chunks": 1, **entry})
+            )
+
+    def bounds_beside(self, plan: Plan) -> list[float | None]:
+        """Return what plans of all schedules but a plan's take at least."""
+        return [
+            each.lower_bound_s
+            for each in self._claims
+            if each.counts and not _is_of(each, plan)
+        ]
+
+    def findings(self, plan: Plan | None, value: float | None) -> Iterator[str]:
+        """Yield what is wrong.
+
+        Parameters
+        ----------
+        plan, value
+            The reported plan, and what it takes, by what is minimised; None without
+            one.
+        """
+        counts = Counter((each.schedule, each.chunks) for each in self._claims)
+        named = {each.schedule for each in self._claims}
+        for name in SCHEDULES:
+            if name not in named:
+                yield f"schedules: {name} is missing"
+        for (name, chunks), count in counts.items():
+            if count > 1:
+                yield f"schedules: {name} more than once"
+            if STEPS[name].interleaved != (chunks > 1):
+                yield f"schedules: {name} has {chunks} chunks"
+        for each in self._claims:
+            findings = [*_alone(each), *_beside(each, value)]
+            if plan is not None and value is not None and _is_of(each, plan):
+                findings += _own(each, value)
+            yield from (f"schedules: {each.schedule} {finding}" for finding in findings)
+
+    def no_plan_findings(self, status: str) -> Iterator[str]:
+        """Yield what does not go with a result that has no plan."""
+        for each in self._claims:
+            if status == "infeasible" and each.counts:
+                yield f"status: infeasible, but {each.schedule} is {each.status}"
+            if each.objective_s is not None or each.status in ("optimal", "refuted"):
+                said = f"schedules: {each.schedule} is {each.status}"
+                yield f"{said}, but there is no plan"
+
+
+def _is_of(claim: ScheduleBound, plan: Plan) -> bool:
+    return (claim.schedule, claim.chunks) == (plan.schedule, plan.chunks)
+
+
+def _alone(claim: ScheduleBound) -> Iterator[str]:
+    """Yield what is wrong whatever is claimed of others."""
+    value, bound = claim.objective_s, claim.lower_bound_s
+    if not claim.counts and not (value is None and bound is None):
+        yield f"is {claim.status}, but has a plan or a bound"
+    if claim.status == "passed-over" and not claim.reason:
+        yield "is passed over, but no reason is given"
+    if (claim.status in ("optimal", "feasible")) and value is None:
+        yield f"is {claim.status}, but has no plan"
+    if claim.status == "unknown" and value is not None:
+        yield "is unknown, but has a plan"
+    if bound is None or value is None:
+        if claim.status == "optimal":
+            yield "is optimal, but has no bound"
+        return
+    if bound > value * (1 + _TOLERANCE):
+        yield f"is bounded by {bound}, and has a plan of {value}"
+    if claim.status == "optimal" and _below(bound, value):
+        yield f"is optimal at {value}, but bounded by {bound}"
+
+
+def _beside(claim: ScheduleBound, best: float | None) -> Iterator[str]:
+    """Yield what does not go with the reported plan."""
+    if best is None:
+        return
+    value, bound = claim.objective_s, claim.lower_bound_s
+    if value is not None and value < best * (1 - _TOLERANCE):
+        yield f"has a plan of {value}, better than the reported {best!r}"
+    if claim.status == "refuted" and (bound is None or _below(bound, best)):
+        yield f"is refuted, but bounded by {bound}, the plan takes {best!r}"
+
+
+def _own(claim: ScheduleBound, value: float) -> Iterator[str]:
+    """Yield what is wrong with the claim on the schedule of the reported plan."""
+    if claim.status not in ("optimal", "feasible"):
+        yield f"is {claim.status}, but the plan is of it"
+    elif claim.objective_s is None or abs(claim.objective_s - value) > (
+        _TOLERANCE * value
+    ):
+        yield f"has a plan of {claim.objective_s}, expected {value!r}"
+
+
+def _below(bound: float, value: float) -> bool:
+    return bound < value * (1 - OPTIMALITY_GAP - _TOLERANCE)

@@ -1,0 +1,155 @@
+"""``hetopt plan --schedule best``: one answer over all schedules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from hetopt.cli import main
+from hetopt.problem.training import SCHEDULES
+from hetopt.report import schemas
+from tests.cli.conftest import SMALL
+from tests.oracle.instances import ONE_CHUNK
+
+#: Three clusters, the one in the middle behind an uplink.
+SHARED = SMALL.replace(
+    "links:",
+    """\
+  - {name: third, accelerator: A40, nodes: 1, devices_per_node: 1, uplink: 10 Gbps,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+links:""",
+)
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> str:
+    path = tmp_path / "problem.yaml"
+    path.write_text(SMALL)
+    return str(path)
+
+
+def plan(problem: str, *options: str, out: Path) -> dict[str, object]:
+    asked = ["plan", problem, "--solver", "dp", "--jobs", "1", "--out", str(out)]
+    assert main([*asked, *options]) == 0
+    data: dict[str, object] = json.loads(out.read_text())
+    jsonschema.validate(data, schemas.RESULT)
+    return data
+
+
+def test_it_is_the_best_of_one_run_for_each(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    best = plan(problem, "--schedule", "best", out=out)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"proven optimal in closed form over all (p, q) and {len(ONE_CHUNK) + 2} sched"
+        in (printed)
+    )
+    assert "lower bound s search s" in printed
+    assert main(["check", problem, str(out)]) == 0
+    assert main(["simulate", problem, str(out)]) == 0
+    alone = [
+        plan(problem, "--schedule", name, out=tmp_path / "one.json")
+        for name in ONE_CHUNK
+    ]
+    chunks = ["--schedule", "interleaved-1f1b", "--chunks", "2"]
+    alone.append(plan(problem, *chunks, out=tmp_path / "one.json"))
+    assert best["closed_form_s"] == min(one["closed_form_s"] for one in alone)  # type: ignore[type-var]
+
+
+def test_only_what_the_launcher_runs(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(problem).write_text(
+        SMALL.replace("vocab: 32000", "vocab: 32000, tied: false").replace(
+            "seq_len: 1024", "seq_len: 1024, schedule: auto"
+        )
+    )
+    out = tmp_path / "plan.json"
+    found = plan(problem, "--schedule", "best", "--for", "hetu", out=out)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "of the plans that hetu can run" in printed
+    assert "hetu does not run it" in printed
+    schedules = found["schedules"]
+    assert isinstance(schedules, list)
+    searched = [x["schedule"] for x in schedules if x["status"] != "passed-over"]
+    assert searched == ["1f1b"]
+    launch = found["launch"]
+    assert isinstance(launch, dict)
+    assert launch["proven"]
+    assert launch["schedule"] in SCHEDULES
+    anywhere = plan(problem, "--schedule", "best", out=tmp_path / "any.json")
+    assert launch["closed_form_s"] == anywhere["closed_form_s"]
+    assert main(["check", problem, str(out)]) == 0
+
+
+def test_what_cannot_be_searched_is_named(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(problem).write_text(SHARED)
+    found = plan(problem, "--schedule", "best", out=tmp_path / "plan.json")
+    schedules = found["schedules"]
+    assert isinstance(schedules, list)
+    passed = {x["schedule"] for x in schedules if x["status"] == "passed-over"}
+    assert passed == {"1f1b-batched", "1f1b-blocking"}
+    assert found["status"] == "optimal"
+    assert "share no link and no uplink" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--certificate", "proof.json"], "--certificate: does not go with the sched"),
+        (["--journal", "journal"], "--journal: does not go with the schedule best"),
+        (["--top", "2"], "--top: does not go with the schedule best: leave it out"),
+        (["--pareto"], "--pareto: does not go with the schedule best"),
+        (["--budget", "9"], "--budget: does not go with the schedule best"),
+        (["--objective", "cost"], "--objective cost: does not go with the schedule"),
+        (["--stability"], "--stability: does not go with the schedule best"),
+        (["--table", "table.json"], "--table: does not go with the schedule best"),
+        (["--blocking", "1"], "--blocking: does not go with the schedule best"),
+        (
+            ["--solver", "uniap"],
+            "schedule: is best, but solver uniap plans gpipe alone",
+        ),
+    ],
+)
+def test_what_does_not_go_with_it_is_one_line(
+    options: list[str],
+    said: str,
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", problem, "--schedule", "best", *options]) == 2
+    error = capsys.readouterr().err.strip()
+    assert said in error
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["whatif", "x.yaml", "--drop-each"], ["compare", "x.yaml", "--out", "d"]],
+)
+def test_other_commands_name_one_schedule(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--schedule", "best"])
+    assert ended.value.code == 2
+    assert "--schedule: invalid choice: 'best'" in capsys.readouterr().err
+
+
+def test_no_plan_is_an_answer(problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(problem).write_text(SMALL.replace("nodes: 1,", "nodes: 1, memory: 1.8 GB,"))
+    asked = ["plan", problem, "--schedule", "best", "--solver", "dp", "--json"]
+    assert main(asked) == 1
+    found = json.loads(capsys.readouterr().out)
+    jsonschema.validate(found, schemas.RESULT)
+    assert {each["status"] for each in found["schedules"]} == {"infeasible"}
