@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.cost.chunks import with_way_back
+from hetopt.cost.chunks import held_by_kind, with_way_back
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
-from hetopt.schedule.chunks import Chunks, ends_in_flight
+from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.shares import sharing_of
@@ -107,16 +107,18 @@ def price(plan: Plan, table: CostTable) -> Price:
             uniap_s=units.uniap_ns * TICK_S,
         )
     pipeline, part, places = _locate(plan, table)
-    times = _times(plan, pipeline, table, part, places)
+    times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
+    # What every pass runs: not the ends of the model where stages hold several chunks.
+    each = body | (table.chunks == 1)
     return _price(
         times,
         memory_bytes=tuple(
             _memory_bytes(place, held)
-            for place, held in zip(places, _held(times, table), strict=True)
+            for place, held in zip(places, held_by_kind(times, body), strict=True)
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         activation_bytes=tuple(
-            int(place.counts * _every_pass(table) @ _activations(place))
+            int(place.counts * each @ place.table.activation_bytes[place.strategy])
             for place in places
         ),
         recompute_ns=tuple(map(_recompute_ns, places)),
@@ -358,22 +360,6 @@ def _chunks(
     )
 
 
-def _every_pass(table: CostTable) -> NDArray[np.bool_]:
-    """Return the kinds that each pass of a stage that holds them runs; shape (N,)."""
-    return np.array(table.body) | (table.chunks == 1)
-
-
-def _held(times: PipelineTimes, table: CostTable) -> list[NDArray[np.int64]]:
-    """Return how many activations of each kind every stage holds; p of shape (N,)."""
-    p, q = times.stages, times.microbatches
-    held = [np.full(len(table.kinds), inflight) for inflight in times.inflight]
-    if times.chunks is not None:
-        ends = ends_in_flight(p, q, times.chunks.count)
-        for stage, count in zip((0, p - 1), ends, strict=True):
-            held[stage][~np.array(table.body)] = count
-    return held
-
-
 def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
     """Return what a device of the stage needs (MODEL.md section 5).
 
@@ -386,15 +372,9 @@ def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
     return (
         int(costs.fixed_bytes[strategy])
         + int(counts @ costs.state_bytes[strategy])
-        + int(counts * held @ _activations(place))
+        + int(counts * held @ costs.activation_bytes[strategy])
         + int(costs.temporary_bytes[strategy][counts > 0].max())
     )
-
-
-def _activations(place: _Place) -> NDArray[np.int64]:
-    """Return what one micro-batch, or pass, in flight takes of it, by kind."""
-    own: NDArray[np.int64] = place.table.activation_bytes[place.strategy]
-    return own
 
 
 def _recompute_ns(place: _Place) -> int | None:
