@@ -49,11 +49,12 @@ def _min_plus(before: Costs, costs: Costs, after: Costs, first: int, last: int) 
             continue
         wide = min(right, units - n)
         for s in range(top, min(bottom, stages - m)):
-            source, target = before[s], after[s + m]
-            for u in range(left, wide):
+            source = before[s, left:wide]
+            target = after[s + m, left + n : wide + n]
+            for u in range(len(source)):
                 value = source[u] + cost
-                if value < target[u + n]:
-                    target[u + n] = value
+                # Stored in any case, so that several are compared at once.
+                target[u] = value if value < target[u] else target[u]
 
 
 @kernel
