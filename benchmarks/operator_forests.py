@@ -2,8 +2,8 @@
 
 Where one is missing, hetopt grows it on its first run, which takes a second or two.
 
-To be run after every change of ``data/operators``, of the rates in ``data/accelerators``
-of the devices measured there, or of what forests learn from
+To be run after every change of ``data/operators``, of the rates that
+``data/accelerators`` gives the devices measured there, or of what forests learn from
 (``hetopt.cost.operators``); a test compares what ships with it.
 """
 

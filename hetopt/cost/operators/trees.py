@@ -118,7 +118,7 @@ class Trees:
         own = np.arange(len(is_split), dtype=np.int32)
 
         def of_splits(name: str, elsewhere: Any) -> NDArray[Any]:
-            whole = np.full(len(own), elsewhere, dtype=_DTYPES[name])
+            whole: NDArray[Any] = np.full(len(own), elsewhere, dtype=_DTYPES[name])
             whole[is_split] = found[name]
             return whole
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.operator_forests import FOLDER, measured_operators
 from hetopt.cost.operators import shipped, work
-from hetopt.cost.operators.forest import OperatorForest, Widths
+from hetopt.cost.operators.forest import SETTINGS, OperatorForest, Widths
 from hetopt.problem.catalogue import forest_files
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def test_what_has_changed_is_not_answered_by_the_old_forest() -> None:
 
 
 def test_other_settings_grow_another_forest(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = replace(shipped.SETTINGS[SMALL.op], trees=3)
-    monkeypatch.setitem(shipped.SETTINGS, SMALL.op, settings)
+    settings = replace(SETTINGS[SMALL.op], trees=3)
+    monkeypatch.setitem(SETTINGS, SMALL.op, settings)
     assert found(SMALL) is None
 
 
