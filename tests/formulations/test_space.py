@@ -7,13 +7,13 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.formulations import space
 from hetopt.formulations.chain import Chain
-from hetopt.problem.training import SCHEDULES, Schedule, Training
+from hetopt.problem.training import SCHEDULES, ScheduleName, Training
 from tests.cost.making import make_cluster, make_problem
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_pairs_are_compared_in_any_number(
-    schedule: Schedule, monkeypatch: pytest.MonkeyPatch
+    schedule: ScheduleName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = make_problem(
         (make_cluster(nodes=2), make_cluster("b", "H20-96GB")),
