@@ -27,30 +27,40 @@ def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
     """after[s + m, u + l] = min(itself, before[s, u] + costs[m, l])."""
     cells = costs.size
     at_once = max(1, _MOST_STEPS // max(1, before.size))
+    spans = np.empty((before.shape[0], 2), dtype=np.int64)
     for first in range(0, cells, at_once):
-        _min_plus(before, costs, after, first, min(first + at_once, cells))
+        _min_plus(before, costs, after, spans, first, min(first + at_once, cells))
 
 
 @kernel
-def _min_plus(before: Costs, costs: Costs, after: Costs, first: int, last: int) -> None:
-    """Do so for some cells of ``costs``, counted row by row."""
+def _min_plus(
+    before: Costs, costs: Costs, after: Costs, spans: Ints, first: int, last: int
+) -> None:
+    """Do so for some cells of ``costs``, counted row by row.
+
+    Parameters
+    ----------
+    spans
+        Space for the first finite column of each row of ``before``, and the one
+        behind the last.
+    """
     stages, units = after.shape
-    top, bottom, left, right = stages, 0, units, 0
     for s in range(before.shape[0]):
+        left, right = units, 0
         for u in range(units):
             if before[s, u] < np.inf:
-                top, bottom = min(top, s), s + 1
-                left, right = min(left, u), max(right, u + 1)
+                left, right = min(left, u), u + 1
+        spans[s, 0], spans[s, 1] = left, right
     width = costs.shape[1]
     for cell in range(first, last):
         m, n = cell // width, cell % width
         cost = costs[m, n]
         if cost == np.inf:
             continue
-        wide = min(right, units - n)
-        for s in range(top, min(bottom, stages - m)):
-            source = before[s, left:wide]
-            target = after[s + m, left + n : wide + n]
+        for s in range(min(before.shape[0], stages - m)):
+            left, right = spans[s, 0], min(spans[s, 1], units - n)
+            source = before[s, left:right]
+            target = after[s + m, left + n : right + n]
             for u in range(len(source)):
                 value = source[u] + cost
                 # Stored in any case, so that several are compared at once.
