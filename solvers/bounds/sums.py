@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Places = NDArray[np.uint64]
 
 
 #: Steps of one call of ``_min_plus``, a tenth of a second or two: a deadline is minded
@@ -27,44 +28,57 @@ def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
     """after[s + m, u + l] = min(itself, before[s, u] + costs[m, l])."""
     cells = costs.size
     at_once = max(1, _MOST_STEPS // max(1, before.size))
-    spans = np.empty((before.shape[0], 2), dtype=np.int64)
+    spans = np.empty((before.shape[0], 2), dtype=np.uint64)
+    # Of contiguous arrays, as all sums are, these are views.
+    flat = before.reshape(-1), after.reshape(-1)
     for first in range(0, cells, at_once):
-        _min_plus(before, costs, after, spans, first, min(first + at_once, cells))
+        last = min(first + at_once, cells)
+        _min_plus(*flat, costs, after.shape[0], spans, first, last)
 
 
 @kernel
 def _min_plus(
-    before: Costs, costs: Costs, after: Costs, spans: Ints, first: int, last: int
+    before: Costs,
+    after: Costs,
+    costs: Costs,
+    stages: int,
+    spans: Places,
+    first: int,
+    last: int,
 ) -> None:
     """Do so for some cells of ``costs``, counted row by row.
 
     Parameters
     ----------
+    before, after
+        Row behind row.
+    stages
+        Rows of ``after``.
     spans
-        Space for the first finite column of each row of ``before``, and the one
-        behind the last.
+        Space for where the finite cells of each row of ``before`` begin, and for the
+        place behind their end. Without a sign, they are compared several at once.
     """
-    stages, units = after.shape
-    for s in range(before.shape[0]):
+    rows, units = spans.shape[0], costs.shape[1]
+    for s in range(rows):
         left, right = units, 0
         for u in range(units):
-            if before[s, u] < np.inf:
+            if before[s * units + u] < np.inf:
                 left, right = min(left, u), u + 1
-        spans[s, 0], spans[s, 1] = left, right
-    width = costs.shape[1]
+        spans[s, 0], spans[s, 1] = s * units + left, s * units + right
     for cell in range(first, last):
-        m, n = cell // width, cell % width
+        m, n = cell // units, cell % units
         cost = costs[m, n]
         if cost == np.inf:
             continue
-        for s in range(min(before.shape[0], stages - m)):
-            left, right = spans[s, 0], min(spans[s, 1], units - n)
-            source = before[s, left:right]
-            target = after[s + m, left + n : right + n]
-            for u in range(len(source)):
-                value = source[u] + cost
-                # Stored in any case, so that several are compared at once.
-                target[u] = value if value < target[u] else target[u]
+        shift = np.uint64(m * units + n)
+        for s in range(min(rows, stages - m)):
+            end = min(spans[s, 1], np.uint64((s + 1) * units - n))
+            for i in range(spans[s, 0], end):
+                value = before[i] + cost
+                # Stored in any case, so that there is no branch.
+                after[i + shift] = (
+                    value if value < after[i + shift] else after[i + shift]
+                )
 
 
 @kernel
