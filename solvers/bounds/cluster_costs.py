@@ -282,7 +282,7 @@ class ClusterCosts:
         if not self.count or not self.most_stages:
             return {}
         return {
-            role: np.where(self._permitted(role), self._least(period, role)[0], np.inf)
+            role: np.where(self._pinned[role], self._least(period, role)[0], np.inf)
             for role in self.roles
         }
 

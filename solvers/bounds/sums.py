@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Places = NDArray[np.uint64]
 
 
 #: Steps of one call of ``_min_plus``, a tenth of a second or two: a deadline is minded
@@ -27,33 +28,57 @@ def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
     """after[s + m, u + l] = min(itself, before[s, u] + costs[m, l])."""
     cells = costs.size
     at_once = max(1, _MOST_STEPS // max(1, before.size))
+    spans = np.empty((before.shape[0], 2), dtype=np.uint64)
+    # Of contiguous arrays, as all sums are, these are views.
+    flat = before.reshape(-1), after.reshape(-1)
     for first in range(0, cells, at_once):
-        _min_plus(before, costs, after, first, min(first + at_once, cells))
+        last = min(first + at_once, cells)
+        _min_plus(*flat, costs, after.shape[0], spans, first, last)
 
 
 @kernel
-def _min_plus(before: Costs, costs: Costs, after: Costs, first: int, last: int) -> None:
-    """Do so for some cells of ``costs``, counted row by row."""
-    stages, units = after.shape
-    top, bottom, left, right = stages, 0, units, 0
-    for s in range(before.shape[0]):
+def _min_plus(
+    before: Costs,
+    after: Costs,
+    costs: Costs,
+    stages: int,
+    spans: Places,
+    first: int,
+    last: int,
+) -> None:
+    """Do so for some cells of ``costs``, counted row by row.
+
+    Parameters
+    ----------
+    before, after
+        Row behind row.
+    stages
+        Rows of ``after``.
+    spans
+        Space for where the finite cells of each row of ``before`` begin, and for the
+        place behind their end. Without a sign, they are compared several at once.
+    """
+    rows, units = spans.shape[0], costs.shape[1]
+    for s in range(rows):
+        left, right = units, 0
         for u in range(units):
-            if before[s, u] < np.inf:
-                top, bottom = min(top, s), s + 1
-                left, right = min(left, u), max(right, u + 1)
-    width = costs.shape[1]
+            if before[s * units + u] < np.inf:
+                left, right = min(left, u), u + 1
+        spans[s, 0], spans[s, 1] = s * units + left, s * units + right
     for cell in range(first, last):
-        m, n = cell // width, cell % width
+        m, n = cell // units, cell % units
         cost = costs[m, n]
         if cost == np.inf:
             continue
-        wide = min(right, units - n)
-        for s in range(top, min(bottom, stages - m)):
-            source, target = before[s], after[s + m]
-            for u in range(left, wide):
-                value = source[u] + cost
-                if value < target[u + n]:
-                    target[u + n] = value
+        shift = np.uint64(m * units + n)
+        for s in range(min(rows, stages - m)):
+            end = min(spans[s, 1], np.uint64((s + 1) * units - n))
+            for i in range(spans[s, 0], end):
+                value = before[i] + cost
+                # Stored in any case, so that there is no branch.
+                after[i + shift] = (
+                    value if value < after[i + shift] else after[i + shift]
+                )
 
 
 @kernel
