@@ -1,10 +1,10 @@
 """How near the closed form of each schedule is to simulation, on drawn pipelines.
 
-Run with ``python -m benchmarks.closed_forms [--cases 300]``. Stages are alike, within 8%
-of each other, or up to 50% apart; boundaries are free, take up to a fifth of a stage's
-time (of a chunk's with several), or up to half of it. Prints a table in Markdown: least,
-median and largest of closed form over simulation less one. Everything is drawn and
-nothing depends on the machine.
+Run with ``python -m benchmarks.closed_forms [--cases 300]``. Stages are alike, within
+8% of each other, or up to 50% apart; boundaries are free, take up to a fifth of a
+stage's time (of a chunk's with several), or up to half of it. Prints a table in
+Markdown: least, median and largest of closed form over simulation less one. Everything
+is drawn and nothing depends on the machine.
 """
 
 from __future__ import annotations
