@@ -181,9 +181,10 @@ def capped(
         Most units per slot, the last stage's first; shape (K, M).
     ends
         Cost of the leading and of the trailing units, kappa and omega of a boundary
-        within; shape (4, K).
+        within, and least kappa to the cluster before and after; shape (6, K).
     pace
-        Lambda, and the most that warm-up counts grow by from stage to stage.
+        Lambda, the most that warm-up counts grow by from stage to stage, and how many
+        transfers block at a boundary (chi).
     flags
         Whether the cluster hosts the first and the last stage, whether lambda
         limits a stage, and whether it limits several together.
@@ -193,25 +194,34 @@ def capped(
         What is found, where zeros were; shape (K, M + 1).
     """
     length = run.shape[1] - 1
-    period, more = pace[0], pace[1]
+    period, more, chi = pace[0], pace[1], pace[2]
     for k in range(run.shape[0]):
         lead = ends[0, k] if flags[0] else 0.0
         trail = ends[1, k] if flags[1] else 0.0
-        units = length if not flags[2] else _most_within(run[k], period)
+        # What a stage waits for at its own boundaries, where transfers block.
+        within = chi * ends[2, k]
+        before = 0.0 if flags[0] else chi * ends[4, k]
+        after = 0.0 if flags[1] else chi * ends[5, k]
         total = 0
         for m in range(min(memory.shape[1], most[k])):
-            slot = min(memory[k, m], units)
-            if flags[2] and m == 0:
-                slot = min(slot, _most_within(run[k], period - trail))
-            if slot < 1 or (flags[2] and m > 0 and ends[3, k] > period):
+            right = trail + after if m == 0 else within
+            first = slot = memory[k, m]
+            if flags[2]:
+                # The first stage of so many, and the same one if more come before it.
+                first = min(first, _most_within(run[k], period - right - before))
+                slot = min(slot, _most_within(run[k], period - right - within))
+            if flags[2] and m > 0 and ends[3, k] > period:
+                break
+            if first >= 1:
+                cap = min(total + first, length)
+                if flags[3]:
+                    room = (1 + more * m) * period - 2 * m * ends[2, k] - (lead + trail)
+                    if run[k, cap] > room:
+                        cap = min(cap, _most_within(run[k], room))
+                caps[k, m + 1] = cap
+            if slot < 1:
                 break
             total += slot
-            cap = min(total, length)
-            if flags[3]:
-                room = (1 + more * m) * period - 2 * m * ends[2, k] - (lead + trail)
-                if run[k, cap] > room:
-                    cap = min(cap, _most_within(run[k], room))
-            caps[k, m + 1] = cap
 
 
 @step

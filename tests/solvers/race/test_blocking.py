@@ -24,6 +24,21 @@ TICK = Fraction(1, 10**9)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["cp-sat", "milp", "dp"])
 def test_plans_of_brute_force(name: str, seed: int, schedule: ScheduleName) -> None:
+    _ensure_best(name, seed, schedule)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", BLOCKING)
+@pytest.mark.parametrize("seed", range(4, 54))
+@pytest.mark.parametrize("name", ["cp-sat", "milp", "dp"])
+def test_more_plans_of_brute_force(
+    name: str, seed: int, schedule: ScheduleName
+) -> None:
+    _ensure_best(name, seed, schedule)
+
+
+def _ensure_best(name: str, seed: int, schedule: ScheduleName) -> None:
+    """Compare a solver's answer with brute force's."""
     instance = make_instance(9100 + seed, schedule=schedule)
     problem, table = instance.problem, instance.table
     best = brute_force.solve(problem, table).best
