@@ -140,8 +140,8 @@ class CertificateCheck:
         ):
             if claimed and self.table.chunks > 1:
                 msg = (
-                    f"no certificate covers this with {self.table.schedule}: plan again "
-                    "for the closed form with all principles kept"
+                    f"no certificate covers this with {self.table.schedule}: plan "
+                    "again for the closed form with all principles kept"
                 )
                 raise InputError(msg, field=field)
 

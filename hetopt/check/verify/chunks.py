@@ -46,9 +46,7 @@ def _counted_twice(part: TableSlice) -> TableSlice:
         (ways,) = ways_of(part, (here, there), meeting=False)
         twice[here, there] = max((2 * way.keeps for way in ways), default=0)
     least = twice[home][:, home]
-    return replace(
-        part, occupancy_ns=np.maximum(part.occupancy_ns, least), shared=None
-    )
+    return replace(part, occupancy_ns=np.maximum(part.occupancy_ns, least), shared=None)
 
 
 def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
@@ -149,7 +147,3 @@ class Rounds(NamedTuple):
             return enough
         waiting = spent - fill - (self.chunks - 1) * whole_round
         return min(enough, -(-waiting // self.slope))
-
-    def late(self, whole_round: int, period: int) -> int:
-        """Return how long every stage waits for its rounds."""
-        return (self.chunks - 1) * max(0, whole_round - self.stages * period)

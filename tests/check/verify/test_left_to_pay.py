@@ -78,7 +78,7 @@ def _least_fills(
     """Return the least F with g that labels find, by stage count."""
     bounds = dict.fromkeys(counts, PS_PER_NS * LONGEST_NS)
     one = search._Search(instance.problem, instance.table, q, bounds, None)
-    best = one._labels(search._Node(0, high_ps, counts))
+    best = one._labels(search.Node(0, high_ps, counts))
     assert best is not None
     rows = {p: one.pool[row] for p, row in best.items()}
     return {p: int(row[At.FILL] + row[At.SYNC]) for p, row in rows.items()}
@@ -131,7 +131,7 @@ def test_fewer_labels_are_kept_where_boundaries_hide_what_they_ask(
         one = search._Search(
             instance.problem, instance.table, q, {p: PS_PER_NS * LONGEST_NS}, None
         )
-        assert one._labels(search._Node(0, high_ps, (p,))) is not None
+        assert one._labels(search.Node(0, high_ps, (p,))) is not None
         used = one.pool[:, At.UNITS] > 0
         kept.append(int((one.pool[used, At.FILL] < NEVER).sum()))
         monkeypatch.setattr(
