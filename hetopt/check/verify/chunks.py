@@ -1,7 +1,7 @@
 """Stages of several chunks: what verifying has to know of them beside all else.
 
 With v chunks a stage, times are of one pass, of which there are q v, and the closed
-form has a term more (MODEL.md section 4):
+form has a term more:
 
     T = F + (q v - 1) lambda + (v - 1) max(0, R - p lambda) + max g_i,
 
