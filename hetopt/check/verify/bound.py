@@ -8,7 +8,8 @@ where F_p(high) is the least fill when every cluster is looked at by itself: whi
 its strategies hosts m stages with l body units most cheaply, given that every stage
 and the cluster's own windows keep up with lambda = high and fit into memory. Adding
 the clusters up, with one of them first and one last, gives F_p. An interval on which
-that does not suffice is halved. Where principles are relaxed, ``wide_bound`` has F.
+that does not suffice is halved. Where principles are relaxed, ``wide_bound`` has F;
+of several chunks a stage, ``chunks`` has what is more, for one p at a time.
 
 Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
 cost at least the least kappa out of the one plus the least kappa into the other.

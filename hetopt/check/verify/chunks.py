@@ -66,7 +66,8 @@ def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
     ahead = (part.chunks - 1) * stages
     kinds = list(table.units)
     inside = [u for u, kind in enumerate(kinds) if table.body[kind]]
-    held = np.where(np.array(table.body), ahead, NEVER)
+    held = np.full(len(table.body), ahead, dtype=np.int64)
+    held[~np.array(table.body)] = NEVER
     ends = (
         (kinds[: inside[0]], 0, 0),
         (kinds[inside[-1] + 1 :], stages - 1, part.chunks - 1),

@@ -60,7 +60,7 @@ def _way_back(part: TableSlice) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
     first = np.unique(np.concatenate([own.layout for own in part.clusters]))
     back, busy = part.transfer_ns[x], part.occupancy_ns[x]
     to_first = np.concatenate([back[:, first], busy[:, first]], axis=1)
-    returns = (to_first[:, None] <= to_first[None, :]).all(axis=2)
+    returns: NDArray[np.bool_] = np.all(to_first[:, None] <= to_first[None, :], axis=2)
     return back, busy, back[:, first].min(axis=1, initial=NEVER), returns
 
 

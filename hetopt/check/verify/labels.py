@@ -5,7 +5,8 @@ stages' strategy, how many body units it holds, its fill F and largest g in ns, 
 it asks of the stages before it, in ps: E of MODEL.md section 4, or under gpipe the
 slowest forward and backward (or transfer). Of two labels that stand at the same place
 one may go if it is nowhere better; E is compared only beyond what every boundary hides
-anyhow (``left_to_pay.calm``). F with what is left at least must keep to a budget.
+anyhow (``left_to_pay.calm``). F with what is left at least must keep to a budget. With
+several chunks a stage a label knows the last stage's layout, for the way back.
 
 Everything is done for one upper limit on lambda. Where MODEL.md makes warm-ups depend
 on times (``h-1f1b``, ``auto``), memory is asked for the fewest that are possible and E

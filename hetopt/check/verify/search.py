@@ -4,6 +4,7 @@
 plan of p stages? None, and the bound holds for all lambda up to h. Else its plan is
 priced by ``check.plan``: one below the bound refutes the claim. If it is not below,
 no better one has its lambda, nor a lambda that F(h) leaves no room for, and h falls.
+Of several chunks a stage (``chunks``), one p is searched at a time, and a range is cut.
 
 It covers plans that keep all principles, and needs no solver. What it leaves open
 (too many labels, or a plan of labels that is none) is for another engine.
