@@ -190,11 +190,9 @@ def _unproven(
     sized = lru_cache(maxsize=None)(made)
     failed: Open = {}
     # Beyond, lambda alone takes longer than is claimed.
-    steps = rounds.steps
-    per_ns = PS_PER_NS * steps
-    reach = min(NEVER, max(bounds.values()) // per_ns + 1) if steps else NEVER
-    intervals = [(0, reach, frozenset(bounds))]
-    looked = 0
+    per_ns = PS_PER_NS * rounds.steps
+    reach = min(NEVER, max(bounds.values()) // per_ns + 1) if per_ns else NEVER
+    intervals, looked = [(0, reach, frozenset(bounds))], 0
     while intervals:
         low, high, open_ = intervals.pop()
         if not share:
@@ -214,18 +212,16 @@ def _unproven(
         # Of twice as many stages as needed at most: tables grow with them.
         size = 1 << (max(open_) - 1).bit_length()
         relaxation = sized(min(size, max(bounds)))
-        least = relaxation.least_sync
-        wanted = {p: -(-bounds[p] // PS_PER_NS) - least for p in open_}
-        rough = relaxation.rough(high, sorted(open_))
-        open_ = frozenset(_lacking(rough, wanted, (low, high), rounds))
-        fill = relaxation.fill(high, sorted(open_))
-        wanted = {p: wanted[p] for p in open_}
-        lacking = _lacking(fill, wanted, (low, high), rounds)
+        wanted = {p: -(-bounds[p] // PS_PER_NS) - relaxation.least_sync for p in open_}
+        for least in (relaxation.rough, relaxation.fill):
+            fill = least(high, sorted(wanted))
+            lacking = _lacking(fill, wanted, (low, high), rounds)
+            wanted = {p: wanted[p] for p in lacking}
         if not lacking:
             continue
         largest = max(bounds[p] for p in lacking)
-        width = 1 + (int(largest * share) // per_ns if steps else 0)
-        if high - low <= width or not steps or looked > _MOST_INTERVALS:
+        width = 1 + (int(largest * share) // per_ns if per_ns else 0)
+        if high - low <= width or not per_ns or looked > _MOST_INTERVALS:
             for p, enough in lacking.items():
                 failed.setdefault(p, []).append((low, min(high, enough)))
             continue

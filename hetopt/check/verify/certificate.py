@@ -97,15 +97,8 @@ class CertificateCheck:
         if self.objective == "simulated" and self.principles.relaxed:
             msg = "the least simulated time is sought with all principles kept"
             raise InputError(msg, field="relaxed")
-        self._ensure_chunks()
         #: Plans are priced by ``table``; bounds and searches are about this one.
-        self.searched = (
-            counted_twice(table)
-            if table.chunks > 1
-            else searched_table(
-                table, self.principles, simulated=self.objective == "simulated"
-            )
-        )
+        self.searched = self._searched_table()
         self.status = choice(data, "status", choices(Status), "")
         self.digests = {
             key: text(data, key, "") for key in ("problem_digest", "table_digest")
@@ -132,18 +125,26 @@ class CertificateCheck:
                 )
             )
 
-    def _ensure_chunks(self) -> None:
-        """Raise InputError if it claims what no plan of several chunks is sought by."""
-        for field, claimed in (
-            ("objective", self.objective == "simulated"),
-            ("relaxed", bool(self.principles.relaxed)),
-        ):
-            if claimed and self.table.chunks > 1:
+    def _searched_table(self) -> CostTable:
+        """Return ``searched``.
+
+        Raises
+        ------
+        InputError
+            It claims what plans of several chunks a stage are never sought by.
+        """
+        simulated = self.objective == "simulated"
+        if self.table.chunks == 1:
+            return searched_table(self.table, self.principles, simulated=simulated)
+        relaxed = bool(self.principles.relaxed)
+        for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
+            if claimed:
                 msg = (
                     f"no certificate covers this with {self.table.schedule}: plan "
                     "again for the closed form with all principles kept"
                 )
                 raise InputError(msg, field=field)
+        return counted_twice(self.table)
 
     def findings(self) -> Iterator[Finding]:
         """Yield every claim that does not hold.

@@ -168,10 +168,9 @@ def _place(
     """Put stages of one strategy before a label, with 1, 2, ... body units."""
     length, j = len(facts.kinds), facts.cluster[o]
     mask, units, in_run, paid = 1 << j, 0, 1, 0
-    last = facts.layout[o]
     if row >= 0:
         before = pool[row]
-        mask, units, last = mask | before[MASK], before[UNITS], before[LAST]
+        mask, units = mask | before[MASK], before[UNITS]
         in_run = before[IN_RUN] + 1 if before[OPTION] == o else 1
         a, b = facts.layout[o], facts.layout[before[OPTION]]
         paid = before[FILL] + 2 * facts.kappa[facts.cut[length - units], a, b]
@@ -213,7 +212,6 @@ def _place(
             return True
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
-        label[LAST] = last
         if is_worth(facts, left, label, slack[units + n], high_ps):
             _keep(facts, left, pool, at, number)
     return True
@@ -291,6 +289,7 @@ def _priced(
     label[FILL] = both
     label[SYNC] = facts.once[o] + held[G] + tied
     label[CARRY], label[OTHER] = both * PS_PER_NS, 0
+    label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
     once = facts.rule == ONCE
     if not once and label[CARRY] > high_ps:
         return False
