@@ -8,7 +8,8 @@ where F_p(high) is the least fill when every cluster is looked at by itself: whi
 its strategies hosts m stages with l body units most cheaply, given that every stage
 and the cluster's own windows keep up with lambda = high and fit into memory. Adding
 the clusters up, with one of them first and one last, gives F_p. An interval on which
-that does not suffice is halved. Where principles are relaxed, ``wide_bound`` has F.
+that does not suffice is halved. Where principles are relaxed, ``wide_bound`` has F;
+of several chunks a stage, ``chunks`` has what is more, for one p at a time.
 
 Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
 cost at least the least kappa out of the one plus the least kappa into the other.
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.check.verify.chunks import Rounds, at_rest
 from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER, add, together
 from hetopt.check.verify.hosting import Host
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table import CostTable, TableSlice
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Objective
@@ -96,9 +98,13 @@ def unproven(
             for p in sorted(
                 _unproven(
                     partial(
-                        _Relaxation, problem, table, microbatches, host=SimulatedHost
+                        _Relaxation,
+                        problem,
+                        table,
+                        table.at(microbatches),
+                        host=SimulatedHost,
                     ),
-                    min(1, microbatches - 1),
+                    Rounds(min(1, microbatches - 1)),
                     group,
                     end=end,
                 )
@@ -110,7 +116,7 @@ def unproven(
         ranges = unproven_ranges(problem, table, microbatches, bounds, end=end, share=0)
         return sorted(ranges)
     wide = partial(WideRelaxation, problem, table, microbatches, principles=principles)
-    return sorted(_unproven(wide, microbatches - 1, bounds, end=end))
+    return sorted(_unproven(wide, Rounds(microbatches - 1), bounds, end=end))
 
 
 def unproven_ranges(
@@ -141,8 +147,16 @@ def unproven_ranges(
     """
     if not bounds:
         return {}
-    made = partial(_Relaxation, problem, table, microbatches)
-    return _unproven(made, microbatches - 1, bounds, share=share, end=end)
+    groups = [bounds]
+    if table.chunks > 1:
+        groups = [{p: bound} for p, bound in bounds.items()]
+    failed: Open = {}
+    for group in groups:
+        part = at_rest(table, microbatches, max(group))
+        made = partial(_Relaxation, problem, table, part)
+        rounds = Rounds.of(part, max(group))
+        failed |= _unproven(made, rounds, group, share=share, end=end)
+    return failed
 
 
 def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
@@ -158,26 +172,27 @@ def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
 
 def _unproven(
     made: Callable[[int], _Relaxation | WideRelaxation],
-    steps: int,
+    rounds: Rounds,
     bounds: Mapping[int, int],
     *,
     share: float = 0,
     end: float | None = None,
 ) -> Open:
-    """Cut lambda, which counts ``steps`` times, into intervals; see ``unproven``.
+    """Cut lambda into intervals; see ``unproven``.
 
     Parameters
     ----------
     made
         Makes the relaxation of so many stages at most.
+    rounds
+        What is beside fill and g; with several chunks of the only stage count.
     """
     sized = lru_cache(maxsize=None)(made)
     failed: Open = {}
     # Beyond, lambda alone takes longer than is claimed.
-    per_ns = PS_PER_NS * steps
-    reach = min(NEVER, max(bounds.values()) // per_ns + 1) if steps else NEVER
-    intervals = [(0, reach, frozenset(bounds))]
-    looked = 0
+    per_ns = PS_PER_NS * rounds.steps
+    reach = min(NEVER, max(bounds.values()) // per_ns + 1) if per_ns else NEVER
+    intervals, looked = [(0, reach, frozenset(bounds))], 0
     while intervals:
         low, high, open_ = intervals.pop()
         if not share:
@@ -197,37 +212,45 @@ def _unproven(
         # Of twice as many stages as needed at most: tables grow with them.
         size = 1 << (max(open_) - 1).bit_length()
         relaxation = sized(min(size, max(bounds)))
-        rest = steps * low + relaxation.least_sync
-        wanted = {p: -(-bounds[p] // PS_PER_NS) - rest for p in open_}
-        rough = relaxation.rough(high, sorted(open_))
-        open_ = frozenset(_lacking(rough, wanted, steps))
-        fill = relaxation.fill(high, sorted(open_))
-        lacking = _lacking(fill, {p: wanted[p] for p in open_}, steps)
+        wanted = {p: -(-bounds[p] // PS_PER_NS) - relaxation.least_sync for p in open_}
+        for least in (relaxation.rough, relaxation.fill):
+            fill = least(high, sorted(wanted))
+            lacking = _lacking(fill, wanted, (low, high), rounds)
+            wanted = {p: wanted[p] for p in lacking}
         if not lacking:
             continue
         largest = max(bounds[p] for p in lacking)
-        width = 1 + (int(largest * share) // per_ns if steps else 0)
-        if high - low <= width or not steps or looked > _MOST_INTERVALS:
-            for p, more in lacking.items():
-                failed.setdefault(p, []).append((low, min(high, low + more)))
+        width = 1 + (int(largest * share) // per_ns if per_ns else 0)
+        if high - low <= width or not per_ns or looked > _MOST_INTERVALS:
+            for p, enough in lacking.items():
+                failed.setdefault(p, []).append((low, min(high, enough)))
             continue
-        high = min(high, low + max(lacking.values()))
+        high = min(high, max(lacking.values()))
         middle = (low + high) // 2
-        above = frozenset(p for p, more in lacking.items() if low + more > middle)
+        above = frozenset(p for p, enough in lacking.items() if enough > middle)
         intervals += [(middle, high, above), (low, middle, frozenset(lacking))]
     return failed
 
 
-def _lacking(fill: Ints, wanted: Mapping[int, int], steps: int) -> dict[int, int]:
+def _lacking(
+    fill: Ints, wanted: Mapping[int, int], interval: tuple[int, int], rounds: Rounds
+) -> dict[int, int]:
     """Return from which lambda on the same fill suffices, of those p it does not for.
 
     Parameters
     ----------
     wanted
-        What fill and ``steps`` times lambda have to reach, by p.
+        What T without g has to reach, by p.
+    interval
+        Of lambda; ``fill`` is the least up to its end.
     """
-    lacks = {p: total - int(fill[p]) for p, total in wanted.items()}
-    return {p: -(-lack // max(1, steps)) for p, lack in lacks.items() if lack > 0}
+    low, high = interval
+    enough = {
+        p: rounds.enough(spent, int(fill[p]))
+        for p, spent in wanted.items()
+        if rounds.fits(int(fill[p]), high)
+    }
+    return {p: period for p, period in enough.items() if period > low}
 
 
 class _Relaxation:
@@ -237,11 +260,11 @@ class _Relaxation:
         self,
         problem: Problem,
         table: CostTable,
-        microbatches: int,
+        part: TableSlice,
         most_stages: int,
         host: type[Host] = Host,
     ) -> None:
-        part = without_replaced(table.at(microbatches))
+        part = without_replaced(part)
         self.most_stages = most_stages
         order = problem.pins.order
         self.hosts = [

@@ -21,6 +21,7 @@ from hetopt.check.plan.reading import (
     whole,
 )
 from hetopt.check.verify.bound import OutOfTime
+from hetopt.check.verify.chunks import counted_twice
 from hetopt.check.verify.findings import Doubt, Finding
 from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
 from hetopt.cost.boundaries.places import searched_table
@@ -97,9 +98,7 @@ class CertificateCheck:
             msg = "the least simulated time is sought with all principles kept"
             raise InputError(msg, field="relaxed")
         #: Plans are priced by ``table``; bounds and searches are about this one.
-        self.searched = searched_table(
-            table, self.principles, simulated=self.objective == "simulated"
-        )
+        self.searched = self._searched_table()
         self.status = choice(data, "status", choices(Status), "")
         self.digests = {
             key: text(data, key, "") for key in ("problem_digest", "table_digest")
@@ -125,6 +124,27 @@ class CertificateCheck:
                     _ps(entry, "bound_ps", place),
                 )
             )
+
+    def _searched_table(self) -> CostTable:
+        """Return ``searched``.
+
+        Raises
+        ------
+        InputError
+            It claims what plans of several chunks a stage are never sought by.
+        """
+        simulated = self.objective == "simulated"
+        if self.table.chunks == 1:
+            return searched_table(self.table, self.principles, simulated=simulated)
+        relaxed = bool(self.principles.relaxed)
+        for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
+            if claimed:
+                msg = (
+                    f"no certificate covers this with {self.table.schedule}: plan "
+                    "again for the closed form with all principles kept"
+                )
+                raise InputError(msg, field=field)
+        return counted_twice(self.table)
 
     def findings(self) -> Iterator[Finding]:
         """Yield every claim that does not hold.
@@ -195,8 +215,9 @@ class CertificateCheck:
         simulated = self.objective == "simulated"
         time_s = checked.iteration_time_s if simulated else checked.closed_form_s
         exact = time_s / PS_S
-        # Each of q - 1 periods and the rest were rounded up to a whole one.
-        slack = self.claimed.pipeline.microbatches + 1 + 1e-9 * exact
+        # Each of q v - 1 periods and the rest were rounded up to a whole one.
+        passes = self.claimed.pipeline.microbatches * self.table.chunks
+        slack = passes + 1 + 1e-9 * exact
         if abs(self.value - exact) > slack:
             yield Finding(
                 field="value_ps",
@@ -208,6 +229,7 @@ class CertificateCheck:
             (p, q)
             for q in self.problem.microbatch_counts
             for p in self.problem.stage_counts
+            if self.table.chunks == 1 or (p > 1 and q % p == 0)
         }
         seen: set[tuple[int, int]] = set()
         for place, p, q, how, bound in self.claims:

@@ -55,6 +55,8 @@ class Host:
         self.usable = table.usable_bytes[j]
         self.steps = STEPS[table.schedule]
         self.microbatches = part.microbatches
+        #: Most passes in flight beside those that are held at rest.
+        self.flights = part.chunks * part.microbatches - part.ahead
         pins = problem.pins.of(self.name)
         forced = problem.pins.order is not None
         self.may_rest = not forced and pins.stages.permits(0) and pins.units.permits(0)
@@ -302,7 +304,7 @@ class Host:
         slots = np.empty((self.count, len(warmups)), dtype=np.int64)
         within = self._within(period)
         for i, warmup in enumerate(warmups):
-            flight = min(int(warmup), self.microbatches)
+            flight = min(int(warmup), self.flights)
             if self.steps.all_first:
                 flight = self.microbatches
             slots[:, i] = np.minimum(self.fitting(flight), within)

@@ -20,12 +20,19 @@ class At(IntEnum):
 
     MASK, OPTION, IN_RUN, UNITS, FILL, CARRY = range(6)
     OTHER, SYNC, PARENT, HELD, NEXT, STAYS, AFTER = range(6, 13)
+    LAST = 13
 
 
 class Cost(IntEnum):
     """Columns of what a unit costs."""
 
     FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC = range(6)
+
+
+class Round(IntEnum):
+    """Places of what rounds of several chunks depend on; lambda's lower end in ps."""
+
+    CHUNKS, STAGES, LOW = range(3)
 
 
 class Rule(IntEnum):
@@ -61,8 +68,9 @@ class Facts(NamedTuple):
         Whether a cluster may host the first stage, and the last; length C.
     needed
         The clusters that must be used, as bits.
-    microbatches, rule
-        q, and a ``Rule``.
+    flights, rule
+        q, with several chunks the most passes in flight beside those that are held at
+        rest; and a ``Rule``.
     steps, paces
         Warm-ups that a boundary adds at least, and at most: inside a cluster, between
         clusters.
@@ -77,6 +85,14 @@ class Facts(NamedTuple):
         Largest kappa from another cluster into a layout; length A.
     blocking
         Transfers per micro-batch that both stages of a boundary wait for.
+    back, busy
+        Kappa and omega of the way back, by the layouts of the last and of the first
+        stage, in ns; 0 with one chunk; shape (A, A).
+    least_back
+        Least kappa of the way back from each layout; length A.
+    returns
+        Whether the way back from one layout is nowhere longer than from another one;
+        shape (A, A).
     """
 
     cluster: Ints
@@ -95,7 +111,7 @@ class Facts(NamedTuple):
     opens: Flags
     closes: Flags
     needed: int
-    microbatches: int
+    flights: int
     rule: int
     steps: Ints
     paces: Ints
@@ -104,6 +120,10 @@ class Facts(NamedTuple):
     slower: Ints
     dearest: Ints
     blocking: int
+    back: Ints
+    busy: Ints
+    least_back: Ints
+    returns: Flags
 
 
 class Left(NamedTuple):
@@ -139,6 +159,8 @@ class Left(NamedTuple):
     calm
         E in ps up to which nothing before a stage notices it, by the class of the cut
         before the stage, and its strategy; shape (X, O).
+    rounds
+        See ``Round``; with several chunks one stage count is sought. Length 3.
     """
 
     run: Ints
@@ -155,3 +177,4 @@ class Left(NamedTuple):
     heads: Ints
     leaving: Ints
     calm: Ints
+    rounds: Ints

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.plan.schedules import STEPS, Steps
+from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.label_data import Cost, Facts, Rule
 
 if TYPE_CHECKING:
@@ -48,6 +49,19 @@ def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
             more = omega[:, a, None] > omega
             slower[home, own] = np.where(more, omega[:, a, None], 0).max(axis=0)
     return dearer, slower, dearest
+
+
+def _way_back(part: TableSlice) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
+    """Return ``back``, ``busy``, ``least_back`` and ``returns`` of ``Facts``."""
+    x, layouts = part.way_back, part.transfer_ns.shape[1]
+    if x is None:
+        none = np.zeros((layouts, layouts), dtype=np.int64)
+        return none, none, none[0], np.ones_like(none, dtype=np.bool_)
+    first = np.unique(np.concatenate([own.layout for own in part.clusters]))
+    back, busy = part.transfer_ns[x], part.occupancy_ns[x]
+    to_first = np.concatenate([back[:, first], busy[:, first]], axis=1)
+    returns: NDArray[np.bool_] = np.all(to_first[:, None] <= to_first[None, :], axis=2)
+    return back, busy, back[:, first].min(axis=1, initial=NEVER), returns
 
 
 def _unit_costs(own: ClusterTable) -> Ints:
@@ -111,6 +125,7 @@ def label_facts(
         tied[0], tied[1] = among.min(axis=1), among.min(axis=0)
     cuts = table.cuts[inside[0] : inside[-1]]
     dearer, slower, dearest = _crossing(part, cuts)
+    back, busy, least_back, returns = _way_back(part)
     return Facts(
         dearer=dearer,
         slower=slower,
@@ -136,9 +151,13 @@ def label_facts(
             for j, host in enumerate(hosts)
             if not host.may_rest and (order is None or host.name in order)
         ),
-        microbatches=part.microbatches,
+        flights=part.chunks * part.microbatches - part.ahead,
         rule=int(_rule(steps, part.microbatches)),
         steps=np.array([steps.inside, steps.across], dtype=np.int64),
         paces=np.array([steps.most, max(steps.most, steps.across)], dtype=np.int64),
         blocking=steps.blocking,
+        back=back,
+        busy=busy,
+        least_back=least_back,
+        returns=returns,
     )

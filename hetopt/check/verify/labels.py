@@ -5,7 +5,8 @@ stages' strategy, how many body units it holds, its fill F and largest g in ns, 
 it asks of the stages before it, in ps: E of MODEL.md section 4, or under gpipe the
 slowest forward and backward (or transfer). Of two labels that stand at the same place
 one may go if it is nowhere better; E is compared only beyond what every boundary hides
-anyhow (``left_to_pay.calm``). F with what is left at least must keep to a budget.
+anyhow (``left_to_pay.calm``). F with what is left at least must keep to a budget. With
+several chunks a stage a label knows the last stage's layout, for the way back.
 
 Everything is done for one upper limit on lambda. Where MODEL.md makes warm-ups depend
 on times (``h-1f1b``, ``auto``), memory is asked for the fewest that are possible and E
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.label_data import PS_PER_NS, At, Cost, Rule
-from hetopt.check.verify.left_to_pay import reckon
+from hetopt.check.verify.left_to_pay import is_worth, reckon
 from hetopt.compiled import kernel, step
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     NEXT,
     STAYS,
     AFTER,
+    LAST,
 ) = map(int, At)
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G = map(int, Cost)
 STEADY, ALL_FIRST, FREE, ONCE = map(int, Rule)
@@ -134,6 +136,8 @@ def _leaves_no_worse(facts: Facts, one: Ints, other: Ints, high_ps: int) -> bool
         return False
     if one[FILL] + one[SYNC] + more > other[FILL] + other[SYNC]:
         return False
+    if not facts.returns[one[LAST], other[LAST]]:
+        return False
     if facts.rule == ALL_FIRST:
         asks_no_more = one[CARRY] <= other[CARRY] and one[OTHER] <= other[OTHER]
         return bool(slowest == 0 and asks_no_more)
@@ -208,7 +212,7 @@ def _place(
             return True
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
-        if label[FILL] + label[SYNC] <= slack[units + n]:
+        if is_worth(facts, left, label, slack[units + n], high_ps):
             _keep(facts, left, pool, at, number)
     return True
 
@@ -250,10 +254,10 @@ def _fits(
     """Whether a stage has memory for the micro-batches it holds at once at least."""
     flight = warmup
     if facts.rule == ALL_FIRST:
-        flight = facts.microbatches
+        flight = facts.flights
     elif facts.rule == FREE:
         flight = max(-(-fill * PS_PER_NS // high_ps), 1)
-    flight = min(flight, facts.microbatches)
+    flight = min(flight, facts.flights)
     bytes_ = held[STATE] + flight * held[ACTIVE] + held[TEMPORARY]
     return bool(bytes_ <= facts.room[o])
 
@@ -285,6 +289,7 @@ def _priced(
     label[FILL] = both
     label[SYNC] = facts.once[o] + held[G] + tied
     label[CARRY], label[OTHER] = both * PS_PER_NS, 0
+    label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
     once = facts.rule == ONCE
     if not once and label[CARRY] > high_ps:
         return False
@@ -341,14 +346,14 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
     while row >= 0:
         other = pool[row]
         after = other[NEXT]
-        if _no_worse(other, new):
+        if _no_worse(facts, other, new):
             # What beats one label is likely to beat the next: to the front.
             if last >= 0:
                 pool[last, NEXT] = after
                 other[NEXT] = left.heads[number, units]
                 left.heads[number, units] = row
             return
-        if _no_worse(new, other):
+        if _no_worse(facts, new, other):
             other[FILL] = NEVER
             if last < 0:
                 left.heads[number, units] = after
@@ -363,7 +368,7 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
 
 
 @step
-def _no_worse(one: Ints, other: Ints) -> bool:
+def _no_worse(facts: Facts, one: Ints, other: Ints) -> bool:
     """Whether whatever completes the other label completes this one at no more."""
     return bool(
         one[IN_RUN] <= other[IN_RUN]
@@ -371,4 +376,5 @@ def _no_worse(one: Ints, other: Ints) -> bool:
         and one[FILL] + one[SYNC] <= other[FILL] + other[SYNC]
         and one[CARRY] <= other[CARRY]
         and one[OTHER] <= other[OTHER]
+        and facts.returns[one[LAST], other[LAST]]
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.label_data import PS_PER_NS, Cost, Left, Rule
+from hetopt.check.verify.label_data import PS_PER_NS, At, Cost, Left, Round, Rule
 from hetopt.check.verify.others import outside
 from hetopt.compiled import step
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetopt.check.verify.chunks import Rounds
     from hetopt.check.verify.hosting import Host
     from hetopt.check.verify.label_data import Facts
 
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 * 2**20
 # What is compiled reads plain numbers.
 _FORWARD, _BACKWARD = int(Cost.FORWARD), int(Cost.BACKWARD)
+_OPTION, _UNITS, _FILL = int(At.OPTION), int(At.UNITS), int(At.FILL)
+_SYNC, _LAST = int(At.SYNC), int(At.LAST)
+_CHUNKS, _STAGES, _LOW = map(int, Round)
 
 
 def left_to_pay(
     facts: Facts,
     hosts: Sequence[Host],
     used: Sequence[bool],
-    high_ps: int,
+    interval: tuple[int, int],
     budgets: Ints,
+    rounds: Rounds,
 ) -> Left:
     """Return what is left to pay, without any label.
 
@@ -40,11 +45,14 @@ def left_to_pay(
     ----------
     used
         Of each cluster, whether pins permit it at all.
-    high_ps
-        Lambda is at most this, in ps; ``NEVER`` with a single micro-batch.
+    interval
+        Of lambda, in ps; up to ``NEVER`` with a single micro-batch.
     budgets
         Most ns that F and g may be, of 0, 1, ... stages, below 0 where none is sought.
+    rounds
+        Of several chunks, if there are.
     """
+    low_ps, high_ps = interval
     most, length = len(budgets) - 1, len(facts.kinds)
     period = min(-(-high_ps // PS_PER_NS), NEVER) if facts.rule != Rule.ONCE else NEVER
     sets = 1 << len(hosts)
@@ -67,6 +75,7 @@ def left_to_pay(
         heads=np.empty((places, length + 1), dtype=np.int64),
         leaving=np.empty((sets, len(hosts), length + 1), dtype=np.int64),
         calm=calm(facts, high_ps),
+        rounds=np.array([rounds.chunks, rounds.stages, low_ps], dtype=np.int64),
     )
 
 
@@ -127,3 +136,49 @@ def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
                         value = left.budgets[p] - least[p - s, length - n]
                         most = max(most, value)
             slack[s, n] = most
+
+
+def totals(facts: Facts, labels: Ints) -> Ints:
+    """Return what labels of whole plans cost without lambda, ns; shape (N, 3).
+
+    Fill and g, the fill, and a whole round of several chunks.
+    """
+    fill = labels[:, At.FILL]
+    first = facts.layout[labels[:, At.OPTION]]
+    whole = fill + 2 * facts.back[labels[:, At.LAST], first]
+    return np.stack([fill + labels[:, At.SYNC], fill, whole], axis=1)
+
+
+@step
+def is_worth(facts: Facts, left: Left, label: Ints, slack: int, high_ps: int) -> bool:
+    """Whether a label's fill and g keep to the budget, with what rounds add to them.
+
+    Parameters
+    ----------
+    slack
+        Most ns that fill and g may be: the budget without the least fill of what is
+        left.
+    """
+    paid = label[_FILL] + label[_SYNC]
+    if paid > slack:
+        return False
+    chunks, stages, low_ps = (
+        left.rounds[_CHUNKS],
+        left.rounds[_STAGES],
+        left.rounds[_LOW],
+    )
+    if chunks == 1:
+        return True
+    last, first = label[_LAST], facts.layout[label[_OPTION]]
+    back = facts.least_back[last]
+    if label[_UNITS] == len(facts.kinds):
+        back = facts.back[last, first]
+        if (chunks - 1) * facts.busy[last, first] * PS_PER_NS > chunks * high_ps:
+            return False
+    fill = label[_FILL] + left.budgets[stages] - slack
+    whole_ps = (fill + 2 * back) * PS_PER_NS
+    if whole_ps > 2 * stages * high_ps:
+        return False
+    late_ps = (chunks - 1) * max(0, whole_ps - stages * low_ps)
+    # Of the budget, ps were left out.
+    return bool(late_ps < (slack - paid + 1) * PS_PER_NS)

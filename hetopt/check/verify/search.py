@@ -4,6 +4,7 @@
 plan of p stages? None, and the bound holds for all lambda up to h. Else its plan is
 priced by ``check.plan``: one below the bound refutes the claim. If it is not below,
 no better one has its lambda, nor a lambda that F(h) leaves no room for, and h falls.
+Of several chunks a stage (``chunks``), one p is searched at a time, and a range is cut.
 
 It covers plans that keep all principles, and needs no solver. What it leaves open
 (too many labels, or a plan of labels that is none) is for another engine.
@@ -13,21 +14,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetopt.certificate import PS_S
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify.bound import OutOfTime
+from hetopt.check.verify.chunks import Rounds, at_rest
 from hetopt.check.verify.dominance import with_rows, without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.label_data import PS_PER_NS, At
 from hetopt.check.verify.label_facts import label_facts
 from hetopt.check.verify.labels import extend
-from hetopt.check.verify.left_to_pay import left_to_pay
+from hetopt.check.verify.left_to_pay import left_to_pay, totals
 from hetopt.check.verify.others import Others
+from hetopt.check.verify.ranges import Node, cut_alike
 from hetopt.check.verify.written import written
 from hetopt.errors import HetoptError
 
@@ -80,14 +83,6 @@ class Found:
     open: bool = False
 
 
-class _Node(NamedTuple):
-    """A range of lambda in ps, and the stage counts that are open there."""
-
-    low: int
-    high: int
-    counts: tuple[int, ...]
-
-
 def search(
     problem: Problem,
     table: CostTable,
@@ -114,7 +109,15 @@ def search(
     """
     if len(table.cluster_names) > _MOST_CLUSTERS:
         return {p: Found(open=True) for p in bounds}
-    return _Search(problem, table, microbatches, bounds, end).run(ranges)
+    if table.chunks == 1:
+        return _Search(problem, table, microbatches, bounds, end).run(ranges)
+    found: dict[int, Found] = {}
+    for p, bound in bounds.items():
+        one = _Search(problem, table, microbatches, {p: bound}, end)
+        found |= one.run({p: ranges[p]})
+        if found[p].plan is not None:
+            return {p: found[p]}
+    return found
 
 
 class _Search:
@@ -132,9 +135,12 @@ class _Search:
         self.table = table
         self.bounds = bounds
         self.end = end
-        self.steps = microbatches - 1
-        self.whole = without_replaced(table.at(microbatches))
         self.most = max(bounds)
+        #: With several chunks there is one stage count.
+        part = at_rest(table, microbatches, self.most)
+        self.rounds = Rounds.of(part, self.most)
+        self.steps = self.rounds.steps
+        self.whole = without_replaced(part)
         order = problem.pins.order
         self.used = [order is None or name in order for name in table.cluster_names]
         self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
@@ -148,7 +154,7 @@ class _Search:
         nodes = []
         pairs = [pair for own in ranges.values() for pair in own]
         if pairs:
-            everywhere = _Node(
+            everywhere = Node(
                 min(low for low, _ in pairs) * PS_PER_NS,
                 max(high for _, high in pairs) * PS_PER_NS,
                 tuple(ranges),
@@ -159,12 +165,14 @@ class _Search:
             strategies = sum(host.count for host in self.hosts)
             if strategies:
                 share = _SHARE * max(1, _FEW_STRATEGIES // strategies)
-                nodes = self._nodes(ranges, share)
+                most = int(share * max(self.bounds[p] for p in ranges))
+                width = most // self.steps + 1 if self.steps else NEVER
+                nodes = cut_alike(ranges, width)
         for p, own in ranges.items() if nodes else ():
             width = sum(high - low for low, high in own) * PS_PER_NS * self.steps
             if width > _WIDE * self.bounds[p]:
                 for low, high in own[:: max(1, len(own) // 4)]:
-                    self._dive(_Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
+                    self._dive(Node(low * PS_PER_NS, high * PS_PER_NS, (p,)))
         self.settings = _MOST_SETTINGS * (1 + len(nodes))
         while nodes and not self._refuted:
             node = nodes.pop()
@@ -179,36 +187,11 @@ class _Search:
             return {p: found for p, found in self.found.items() if found.plan}
         return {p: self.found.get(p, Found()) for p in self.bounds}
 
-    def _nodes(
-        self, ranges: Mapping[int, Sequence[tuple[int, int]]], share: float
-    ) -> list[_Node]:
-        """Cut lambda into ranges alike for all stage counts: labels settle all."""
-        width = NEVER
-        if self.steps:
-            width = int(share * max(self.bounds[p] for p in ranges)) // self.steps + 1
-        cells: dict[int, dict[int, tuple[int, int]]] = {}
-        for p, pairs in ranges.items():
-            for first, last in pairs:
-                low, end = first * PS_PER_NS, last * PS_PER_NS
-                for cell in range(low // width, end // width + 1):
-                    part = max(low, cell * width), min(end, (cell + 1) * width)
-                    own = cells.setdefault(cell, {})
-                    known = own.get(p, part)
-                    own[p] = min(known[0], part[0]), max(known[1], part[1])
-        return [
-            _Node(
-                min(low for low, _ in own.values()),
-                max(high for _, high in own.values()),
-                tuple(own),
-            )
-            for _, own in sorted(cells.items(), reverse=True)
-        ]
-
     @property
     def _refuted(self) -> bool:
         return any(found.plan is not None for found in self.found.values())
 
-    def _dive(self, node: _Node) -> None:
+    def _dive(self, node: Node) -> None:
         """Look for plans below the bounds among few labels."""
         if self._refuted:
             return
@@ -217,7 +200,7 @@ class _Search:
             if plan is not None and self._is_below(value, p):
                 self.found[p] = Found(plan=plan)
 
-    def _settle(self, node: _Node) -> list[_Node]:
+    def _settle(self, node: Node) -> list[Node]:
         """Set labels for one range; return the ranges that are left of it."""
         best = self._labels(node)
         if best is None and len(node.counts) > 1:
@@ -232,16 +215,18 @@ class _Search:
             self._dive(node)
             middle = (node.low + node.high) // 2
             return [node._replace(low=middle), node._replace(high=middle)]
+        if self.rounds.chunks > 1:
+            return [each for row in best.values() for each in self._cut(node, row)]
         left: dict[int, int] = {}
         for p, row in best.items():
-            high = self._go_on(p, int(row), node)
+            high = self._go_on(p, row, node)
             if high is not None and high >= node.low:
                 left[p] = high
         if not left:
             return []
-        return [_Node(node.low, max(left.values()), tuple(left))]
+        return [Node(node.low, max(left.values()), tuple(left))]
 
-    def _go_on(self, p: int, row: int, node: _Node) -> int | None:
+    def _go_on(self, p: int, row: int, node: Node) -> int | None:
         """Look at the best plan of a range; return up to where lambda is open."""
         plan, value = self._priced(row, node)
         if plan is not None and self._is_below(value, p):
@@ -257,7 +242,39 @@ class _Search:
             return None
         return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)
 
-    def _priced(self, row: int, node: _Node) -> tuple[Plan | None, int]:
+    def _cut(self, node: Node, row: int) -> list[Node]:
+        """Look at the best plan of a range; cut the range where that plan's lambda is.
+
+        Labels count what rounds that are too long add at lambda's lower end, where
+        it is most, and every ps of lambda above that costs ``slope`` ps at least.
+        """
+        (p,) = node.counts
+        plan, value = self._priced(row, node)
+        if plan is not None and self._is_below(value, p):
+            self.found[p] = Found(plan=plan)
+            return []
+        cost, fill, whole = (
+            int(total) * PS_PER_NS for total in totals(self.facts, self.pool[[row]])[0]
+        )
+        least = self.steps * node.low + int(self._cost(np.array([row]), node.low)[0])
+        if not self._is_below(least, p):
+            return []
+        own = self.rounds.least_period(value - cost + fill, fill, whole)
+        if plan is None or not node.low < own <= node.high:
+            self.found[p] = Found(open=True)
+            return []
+        high = node.low + (self.bounds[p] - 1 - least) // self.rounds.slope
+        parts = (own, min(high, node.high)), (node.low, own - 1)
+        return [Node(low, end, (p,)) for low, end in parts if low <= end]
+
+    def _cost(self, rows: Ints, low_ps: int) -> Ints:
+        """Return what whole labels cost beside (q v - 1) lambda, at a lambda; ps."""
+        paid, _, whole = totals(self.facts, self.pool[rows]).T * PS_PER_NS
+        late = np.maximum(0, whole - self.rounds.stages * low_ps)
+        cost: Ints = paid + (self.rounds.chunks - 1) * late
+        return cost
+
+    def _priced(self, row: int, node: Node) -> tuple[Plan | None, int]:
         """Return a label's plan and its closed form in ps; None if it breaks rules."""
         plan = self._plan(row, node.high)
         try:
@@ -273,7 +290,7 @@ class _Search:
 
     # --- labels ---------------------------------------------------------------------
 
-    def _labels(self, node: _Node, *, few: bool = False) -> dict[int, int] | None:
+    def _labels(self, node: Node, *, few: bool = False) -> dict[int, int] | None:
         """Return the best label by stage count; None if there is no room for all.
 
         Parameters
@@ -285,7 +302,12 @@ class _Search:
         self._narrow(node, budgets)
         high = node.high if self.steps else NEVER
         left = left_to_pay(
-            self.facts, self.hosts, self.used, high, budgets[: max(node.counts) + 1]
+            self.facts,
+            self.hosts,
+            self.used,
+            (node.low, high),
+            budgets[: max(node.counts) + 1],
+            self.rounds,
         )
         pool = self.pool if len(node.counts) == 1 else self.pool[:_MOST_TOGETHER]
         at = np.zeros(3, dtype=np.int64)
@@ -300,8 +322,8 @@ class _Search:
                 & (layer[:, At.FILL] < NEVER)
             )
             if len(whole) and placed + 1 in node.counts:
-                cost = layer[whole, At.FILL] + layer[whole, At.SYNC]
-                best[placed + 1] = int(at[0] + whole[cost.argmin()])
+                rows = at[0] + whole
+                best[placed + 1] = int(rows[self._cost(rows, node.low).argmin()])
             if at[0] == at[1]:
                 break
             if few:
@@ -310,7 +332,7 @@ class _Search:
                 raise OutOfTime
         return best
 
-    def _budgets(self, node: _Node) -> Ints:
+    def _budgets(self, node: Node) -> Ints:
         """Return the most ns that F and g may be by stage count, -1 if not open."""
         budgets = np.full(self.most + 1, -1, dtype=np.int64)
         for p in node.counts:
@@ -318,7 +340,7 @@ class _Search:
             budgets[p] = min(budget, NEVER // PS_PER_NS)
         return budgets
 
-    def _narrow(self, node: _Node, budgets: Ints) -> None:
+    def _narrow(self, node: Node, budgets: Ints) -> None:
         """Leave out strategies that no plan has within the budgets, lambda <= high.
 
         What is left bounds the boundaries better, so this is done again and again.

@@ -49,6 +49,7 @@ def written(
         counts = warmups(times, [stage.cluster for stage in stages])
     return Plan(
         schedule=table.schedule,
+        chunks=table.chunks,
         pipelines=(
             replace(
                 pipeline,

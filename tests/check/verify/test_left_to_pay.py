@@ -11,6 +11,7 @@ import pytest
 from hetopt.check.verify import left_to_pay, search
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.label_data import PS_PER_NS, At
+from hetopt.check.verify.ranges import Node
 from hetopt.cost.table import LONGEST_NS
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
@@ -78,7 +79,7 @@ def _least_fills(
     """Return the least F with g that labels find, by stage count."""
     bounds = dict.fromkeys(counts, PS_PER_NS * LONGEST_NS)
     one = search._Search(instance.problem, instance.table, q, bounds, None)
-    best = one._labels(search._Node(0, high_ps, counts))
+    best = one._labels(Node(0, high_ps, counts))
     assert best is not None
     rows = {p: one.pool[row] for p, row in best.items()}
     return {p: int(row[At.FILL] + row[At.SYNC]) for p, row in rows.items()}
@@ -131,7 +132,7 @@ def test_fewer_labels_are_kept_where_boundaries_hide_what_they_ask(
         one = search._Search(
             instance.problem, instance.table, q, {p: PS_PER_NS * LONGEST_NS}, None
         )
-        assert one._labels(search._Node(0, high_ps, (p,))) is not None
+        assert one._labels(Node(0, high_ps, (p,))) is not None
         used = one.pool[:, At.UNITS] > 0
         kept.append(int((one.pool[used, At.FILL] < NEVER).sum()))
         monkeypatch.setattr(

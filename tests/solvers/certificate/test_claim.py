@@ -25,21 +25,36 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
 from tests.oracle import brute_force
-from tests.oracle.instances import make_instance
+from tests.oracle.instances import Instance, make_chunked, make_instance
 
 
 @pytest.mark.parametrize("seed", range(950, 965))
 def test_certificates_hold(seed: int) -> None:
-    instance = make_instance(seed)
+    _ensure_certified(make_instance(seed))
+
+
+@pytest.mark.parametrize("seed", range(950, 956))
+def test_certificates_of_several_chunks_hold(seed: int) -> None:
+    _ensure_certified(make_chunked(seed, 2 + seed % 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(956, 996))
+def test_more_certificates_of_several_chunks_hold(seed: int) -> None:
+    _ensure_certified(make_chunked(seed, 2 + seed % 3))
+
+
+def _ensure_certified(instance: Instance) -> None:
+    """Have the certificate of an instance's optimum hold."""
     problem, table = instance.problem, instance.table
     result = solve(Request(problem=problem, table=table, params=RaceParams(jobs=0)))
     data = json.loads(certify(problem, table, result).to_text())
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, plan)
     assert list(check.findings()) == []
-    _, engine = second_engine("cp-sat", 0, "virtual-1f1b")
+    _, engine = second_engine("cp-sat", 0, table.schedule)
     for doubt, wrong in resolve(
-        problem, table, check.doubts, engine, deadline=Deadline()
+        problem, check.searched, check.doubts, engine, deadline=Deadline()
     ):
         assert wrong is None, doubt
 
@@ -130,12 +145,12 @@ def test_no_bound_is_above_what_an_iteration_may_take() -> None:
 
 def test_far_claims_are_refuted_at_once_and_true_ones_never() -> None:
     refuted, claims = 0, 0
-    for seed in range(12):
-        instance = make_instance(seed)
+    drawn = (make_chunked(seed, 2 + seed % 3) for seed in range(7706, 7712))
+    for instance in (*map(make_instance, range(12)), *drawn):
         answer = brute_force.solve(instance.problem, instance.table)
         for (p, q), best in answer.programs.items():
             # Values are rounded up to a whole tick.
-            least_ps = (best.value_ns - q) * 1000
+            least_ps = (best.value_ns - q * instance.table.chunks) * 1000
             for bound_ps in (None, 100 * least_ps):
                 claims += 1
                 doubt = _doubt(p, q, bound_ps)

@@ -1,0 +1,240 @@
+"""Plans of several chunks a stage: what is derived and searched agrees with others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import floor
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from hetopt.check.plan.plan import check_plan
+from hetopt.check.verify import search as module
+from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
+from hetopt.check.verify.chunks import Rounds, at_rest, counted_twice
+from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.search import Found, search
+from hetopt.check.verify.tasks import TOO_LONG_PS
+from hetopt.cost.chunks import with_stages, with_way_back
+from hetopt.formulations.chain import Chain
+from hetopt.schedule.shares import SharedLinks
+from tests.oracle import brute_force
+from tests.oracle.instances import Instance, make_chunked
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+
+#: Seeds of what is compared in seconds, and of all that is.
+FEW, MANY = range(7706, 7712), range(7712, 7792)
+
+
+def _draw(seed: int, **options: Any) -> Instance:
+    """Draw an instance; of every second one omega counts twice what may be shared."""
+    instance = make_chunked(seed, 2 + seed % 3, **options)
+    if seed % 2:
+        return instance
+    return replace(instance, table=counted_twice(_sharing(instance, Random(seed))))
+
+
+def _exact(seed: int) -> Instance:
+    """Draw one without what labels leave out: pins of units, and tied embeddings.
+
+    Of two in three the way back is like no other boundary, and often as long as stages.
+    """
+    instance = _draw(seed, pinned=False)
+    table, rng = instance.table, Random(seed)
+    parts = [replace(part, tied_ns=None) for part in table.slices]
+    if seed % 3 == 0:
+        return replace(instance, table=replace(table, slices=tuple(parts)))
+    back = len(table.cut_classes)
+    for i, part in enumerate(parts):
+        longest = max(int(own.forward_ns.max(initial=1)) for own in part.clusters)
+        shape = part.transfer_ns.shape[1:]
+        drawn = [rng.randint(0, 4 * longest) for _ in range(2 * shape[0] * shape[1])]
+        kappa, omega = np.array(drawn, dtype=np.int64).reshape(2, 1, *shape)
+        parts[i] = replace(
+            part,
+            way_back=back,
+            transfer_ns=np.concatenate([part.transfer_ns, kappa]),
+            occupancy_ns=np.concatenate([part.occupancy_ns, omega]),
+            resharding=np.concatenate([part.resharding, part.resharding[:1]]),
+        )
+    table = replace(
+        table,
+        cut_classes=(*table.cut_classes, "way back"),
+        way_back=back,
+        slices=tuple(parts),
+    )
+    return replace(instance, table=table)
+
+
+def _sharing(instance: Instance, rng: Random) -> CostTable:
+    """Return the instance's table with links and uplinks that boundaries share."""
+    table, count = instance.table, len(instance.table.cluster_names)
+    longest = max((int(part.occupancy_ns.max()) for part in table.slices), default=0)
+
+    def drawn() -> int:
+        return rng.choice((0, rng.randint(1, max(1, longest))))
+
+    uplink = np.array([drawn() for _ in range(count)], dtype=np.int64)
+    link = np.array([[drawn() for _ in range(count)] for _ in range(count)])
+    shared = SharedLinks(uplink_ns=uplink, link_ns=np.maximum(link, link.T))
+    parts = tuple(replace(part, shared=shared) for part in table.slices)
+    return replace(table, slices=parts)
+
+
+def _searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:
+    """Search one program for plans below a bound; None if the relaxation suffices."""
+    problem, table = instance.problem, instance.table
+    ranges = unproven_ranges(problem, table, q, {p: bound})
+    return search(problem, table, q, {p: bound}, ranges)[p] if ranges else None
+
+
+def test_what_may_be_shared_counts_twice_as_in_the_closed_form() -> None:
+    for seed in range(7600, 7608):
+        table = _sharing(make_chunked(seed, 2), Random(seed))
+        counted = counted_twice(table)
+        for part, other in zip(counted.slices, table.slices, strict=True):
+            expected = with_way_back(other)
+            assert part.shared is None
+            assert np.array_equal(part.occupancy_ns, expected.occupancy_ns)
+
+
+def test_units_hold_at_rest_what_plans_of_so_many_stages_do() -> None:
+    for seed in range(7600, 7608):
+        table = _draw(seed).table
+        chain = Chain.of(table)
+        lead, trail = (np.array(end) > 0 for end in (chain.lead, chain.trail))
+        for part in table.slices:
+            q = part.microbatches
+            for p in (p for p in range(2, q + 1) if q % p == 0):
+                found = at_rest(table, q, p)
+                expected = with_stages(part, lead, trail, p)
+                assert found.ahead == expected.ahead
+                for own, other in zip(found.clusters, expected.clusters, strict=True):
+                    used = sorted(set(table.units))
+                    assert np.array_equal(
+                        own.state_bytes[:, used], other.state_bytes[:, used]
+                    )
+                    assert np.array_equal(
+                        own.activation_bytes[:, used], other.activation_bytes[:, used]
+                    )
+
+
+def test_from_the_least_lambda_on_so_much_is_spent() -> None:
+    rng = Random(0)
+    for _ in range(500):
+        v, p = rng.randint(1, 4), rng.randint(2, 6)
+        q = p * rng.randint(1, 3)
+        rounds = Rounds(q * v - 1, v, p, rng.randint(0, 50))
+        fill = rng.randint(0, 2000)
+        whole = fill + 2 * rounds.back
+
+        def spent(
+            period: int,
+            rounds: Rounds = rounds,
+            fill: int = fill,
+            whole: int = whole,
+        ) -> int:
+            late = max(0, whole - rounds.stages * period)
+            return fill + rounds.steps * period + (rounds.chunks - 1) * late
+
+        wanted = rng.randint(spent(0), 20_000)
+        least = rounds.enough(wanted, fill)
+        assert spent(least) >= wanted
+        assert least <= 0 or spent(least - 1) < wanted
+
+
+@pytest.mark.parametrize("seed", range(900, 912))
+def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
+    instance = _draw(seed)
+    problem, table = instance.problem, instance.table
+    programs = brute_force.solve(problem, table).programs
+    for (p, q), found in programs.items():
+        above = floor(found.closed_form_ns * PS_PER_NS) + 1
+        for bound in (above, NEVER, PS_PER_NS * NEVER, 2**80):
+            assert unproven(problem, table, q, {p: bound}) == [p]
+
+
+def test_many_bounds_near_the_optimum_are_proven() -> None:
+    near = proven = 0
+    for seed in range(925, 945):
+        instance = make_chunked(seed, 2, pinned=False)
+        problem, table = instance.problem, instance.table
+        programs = brute_force.solve(problem, table).programs
+        for (p, q), found in programs.items():
+            near += 1
+            below = floor(found.closed_form_ns * PS_PER_NS * 7 / 10)
+            proven += not unproven(problem, table, q, {p: below})
+    assert proven > near / 2
+
+
+def _ensure_least(seed: int) -> int:
+    """Have the search go down to the optima of an instance; return how many."""
+    instance = _exact(seed)
+    problem, table = instance.problem, instance.table
+    programs = brute_force.solve(problem, table).programs
+    counts = {part.microbatches for part in table.slices}
+    for p, q in problem.programs:
+        if (p, q) in programs:
+            exact = programs[p, q].closed_form_ns * PS_PER_NS
+            assert (
+                _descend(instance, p, q)
+                == pytest.approx(float(exact), rel=1e-8)
+            )  # fmt: skip
+        elif q in counts:
+            outcome = _searched(instance, p, q, TOO_LONG_PS)
+            assert outcome in (None, Found())
+    return len(programs)
+
+
+def _descend(instance: Instance, p: int, q: int) -> float:
+    """Return the least closed form that the search finds, in ps."""
+    problem, table = instance.problem, instance.table
+    bound, least = TOO_LONG_PS, 0.0
+    while True:
+        outcome = _searched(instance, p, q, bound)
+        if outcome is None or outcome.plan is None:
+            assert outcome in (None, Found())
+            return least
+        pipeline = outcome.plan.pipeline
+        assert (len(pipeline.stages), pipeline.microbatches) == (p, q)
+        checked = check_plan(problem, table, outcome.plan)
+        least = checked.closed_form_s * 1e12
+        assert least < bound
+        bound = floor(least)
+
+
+@pytest.fixture
+def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_LABELS", 200_000)
+
+
+@pytest.mark.usefixtures("_little_memory")
+def test_the_search_goes_down_to_every_optimum() -> None:
+    assert sum(map(_ensure_least, FEW)) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_little_memory")
+def test_the_search_goes_down_to_every_optimum_of_many() -> None:
+    found = [_ensure_least(seed) for seed in MANY]
+    assert sum(map(bool, found)) >= 40
+
+
+@pytest.mark.usefixtures("_little_memory")
+@pytest.mark.parametrize("seed", FEW)
+def test_bounds_a_little_above_an_optimum_are_refuted(seed: int) -> None:
+    instance = _exact(seed)
+    table = instance.table
+    programs = brute_force.solve(instance.problem, table).programs
+    for (p, q), found in programs.items():
+        exact = found.closed_form_ns * PS_PER_NS
+        # Lambda of a certificate is rounded up to whole ps.
+        assert _searched(instance, p, q, floor(exact)) in (None, Found())
+        bound = floor(exact * 1001 / 1000) + 2 * q * table.chunks + 4
+        false = _searched(instance, p, q, bound)
+        assert false is not None
+        assert false.plan is not None
