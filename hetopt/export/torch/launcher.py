@@ -1,7 +1,7 @@
 """hetopt's own training program: runs any plan, on NCCL or on CPUs.
 
 Stages have their own (dp, cp, tp), recomputation, warm-up counts and ways of
-resharding. The bundle holds the program (``program``, whose docstring says how it
+resharding, and may hold several chunks. The bundle holds the program (``program``, whose docstring says how it
 works) and ``job.json``, which says what to do.
 """
 
@@ -173,6 +173,7 @@ def _content(job: Job) -> dict[str, Any]:
             "global_batch": training.global_batch,
             "seq_len": training.seq_len,
             "microbatches": job.microbatches,
+            "chunks": job.plan.chunks,
             "precision": training.precision,
             "optimizer": training.optimizer,
             "gradients": training.gradients,
@@ -184,7 +185,10 @@ def _content(job: Job) -> dict[str, Any]:
 
 
 def _stages(job: Job) -> list[dict[str, Any]]:
-    """Return every stage; units are the embedding, layers and the head."""
+    """Return every stage; units are the embedding, layers and the head.
+
+    Those of a chunk, if stages hold several, as in the plan.
+    """
     assert job.layers is not None
     found: list[dict[str, Any]] = []
     end = 1
@@ -226,9 +230,7 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=Limits(
         schedules=tuple(
-            name
-            for name in SCHEDULE_CHOICES
-            if not (rule_of(name).blocking or rule_of(name).interleaved)
+            name for name in SCHEDULE_CHOICES if not rule_of(name).blocking
         ),
         resharding=RESHARDING,
         zero=(0, 1),
