@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 
 from hetopt.check.plan.chunks import most_held
+from hetopt.export.torch.program.job import Job as ProgramJob
 from hetopt.export.torch.program.passes import Passes
 from hetopt.problem.training import INTERLEAVED
 from hetopt.schedule.chunks import Chunks, chunk_and_microbatch
@@ -20,7 +21,7 @@ from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from tests.runtimes.test_torch_execution import batch_of, exported, watched
-from tests.runtimes.torch_plans import ONE, Case
+from tests.runtimes.torch_plans import CASES, ONE, Case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +112,18 @@ def test_pytorchs_interleaved_1f1b_orders_the_same_actions(
             assert (chunk, microbatch) == passes.chunk_and_microbatch(number)
             actions.append((kind, chunk * p + stage, microbatch))
         assert actions == theirs[stage]
+
+
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.chunks > 1])
+def test_chunks_hold_the_units_that_the_plan_says(name: str, tmp_path: Path) -> None:
+    job = exported(CASES[name], tmp_path / "out")
+    read = ProgramJob.read(tmp_path / "out/job.json")
+    held = [read.chunk_units(number) for number in range(len(job.stages))]
+    units = [unit for own in zip(*held, strict=True) for part in own for unit in part]
+    assert units == list(range(job.problem.model.layers + 2))
+    if job.problem.model.granularity == "layer":
+        planned = [job.plan.chunk_units(stage) for stage in job.stages]
+        assert [tuple((r.start, r.stop) for r in own) for own in held] == planned
 
 
 def test_losses_are_those_of_1f1b_and_of_one_process(tmp_path: Path) -> None:

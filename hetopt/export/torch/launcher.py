@@ -101,7 +101,21 @@ def commands(job: Job) -> str:
         "a module of yours keeps for its backward pass is its own. A rank that fails "
         "says why first, and then all end.",
     ]
+    if job.plan.chunks > 1:
+        parts.insert(1, _about_chunks(job))
     return "\n\n".join(parts + mixed_note(job))
+
+
+def _about_chunks(job: Job) -> str:
+    """Say what stages of several chunks do."""
+    return (
+        f"Every stage holds {job.plan.chunks} chunks of the model (interleaved 1F1B): a "
+        f"micro-batch goes through all {len(job.stages)} stages for each of them, and "
+        f"from the last stage back to the first in between, resharded by "
+        f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
+        "chunk, as if there were no other, and its warm-up counts passes, each one "
+        "micro-batch on one chunk."
+    )
 
 
 def losses(job: Job) -> Iterator[Loss]:
