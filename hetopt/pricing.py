@@ -51,6 +51,10 @@ class Price:
         times without, or longer ones. Length p.
     uniap_s
         UniAP's objective in seconds; None where stages have one strategy.
+    end_bytes
+        What of ``memory_bytes`` the activations of units at the ends of the model take
+        where stages hold several chunks, length p; None where they hold one, and
+        ``activation_bytes`` has them.
     """
 
     times: PipelineTimes
@@ -62,6 +66,7 @@ class Price:
     activation_bytes: tuple[int, ...]
     recompute_ns: tuple[int | None, ...]
     uniap_s: float | None = None
+    end_bytes: tuple[int, ...] | None = None
 
 
 class _Place(NamedTuple):
@@ -108,11 +113,18 @@ def price(plan: Plan, table: CostTable) -> Price:
         )
     pipeline, part, places = _locate(plan, table)
     times = _times(plan, pipeline, table, part, places)
+    every = _held(times, table)
     return _price(
         times,
         memory_bytes=tuple(
             _memory_bytes(place, held)
-            for place, held in zip(places, _held(times, table), strict=True)
+            for place, held in zip(places, every, strict=True)
+        ),
+        end_bytes=None
+        if times.chunks is None
+        else tuple(
+            int(place.counts * ~np.array(table.body) * held @ _activations(place))
+            for place, held in zip(places, every, strict=True)
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         activation_bytes=tuple(
@@ -131,6 +143,7 @@ def _price(
     activation_bytes: tuple[int, ...],
     recompute_ns: tuple[int | None, ...],
     uniap_s: float | None = None,
+    end_bytes: tuple[int, ...] | None = None,
 ) -> Price:
     simulation = simulate(times)
     return Price(
@@ -143,6 +156,7 @@ def _price(
         activation_bytes=activation_bytes,
         recompute_ns=recompute_ns,
         uniap_s=uniap_s,
+        end_bytes=end_bytes,
     )
 
 

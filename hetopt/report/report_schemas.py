@@ -348,6 +348,29 @@ _MEASURED_STAGE = record(
     }
 )
 
+_MEASURED_CHUNKS = {
+    **record(
+        {
+            "count": whole(2),
+            "way_back_s": {
+                **SECONDS,
+                "description": "As `boundaries_s`, between the last stage and the "
+                "first.",
+            },
+            "lead_s": {
+                **row(SECONDS),
+                "description": "Forward and backward: how much longer passes of the "
+                "first stage's first chunk are than of its others.",
+            },
+            "trail_s": {
+                **row(SECONDS),
+                "description": "Likewise of the last stage's last chunk.",
+            },
+        }
+    ),
+    "description": "Where stages hold several.",
+}
+
 MEASURED: Schema = {
     "$schema": DRAFT,
     "title": "hetopt measured run",
@@ -391,6 +414,7 @@ MEASURED: Schema = {
                 "description": "What made the model's units, FILE:FUNCTION; null for "
                 "the plan's own model.",
             },
-        }
+        },
+        {"chunks": _MEASURED_CHUNKS},
     ),
 }

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Case:
     """A plan: its stages, each (d, c, t) on a cluster of one node.
 
-    ``layers`` are of one chunk; ``warmups`` are given for the schedule ``auto`` alone; ``each`` are the sequences of
-    a micro-batch on a replica where dp is largest.
+    ``layers`` are of one chunk; ``warmups`` are given for the schedule ``auto`` alone;
+    ``each`` are the sequences of a micro-batch on a replica where dp is largest.
     """
 
     schedule: ScheduleName
@@ -133,9 +133,7 @@ CASES = {
         model={**GPT, "tied": False},
         training={"sequence_parallel": False, "overlap_gradients": False},
     ),
-    "two chunks": Case(
-        schedule="interleaved-1f1b", degrees=(ONE,) * 4, chunks=2, q=8
-    ),
+    "two chunks": Case(schedule="interleaved-1f1b", degrees=(ONE,) * 4, chunks=2, q=8),
     "three chunks, uneven": Case(
         schedule="interleaved-1f1b",
         degrees=(ONE, ONE),

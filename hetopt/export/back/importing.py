@@ -265,13 +265,12 @@ def _scheduled(
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
     q, stages = pipeline.microbatches, len(pipeline.stages)
-    if pipeline.chunks > 1:
-        if stages == 1 or q % stages:
-            msg = (
-                f"is {q}, expected a multiple of the {stages} stages of several "
-                "chunks, of which there are at least 2"
-            )
-            raise InputError(msg, field="microbatches")
+    if pipeline.chunks > 1 and (stages == 1 or q % stages):
+        msg = (
+            f"is {q}, expected a multiple of the {stages} stages of several "
+            "chunks, of which there are at least 2"
+        )
+        raise InputError(msg, field="microbatches")
     found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)
     own = tuple(w for w in given if w is not None)
     if own and len(own) < len(given):

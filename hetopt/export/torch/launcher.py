@@ -1,8 +1,8 @@
 """hetopt's own training program: runs any plan, on NCCL or on CPUs.
 
 Stages have their own (dp, cp, tp), recomputation, warm-up counts and ways of
-resharding, and may hold several chunks. The bundle holds the program (``program``, whose docstring says how it
-works) and ``job.json``, which says what to do.
+resharding, and may hold several chunks. The bundle holds the program (``program``,
+whose docstring says how it works) and ``job.json``, which says what to do.
 """
 
 from __future__ import annotations
@@ -109,9 +109,9 @@ def commands(job: Job) -> str:
 def _about_chunks(job: Job) -> str:
     """Say what stages of several chunks do."""
     return (
-        f"Every stage holds {job.plan.chunks} chunks of the model (interleaved 1F1B): a "
-        f"micro-batch goes through all {len(job.stages)} stages for each of them, and "
-        f"from the last stage back to the first in between, resharded by "
+        f"Every stage holds {job.plan.chunks} chunks of the model (interleaved 1F1B): "
+        f"a micro-batch goes through all {len(job.stages)} stages for each of them, "
+        "and from the last stage back to the first in between, resharded by "
         f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
         "chunk, as if there were no other, and its warm-up counts passes, each one "
         "micro-batch on one chunk."

@@ -4,9 +4,9 @@ Each direction of each boundary has a thread and a process group of its own, so 
 transfer waits for one of the other direction, nor for a computation: as simulated, a
 transfer starts as soon as the tensor is there and the one before it is through.
 What arrives early waits as it came; a stage takes in no more than its schedule lets the
-one before it run ahead, which is W - W' micro-batches. Where stages hold several chunks,
-there is one more boundary, from the last stage back to the first, which takes in at most
-p micro-batches before it runs them.
+one before it run ahead, which is W - W' micro-batches. Where stages hold several
+chunks, there is one more boundary, from the last stage back to the first, which takes
+in at most p micro-batches before it runs them.
 
 A rank that tokens pass through on their way holds them for that moment: all of its part
 of the batch under ``leader`` and ``send-recv-all-gather``, where hetopt's table takes

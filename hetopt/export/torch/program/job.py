@@ -116,7 +116,7 @@ class Job:
 
     @property
     def boundaries(self) -> int:
-        """How many there are; with several chunks, the last leads to the first stage."""
+        """How many there are; with several chunks, the last leads to stage 0."""
         return len(self.stages) - (self.chunks == 1)
 
     def chunk_units(self, stage: int) -> list[range]:

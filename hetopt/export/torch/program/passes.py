@@ -3,8 +3,8 @@
 A *pass* is one micro-batch on one chunk of a stage, numbered from 0 by when its forward
 runs: with one chunk by its micro-batch. With v chunks a micro-batch goes through all p
 stages v times, from the last stage back to the first in between. Every stage runs p
-micro-batches through its first chunk, the same through its second, ..., then the next p;
-backward likewise with the last chunk first.
+micro-batches through its first chunk, the same through its second, ..., then the next
+p; backward likewise with the last chunk first.
 """
 
 from __future__ import annotations
