@@ -26,7 +26,7 @@ def ranks_of(
     run = simulate(times)
     found = []
     for stage in range(times.stages):
-        passes = []
+        passes: list[list[Any]] = []
         for m in range(times.passes):
             for kind, starts, ends in (
                 ("F", run.forward_start_ns, run.forward_end_ns),
@@ -35,7 +35,7 @@ def ranks_of(
                 span = starts[stage, m], ends[stage, m]
                 passes.append([kind, m, *(BEGAN_S + float(at) * 1e-9 for at in span)])
         transfers = sorted(_transfers(run, stage), key=lambda each: each[3])
-        last = max(end for *_, end in passes)
+        last: float = max(row[3] for row in passes)
         one = {
             "start_s": BEGAN_S,
             "end_s": last + times.sync_ns[stage] * 1e-9,

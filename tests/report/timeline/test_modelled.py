@@ -6,10 +6,11 @@ import json
 from collections import Counter
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
-from hetopt.report.timeline.timeline import Lane
+from hetopt.report.timeline.timeline import Lane, TimelineEvent
 from hetopt.report.timeline.trace import trace_json
 from hetopt.schedule.simulator import simulate
 from tests.report.timeline.making import GB, MS, balanced, price_of, timeline_of
@@ -62,23 +63,25 @@ def test_every_pass_of_several_chunks_waits_for_its_transfer(seed: int) -> None:
     run = simulate(times)
     timeline = timeline_of(times)
     assert timeline.end_s("modelled") == pytest.approx(run.makespan_ns * 1e-9)
-    found = {(e.lane, e.activity, e.microbatch): e for e in timeline.events}
+    found: dict[Any, TimelineEvent] = {
+        (*e.lane, e.activity, e.microbatch): e for e in timeline.events
+    }
     for stage in range(p):
-        own = Lane(stage, "stage")
-        assert (own, "sync", None) in found
+        assert (stage, "stage", "sync", None) in found
         for number in range(q * v):
             chunk = number // p % v
             for activity, kind, ends, step in (
                 ("forward", "downstream", chunk == v - 1, 1),
                 ("backward", "upstream", chunk == 0, -1),
             ):
-                here = found[own, activity, number]
-                sent = found.get((Lane(stage, kind), f"send-{activity}", number))
+                here = found[stage, "stage", activity, number]
+                key: Any = (stage, kind, f"send-{activity}", number)
                 rounds, to = divmod(stage + step, p)
                 if rounds and ends:
-                    assert sent is None
+                    assert key not in found
                     continue
-                needing = found[Lane(to, "stage"), activity, number + rounds * p]
+                sent = found[key]
+                needing = found[to, "stage", activity, number + rounds * p]
                 assert here.end_s <= sent.start_s + 1e-12
                 assert sent.end_s <= needing.start_s + 1e-12
     arrows = [e for e in json.loads(trace_json(timeline))["traceEvents"] if "bp" in e]
