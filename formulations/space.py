@@ -7,6 +7,7 @@ then changes neither the optimum nor the plan that is reported.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,17 +47,16 @@ def undominated(
     strictly faster or need fewer devices; where tp must not rise, it must be k's.
     """
     keep = []
-    for j, cluster in enumerate(part.clusters):
+    for j in range(len(part.clusters)):
         rivals = _Rivals(
             table=table, part=part, chain=chain, principles=principles, j=j
         )
-        keep.append(
-            np.array(
-                [k for k in range(len(cluster.strategies)) if not rivals.replace(k)],
-                dtype=np.int64,
-            )
-        )
+        keep.append(np.flatnonzero(~rivals.replaced()))
     return restrict(part, keep)
+
+
+#: Numbers that are compared at once, at most, to bound what that takes in memory.
+_MOST_CELLS = 2**24
 
 
 class _Rivals:
@@ -99,41 +99,73 @@ class _Rivals:
         self.falling = principles.sharing == "falling-tp"
         self.by_index = principles.sharing == "one"
 
-    def replace(self, k: int) -> bool:
-        """Whether some other strategy replaces strategy k."""
-        cluster = self.cluster
-        able = (cluster.devices <= cluster.devices[k]) & self._fit_where(k)
-        able[k] = False
-        if self.falling:
-            able &= self.tp == self.tp[k]
-        if self.rule.thresholds:
-            same = self._same_times(k)
-            earlier = (np.arange(len(able)) < k) & self.by_index
-            return bool(
-                (able & same & ((cluster.devices < cluster.devices[k]) | earlier)).any()
-            )
-        rivals = np.flatnonzero(able)
-        if not len(rivals):
-            return False
-        gain = self._gain(k, rivals)
-        # No loss is negative.
-        rivals, gain = rivals[gain >= 0], gain[gain >= 0]
-        if not len(rivals):
-            return False
-        loss, quick = self._loss(k, rivals)
-        wins = (
-            (gain > loss)
-            | (cluster.devices[rivals] < cluster.devices[k])
-            | ((rivals < k) & self.by_index)
-        )
-        return bool((quick & (gain >= loss) & wins).any())
+    def replaced(self) -> NDArray[np.bool_]:
+        """Which strategies some other strategy replaces; (K,)."""
+        count = len(self.cluster.strategies)
+        width = 1 if self.units is None else self.units.shape[1]
+        step = max(1, _MOST_CELLS // max(1, count * width))
+        found = np.zeros(count, dtype=bool)
+        for first in range(0, count, step):
+            own, new = self._able(first, min(first + step, count))
+            if self.rule.thresholds:
+                wins = self._same_times(own, new) & (
+                    self._smaller(own, new) | ((new < own) & self.by_index)
+                )
+                own, new = own[wins], new[wins]
+            else:
+                own, new = self._saving(own, new)
+            found[own[self._fit_where(own, new)]] = True
+        return found
 
-    def _fit_where(self, k: int) -> NDArray[np.bool_]:
-        """Whether each strategy fits wherever k does."""
-        smaller: NDArray[np.bool_] = (self.sizes <= self.sizes[k]).all(axis=1)
-        if self.units is not None:
-            smaller |= (self.units >= self.units[k]).all(axis=1)
+    def _able(
+        self, first: int, end: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return pairs k, k' that the devices and tensor degrees permit.
+
+        Parameters
+        ----------
+        first, end
+            Range of k.
+        """
+        devices = self.cluster.devices
+        able = devices <= devices[first:end, None]
+        if self.falling:
+            able &= self.tp == self.tp[first:end, None]
+        own, new = np.nonzero(able)
+        own = own + first
+        return own[own != new], new[own != new]
+
+    def _saving(
+        self, own: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the pairs of which k' is preferred wherever it fits."""
+        gain = self._gain(own, new)
+        # No loss is negative.
+        own, new, gain = own[gain >= 0], new[gain >= 0], gain[gain >= 0]
+        loss, quick = self._loss(own, new)
+        wins = (gain > loss) | self._smaller(own, new) | ((new < own) & self.by_index)
+        able = quick & (gain >= loss) & wins
+        return own[able], new[able]
+
+    def _smaller(
+        self, own: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether k' needs fewer devices than k."""
+        devices = self.cluster.devices
+        smaller: NDArray[np.bool_] = devices[new] < devices[own]
         return smaller
+
+    def _fit_where(
+        self, own: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether k' fits wherever k does."""
+        fits: NDArray[np.bool_]
+        fits = np.all(self.sizes[new] <= self.sizes[own], axis=1)
+        if self.units is not None:
+            other = np.flatnonzero(~fits)
+            units = self.units
+            fits[other] = (units[new[other]] >= units[own[other]]).all(axis=1)
+        return fits
 
     def _units_by_warmup(self) -> NDArray[np.int64]:
         """Body units that fit beside each end, for every W; shape (K, ends * W)."""
@@ -170,21 +202,22 @@ class _Rivals:
         units: NDArray[np.int64] = np.maximum(np.hstack(columns), 0)
         return units
 
-    def _gain(self, k: int, rivals: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Least time a stage of each rival saves over k; negative if it may lose.
+    def _gain(
+        self, own: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Least time a stage of k' saves over k; negative if it may lose.
 
         Every stage holds a body unit, and none may be slower; what an end unit
         loses counts against the saving, as it occurs once.
         """
-        saved = self.tau[k] - self.tau[rivals]
+        saved = self.tau[own] - self.tau[new]
         if self.rule.may_be_all_first:
             # Forward and backward paces count apart.
-            slower = (self.cluster.forward_ns[rivals] > self.cluster.forward_ns[k]) | (
-                self.cluster.backward_ns[rivals] > self.cluster.backward_ns[k]
-            )
+            forward, backward = self.cluster.forward_ns, self.cluster.backward_ns
+            slower = (forward[new] > forward[own]) | (backward[new] > backward[own])
             saved = np.where(slower.any(axis=1, keepdims=True), -1, saved)
         lost = np.maximum(
-            self.cluster.sync_unit_ns[rivals] - self.cluster.sync_unit_ns[k], 0
+            self.cluster.sync_unit_ns[new] - self.cluster.sync_unit_ns[own], 0
         )
         net = saved - lost
         ends = np.minimum(net, 0) @ (
@@ -194,62 +227,74 @@ class _Rivals:
         return np.where(body < 0, -1, body + ends)
 
     def _loss(
-        self, k: int, rivals: NDArray[np.int64]
+        self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Most a stage of each rival loses at its boundaries and in g.
+        """Most a stage of k' loses against one of k at its boundaries and in g.
+
+        Also returns whether every occupancy stays below what the period of a plan
+        with k is anyhow: omega of k or tau of one unit.
+        """
+        sync_ns, layout = self.cluster.sync_ns, self.cluster.layout
+        loss = np.maximum(sync_ns[new] - sync_ns[own], 0)
+        lost, occupied = self._boundaries
+        pair = layout[own], layout[new]
+        return loss + lost[pair], occupied[pair] <= self._pace()[own]
+
+    @cached_property
+    def _boundaries(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What a stage loses at its boundaries with layout b in the place of a.
 
         A stage answers for the boundary after it, and the first of its cluster also
         for the one before it: with several chunks the last and the first of all for
         the way back. What a round loses (MODEL.md section 4) is no more than that, so
         a rival that gains as much is never later.
 
-        Also returns whether every occupancy stays below what the period of a plan with
-        k is anyhow: omega of k or tau of one unit.
+        Returns
+        -------
+        By a and b, of the cluster's own: the most it loses, and the longest occupancy
+        that is longer with b, -1 if none is; shape (A, A).
         """
         part = self.part
-        own, new = self.cluster.layout[k], self.cluster.layout[rivals]
-        pace = int(self.tau[k, list(self.chain.kinds)].min())
+        own = np.unique(self.cluster.layout)
+        shape = len(own), len(own)
+        after, before = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        longer = np.full(shape, -1)
+        for kappa, omega in zip(part.transfer_ns, part.occupancy_ns, strict=True):
+            after = np.maximum(after, _rise(kappa[own, own]))
+            longer = np.maximum(longer, _risen(omega[own, own]))
+            for y in self.others:
+                after = np.maximum(after, _rise(kappa[own, y]))
+                before = np.maximum(before, _rise(kappa[y, own]))
+                longer = np.maximum(longer, _risen(omega[own, y]))
+                longer = np.maximum(longer, _risen(omega[y, own]))
+        lost = 2 * after + 2 * before
+        if part.tied_ns is not None:
+            tied = np.zeros(shape, np.int64)
+            for times in (*part.tied_ns[own].T, *part.tied_ns[:, own]):
+                tied = np.maximum(tied, _rise(times))
+            lost += np.maximum(tied, _rise(part.tied_ns[own, own]))
+        found = np.zeros((2, *(len(part.layouts),) * 2), np.int64)
+        found[:, own[:, None], own] = lost, longer
+        return found[0], found[1]
+
+    def _pace(self) -> NDArray[np.int64]:
+        """Least period of a plan with a body unit under each strategy; (K,)."""
+        body = list(self.chain.kinds)
+        pace: NDArray[np.int64] = self.tau[:, body].min(axis=1)
         if self.rule.all_first:
-            pace = 0
+            pace = np.zeros_like(pace)
         elif self.rule.may_be_all_first:
             # Then each of the two paces is at least that of one unit.
-            body = list(self.chain.kinds)
-            pace = int(self.cluster.forward_ns[k, body].min())
-            pace = min(pace, int(self.cluster.backward_ns[k, body].min()))
-        loss = np.maximum(self.cluster.sync_ns[rivals] - self.cluster.sync_ns[k], 0)
-        quick = np.ones(len(rivals), dtype=bool)
-        after = np.zeros(len(rivals), dtype=np.int64)
-        before = np.zeros(len(rivals), dtype=np.int64)
-        for x in range(len(part.transfer_ns)):
-            kappa, omega = part.transfer_ns[x], part.occupancy_ns[x]
-            after = np.maximum(after, kappa[new, new] - kappa[own, own])
-            quick &= omega[new, new] <= max(omega[own, own], pace)
-            if not len(self.others):
-                continue
-            out = np.ix_(new, self.others)
-            into = np.ix_(self.others, new)
-            after = np.maximum(
-                after, (kappa[out] - kappa[own, self.others]).max(axis=1)
+            forward, backward = self.cluster.forward_ns, self.cluster.backward_ns
+            pace = np.minimum(
+                forward[:, body].min(axis=1), backward[:, body].min(axis=1)
             )
-            before = np.maximum(
-                before, (kappa[into].T - kappa[self.others, own]).max(axis=1)
-            )
-            quick &= (omega[out] <= np.maximum(omega[own, self.others], pace)).all(
-                axis=1
-            )
-            quick &= (np.maximum(omega[self.others, own], pace) >= omega[into].T).all(
-                axis=1
-            )
-        if part.tied_ns is not None:
-            rows = part.tied_ns[new] - part.tied_ns[own]
-            columns = (part.tied_ns[:, new] - part.tied_ns[:, [own]]).T
-            both = part.tied_ns[new, new] - part.tied_ns[own, own]
-            tied = np.hstack([rows, columns, both[:, None]]).max(axis=1)
-            loss = loss + np.maximum(tied, 0)
-        return loss + 2 * after + 2 * before, quick
+        return pace
 
-    def _same_times(self, k: int) -> NDArray[np.bool_]:
-        """Which strategies equal k in every time a program reads."""
+    def _same_times(
+        self, own: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether k' equals k in every time a program reads."""
         cluster = self.cluster
         times = np.hstack(
             [
@@ -259,7 +304,17 @@ class _Rivals:
                 cluster.sync_unit_ns,
             ]
         )
-        same: NDArray[np.bool_] = (times == times[k]).all(axis=1)
+        same: NDArray[np.bool_] = (times[new] == times[own]).all(axis=1)
         # One layout has one set of boundary times; others hardly ever agree.
-        same &= cluster.layout == cluster.layout[k]
+        same &= cluster.layout[new] == cluster.layout[own]
         return same
+
+
+def _rise(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how much longer the second of two times is; (A,) makes (A, A)."""
+    return times - times[:, None]
+
+
+def _risen(times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the second of two times where it is longer, else -1; (A, A)."""
+    return np.where(times > times[:, None], times, -1)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.cost.chunks import with_way_back
+from hetopt.cost.chunks import held_by_kind, with_way_back
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
-from hetopt.schedule.chunks import Chunks, ends_in_flight
+from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.shares import sharing_of
@@ -52,9 +52,8 @@ class Price:
     uniap_s
         UniAP's objective in seconds; None where stages have one strategy.
     end_bytes
-        What of ``memory_bytes`` the activations of units at the ends of the model take
-        where stages hold several chunks, length p; None where they hold one, and
-        ``activation_bytes`` has them.
+        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out;
+        length p, or 0 where units have strategies of their own.
     """
 
     times: PipelineTimes
@@ -66,7 +65,7 @@ class Price:
     activation_bytes: tuple[int, ...]
     recompute_ns: tuple[int | None, ...]
     uniap_s: float | None = None
-    end_bytes: tuple[int, ...] | None = None
+    end_bytes: tuple[int, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -112,23 +111,20 @@ def price(plan: Plan, table: CostTable) -> Price:
             uniap_s=units.uniap_ns * TICK_S,
         )
     pipeline, part, places = _locate(plan, table)
-    times = _times(plan, pipeline, table, part, places)
-    every = _held(times, table)
+    times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
+    # What every pass runs: not the ends of the model where stages hold several chunks.
+    each = body | (table.chunks == 1)
+    every = [*zip(places, held_by_kind(times, body), strict=True)]
     return _price(
         times,
-        memory_bytes=tuple(
-            _memory_bytes(place, held)
-            for place, held in zip(places, every, strict=True)
-        ),
-        end_bytes=None
-        if times.chunks is None
-        else tuple(
-            int(place.counts * ~np.array(table.body) * held @ _activations(place))
-            for place, held in zip(places, every, strict=True)
+        memory_bytes=tuple(_memory_bytes(place, held) for place, held in every),
+        end_bytes=tuple(
+            int(own.counts * ~each * held @ own.table.activation_bytes[own.strategy])
+            for own, held in every
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         activation_bytes=tuple(
-            int(place.counts * _every_pass(table) @ _activations(place))
+            int(place.counts * each @ place.table.activation_bytes[place.strategy])
             for place in places
         ),
         recompute_ns=tuple(map(_recompute_ns, places)),
@@ -143,7 +139,7 @@ def _price(
     activation_bytes: tuple[int, ...],
     recompute_ns: tuple[int | None, ...],
     uniap_s: float | None = None,
-    end_bytes: tuple[int, ...] | None = None,
+    end_bytes: tuple[int, ...] = (),
 ) -> Price:
     simulation = simulate(times)
     return Price(
@@ -372,22 +368,6 @@ def _chunks(
     )
 
 
-def _every_pass(table: CostTable) -> NDArray[np.bool_]:
-    """Return the kinds that each pass of a stage that holds them runs; shape (N,)."""
-    return np.array(table.body) | (table.chunks == 1)
-
-
-def _held(times: PipelineTimes, table: CostTable) -> list[NDArray[np.int64]]:
-    """Return how many activations of each kind every stage holds; p of shape (N,)."""
-    p, q = times.stages, times.microbatches
-    held = [np.full(len(table.kinds), inflight) for inflight in times.inflight]
-    if times.chunks is not None:
-        ends = ends_in_flight(p, q, times.chunks.count)
-        for stage, count in zip((0, p - 1), ends, strict=True):
-            held[stage][~np.array(table.body)] = count
-    return held
-
-
 def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
     """Return what a device of the stage needs (MODEL.md section 5).
 
@@ -400,15 +380,9 @@ def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
     return (
         int(costs.fixed_bytes[strategy])
         + int(counts @ costs.state_bytes[strategy])
-        + int(counts * held @ _activations(place))
+        + int(counts * held @ costs.activation_bytes[strategy])
         + int(costs.temporary_bytes[strategy][counts > 0].max())
     )
-
-
-def _activations(place: _Place) -> NDArray[np.int64]:
-    """Return what one micro-batch, or pass, in flight takes of it, by kind."""
-    own: NDArray[np.int64] = place.table.activation_bytes[place.strategy]
-    return own
 
 
 def _recompute_ns(place: _Place) -> int | None:

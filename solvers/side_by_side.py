@@ -13,13 +13,15 @@ other starts with the process and ends when its checked answer is here.
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt import interruption
 from hetopt.deadline import Deadline
 from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.principles import PRUNED, Principles
+from hetopt.problem.training import SCHEDULES
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools import children
 from hetopt.solvers.registry import (
@@ -200,7 +202,10 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
         jobs=1,
         iterations=_WARM_UP_ITERATIONS if solver(entry.solver).samples else None,
     )
-    return run_apart(read_problem_text(TINY % schedule), tiny).process_time_s
+    problem = read_problem_text(TINY % SCHEDULES[0])
+    chunks = 2 if rule_of(schedule).interleaved else None
+    training = problem.training.under(schedule, chunks)
+    return run_apart(replace(problem, training=training), tiny).process_time_s
 
 
 def _serve(

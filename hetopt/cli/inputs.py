@@ -164,13 +164,24 @@ def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> Non
         help="transfers that --schedule 1f1b-blocking waits for at a boundary: 2, one "
         "after the other (default), or 1, both ways at once (1f1b-batched)",
     )
-    several = f"; with {BEST} which ones to try, with commas between (default: 2,4)"
+    add_chunks(command, several=best)
+
+
+def add_chunks(command: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add the ``--chunks`` option.
+
+    Parameters
+    ----------
+    several
+        Whether several numbers may be tried.
+    """
+    tried = f"; with {BEST} which ones to try, with commas between (default: 2,4)"
     command.add_argument(
         "--chunks",
-        type=chunk_counts if best else whole(1),
+        type=chunk_counts if several else whole(1),
         metavar="V",
         help="parts of the model that every stage holds: 2 or more with --schedule "
-        f"interleaved-1f1b{several if best else ''}",
+        f"interleaved-1f1b{tried if several else ''}",
     )
 
 

@@ -79,9 +79,17 @@ def _launchable(
 
 
 def _chunks(options: argparse.Namespace) -> tuple[int, ...]:
-    """Return how many chunks to try; InputError if one is none of several."""
-    chunks: tuple[int, ...] = options.chunks or USUAL_CHUNKS
-    if 1 in chunks:
-        msg = "has 1, which the other schedules have: leave it out"
+    """Return how many chunks to try where there are several.
+
+    A 1 is what all other schedules have, which are searched anyway.
+
+    Raises
+    ------
+    InputError
+        There is no other number.
+    """
+    chunks = tuple(v for v in options.chunks or USUAL_CHUNKS if v > 1)
+    if not chunks:
+        msg = "is 1, which all other schedules have: name 2 or more, or leave it out"
         raise InputError(msg, field="--chunks")
     return chunks

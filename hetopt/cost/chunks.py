@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.problem.model import Model
+    from hetopt.schedule.times import PipelineTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,25 @@ def with_way_back(part: TableSlice) -> TableSlice:
     twice = 2 * np.maximum(alone, shared.link_ns[here, there])
     occupancy = np.maximum(part.occupancy_ns, np.where(here == there, 0, twice))
     return replace(part, occupancy_ns=occupancy, shared=None)
+
+
+def held_by_kind(
+    times: PipelineTimes, body: NDArray[np.bool_]
+) -> list[NDArray[np.int64]]:
+    """Return how many activations of each kind every stage holds; p of shape (N,).
+
+    Parameters
+    ----------
+    body
+        Whether units of each kind are of every chunk; shape (N,).
+    """
+    held = [np.full(len(body), inflight) for inflight in times.inflight]
+    if times.chunks is not None:
+        p, q = times.stages, times.microbatches
+        ends = ends_in_flight(p, q, times.chunks.count)
+        for stage, count in zip((0, p - 1), ends, strict=True):
+            held[stage][~body] = count
+    return held
 
 
 def with_stages(

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from hetopt.export.launcher import Launcher
     from hetopt.export.placing import Placement
 
+#: How a new file is opened; on Windows, lines end as they do elsewhere.
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+#: Files that all may read and write, and that they may also run.
+_READ, _RUN = 0o666, 0o777
+
 
 def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]:
     """Return the files of a bundle by relative path.
@@ -108,14 +113,11 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
     try:
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
         try:
-            for parent in {Path(name).parent for name in files}:
+            for parent in {os.path.dirname(name) for name in files}:
                 (temporary / parent).mkdir(parents=True, exist_ok=True)
-            # There may be a file for each of ever so many nodes.
             for name, text in files.items():
-                opener = _executable if name.endswith(".sh") else None
-                path = os.path.join(temporary, name)
-                with open(path, "w", encoding="utf-8", opener=opener) as stream:
-                    stream.write(text)
+                mode = _RUN if name.endswith(".sh") else _READ
+                _write_new(os.path.join(temporary, name), text.encode(), mode)
             temporary.chmod(0o755)
             temporary.replace(target)
         except BaseException:
@@ -126,6 +128,20 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
         raise InputError(f"cannot be written: {reason}", file=folder) from error
 
 
-def _executable(path: str, flags: int) -> int:
-    """Open a file that all who may read it may run."""
-    return os.open(path, flags, 0o777)
+def _write_new(path: str, content: bytes, mode: int) -> None:
+    """Write a file that is not there yet, with as few calls of the system as may be.
+
+    There may be a file for each of ever so many nodes.
+
+    Parameters
+    ----------
+    mode
+        Who may do what, as far as the umask permits.
+    """
+    handle = os.open(path, _NEW, mode)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+    finally:
+        os.close(handle)

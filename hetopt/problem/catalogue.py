@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DATA = "hetopt.data"
 PROFILE_SUFFIX = ".csv"
+FOREST_SUFFIX = ".npz"
 
 
 @cache
@@ -55,7 +56,7 @@ def problem_files() -> Mapping[str, Traversable]:
 @cache
 def profile_files() -> Mapping[str, Traversable]:
     """Return shipped latency profiles by name, sorted."""
-    return _csv_files("profiles")
+    return _files("profiles", PROFILE_SUFFIX)
 
 
 @cache
@@ -67,17 +68,21 @@ def profile_contents() -> Mapping[str, bytes]:
 @cache
 def operator_files() -> Mapping[str, Traversable]:
     """Return shipped operator profiles by name, sorted."""
-    return _csv_files("operators")
+    return _files("operators", PROFILE_SUFFIX)
 
 
-def _csv_files(kind: str) -> Mapping[str, Traversable]:
+@cache
+def forest_files() -> Mapping[str, Traversable]:
+    """Return shipped forests of operators by name, sorted."""
+    return _files("forests", FOREST_SUFFIX)
+
+
+def _files(kind: str, suffix: str) -> Mapping[str, Traversable]:
     folder = resources.files(DATA).joinpath(kind)
     if not folder.is_dir():
         return {}
-    names = sorted(
-        item.name for item in folder.iterdir() if item.name.endswith(PROFILE_SUFFIX)
-    )
-    return {name.removesuffix(PROFILE_SUFFIX): folder.joinpath(name) for name in names}
+    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(suffix))
+    return {name.removesuffix(suffix): folder.joinpath(name) for name in names}
 
 
 def _json_files(folder: str) -> Iterator[dict[str, Any]]:

@@ -129,7 +129,7 @@ def _planned_bytes(price: Price, measured: Measured, stage: int) -> int:
     if measured.memory == "allocated":
         return price.memory_bytes[stage]
     held = price.times.inflight[stage] * price.activation_bytes[stage]
-    return held if price.end_bytes is None else held + price.end_bytes[stage]
+    return held + price.end_bytes[stage] if price.end_bytes else held
 
 
 def _iterations(measured: Measured) -> str:

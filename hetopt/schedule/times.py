@@ -85,6 +85,9 @@ class PipelineTimes:
         if not stages:
             msg = "a pipeline needs at least one stage"
             raise ValueError(msg)
+        if rule_of(self.schedule).interleaved != (self.chunks is not None):
+            msg = f"{self.schedule} with {'no' if self.chunks is None else 'several'}"
+            raise ValueError(f"{msg} chunks")
         if self.chunks is not None and (stages == 1 or self.microbatches % stages):
             msg = (
                 f"{stages} stages of several chunks and {self.microbatches} "

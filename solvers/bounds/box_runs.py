@@ -37,10 +37,11 @@ class BoxFact(IntEnum):
 
     Least warm-ups added inside a cluster and across, the most inside and across,
     whether windows of lambda count, whether all body units and their cuts are alike,
-    units at the front and the end.
+    units at the front and the end, and how many transfers block at a boundary (chi).
     """
 
     STEP, GAP, MOST_STEP, MOST_GAP, WINDOWS, UNIFORM, LEADS, TRAILS = range(8)
+    BLOCKING = 8
 
 
 class Options(NamedTuple):
@@ -176,20 +177,24 @@ def cost_run(
     if options.edge[OptionEdge.INSIDE_PACE, o] > period:
         most = min(most, 1)
     total, done, carry = 0, 0, 0.0
+    # What a stage waits for at its own boundaries, where transfers block.
+    chi = steps[BoxFact.BLOCKING]
+    before = 0.0 if role & 1 else chi * options.edge[OptionEdge.BEFORE, o]
+    after = 0.0 if role & 2 else chi * options.edge[OptionEdge.AFTER, o]
     for m in range(1, most + 1):
         at = sides.place + steps[BoxFact.STEP] * (m - 1)
         slot = min(options.fits[o, min(at, options.fits.shape[1] - 1)], by_sync)
-        load = carry
+        load = carry + (after if m == 1 else chi * inside)
         if m == 1:
             load += sides.behind
             slot = min(slot, sides.closing)
         # At least one unit has to fit, with nothing to wait for.
         last = min(slot, sides.opening)
-        if min(last, most_within(run, period - sides.ahead)) < 1:
+        if min(last, most_within(run, period - sides.ahead - before)) < 1:
             return
-        last = min(last, most_within(run, period - load - sides.ahead))
-        slot = max(0, min(slot, most_within(run, period - load)))
-        if m == 1 and slot < 1:
+        last = min(last, most_within(run, period - load - sides.ahead - before))
+        slot = max(0, min(slot, most_within(run, period - load - chi * inside)))
+        if m == 1 and max(slot, last) < 1:
             return
         cap = min(total + max(0, last), size - 1)
         total += slot

@@ -116,6 +116,7 @@ class BoxBounds:
                 np.concatenate([row.reshape(shape) for row in rows])
             )
 
+        self._blocking = rule.blocking
         pace = [self._paces(j) for j in range(len(clusters))]
         sync = [
             own.cluster.sync_ns[:, None] + chain.shortest(own.cluster.sync_unit_ns)
@@ -164,10 +165,12 @@ class BoxBounds:
             BoxFact.GAP: rule.across,
             BoxFact.MOST_STEP: rule.most_inside,
             BoxFact.MOST_GAP: rule.most_across,
-            BoxFact.WINDOWS: not rule.all_first and self.more > 0,
+            # Where transfers block, no window exceeds what its stages are busy for.
+            BoxFact.WINDOWS: not (rule.all_first or rule.blocking) and self.more > 0,
             BoxFact.UNIFORM: chain.is_uniform,
             BoxFact.LEADS: sum(chain.lead),
             BoxFact.TRAILS: sum(chain.trail),
+            BoxFact.BLOCKING: rule.blocking,
         }
         return np.array([steps[fact] for fact in BoxFact], dtype=np.int64)
 
@@ -198,8 +201,10 @@ class BoxBounds:
             + options.ends[OptionEnd.LEAD_SYNC]
             + options.ends[OptionEnd.TRAIL_SYNC]
         )
-        # A window's stages and boundaries, shared out over as many micro-batches.
-        high = whole.max(initial=0.0) + 2 * part.transfer_ns.max(initial=0)
+        # A window's stages and boundaries, shared out over as many micro-batches; or
+        # a stage and both of its boundaries, where transfers block.
+        slowest = part.transfer_ns.max(initial=0)
+        high = whole.max(initial=0.0) + 2 * max(1, self._blocking) * slowest
         tied = 0 if part.tied_ns is None else part.tied_ns.max(initial=0)
         return Box(
             bound=0.0,

@@ -80,7 +80,14 @@ class ClusterCosts:
         self._inner = np.asarray(self.inner, dtype=np.float64)
         #: What ``capped`` reads of each strategy besides its units.
         self._ends = np.stack(
-            [self.lead, self.trail, self._inner, self.inner_pace]
+            [
+                self.lead,
+                self.trail,
+                self._inner,
+                self.inner_pace,
+                self.before,
+                self.after,
+            ]
         ).astype(np.float64)
         self._most = np.asarray(cluster.max_stages, dtype=np.int64)
         self._whole = np.full(self.count, chain.length, dtype=np.int64)
@@ -224,7 +231,9 @@ class ClusterCosts:
             self.run,
             self._memory[role],
             self._ends,
-            np.array([period, self.rule.most_inside], dtype=np.float64),
+            np.array(
+                [period, self.rule.most_inside, self.rule.blocking], dtype=np.float64
+            ),
             np.array(
                 [
                     role & FIRST,
@@ -282,7 +291,7 @@ class ClusterCosts:
         if not self.count or not self.most_stages:
             return {}
         return {
-            role: np.where(self._permitted(role), self._least(period, role)[0], np.inf)
+            role: np.where(self._pinned[role], self._least(period, role)[0], np.inf)
             for role in self.roles
         }
 

@@ -97,6 +97,10 @@ class Relaxation:
         )
         if len(self.sequence) > 1:
             self.sequence = [self.sequence[-1], *self.sequence[:-1]]
+        resting = [cluster.may_rest for cluster in self.clusters]
+        self._may_be_alone = [
+            all(resting[:j] + resting[j + 1 :]) for j in range(len(resting))
+        ]
         # One number per p and lambda: small, and asked for again and again.
         self._fills: dict[tuple[float, bool], Costs] = {}
         self.least_sync = min(
@@ -139,9 +143,12 @@ class Relaxation:
             states.append(self._join(states[-1], table, self.clusters[j].may_rest))
         taken, left, units = ALONE, stages, self.chain.length
         shared = states[-1].get(taken, self._empty())[left, units]
-        alone, j = self._alone(tables, stages)
-        if alone <= shared:
-            return self._only(j, period, stages) if np.isfinite(alone) else None
+        alone = self._alone(tables)[:, stages]
+        host = int(alone.argmin())
+        if alone[host] <= shared:
+            if not np.isfinite(alone[host]):
+                return None
+            return self._only(self.sequence[host], period, stages)
         chosen = []
         for index in range(len(self.sequence) - 1, -1, -1):
             j, table, before = self.sequence[index], tables[index], states[index]
@@ -188,21 +195,19 @@ class Relaxation:
 
     # ------------------------------------------------------------- recursion
 
-    def _alone(self, tables: list[dict[int, Costs]], stages: int) -> tuple[float, int]:
-        """Least fill with one cluster hosting everything, and which one."""
-        best, host = np.inf, -1
-        for j, table in zip(self.sequence, tables, strict=True):
-            if not self._can_be_alone(j) or ALONE not in table:
-                continue
-            costs = table[ALONE]
-            if stages < len(costs) and costs[stages, self.chain.length] < best:
-                best, host = float(costs[stages, self.chain.length]), j
-        return best, host
+    def _alone(self, tables: list[dict[int, Costs]]) -> Costs:
+        """Least fill with one cluster hosting everything.
 
-    def _can_be_alone(self, j: int) -> bool:
-        return all(
-            self.clusters[i].may_rest for i in range(len(self.clusters)) if i != j
-        )
+        Returns
+        -------
+        By cluster, as in ``sequence``, and p; shape (J, most_stages + 1).
+        """
+        fill = np.full((len(tables), self.most_stages + 1), np.inf)
+        for row, j, table in zip(fill, self.sequence, tables, strict=True):
+            if self._may_be_alone[j] and ALONE in table:
+                costs = table[ALONE][:, self.chain.length]
+                row[: len(costs)] = costs
+        return fill
 
     def _only(self, j: int, period: float, stages: int) -> list[Choice]:
         units = self.chain.length
@@ -236,8 +241,7 @@ class Relaxation:
         last = self.clusters[self.sequence[-1]]
         total = np.full(self.most_stages + 1, np.inf)
         if roles:
-            for stages in range(1, self.most_stages + 1):
-                total[stages] = self._alone(tables, stages)[0]
+            total = self._alone(tables).min(axis=0)
         goal = ALONE if roles else 0
         units = self.chain.length
         for taken, before in state.items():

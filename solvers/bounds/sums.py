@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
+    Places = NDArray[np.uint64]
 
 
 #: Steps of one call of ``_min_plus``, a tenth of a second or two: a deadline is minded
@@ -27,33 +28,57 @@ def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
     """after[s + m, u + l] = min(itself, before[s, u] + costs[m, l])."""
     cells = costs.size
     at_once = max(1, _MOST_STEPS // max(1, before.size))
+    spans = np.empty((before.shape[0], 2), dtype=np.uint64)
+    # Of contiguous arrays, as all sums are, these are views.
+    flat = before.reshape(-1), after.reshape(-1)
     for first in range(0, cells, at_once):
-        _min_plus(before, costs, after, first, min(first + at_once, cells))
+        last = min(first + at_once, cells)
+        _min_plus(*flat, costs, after.shape[0], spans, first, last)
 
 
 @kernel
-def _min_plus(before: Costs, costs: Costs, after: Costs, first: int, last: int) -> None:
-    """Do so for some cells of ``costs``, counted row by row."""
-    stages, units = after.shape
-    top, bottom, left, right = stages, 0, units, 0
-    for s in range(before.shape[0]):
+def _min_plus(
+    before: Costs,
+    after: Costs,
+    costs: Costs,
+    stages: int,
+    spans: Places,
+    first: int,
+    last: int,
+) -> None:
+    """Do so for some cells of ``costs``, counted row by row.
+
+    Parameters
+    ----------
+    before, after
+        Row behind row.
+    stages
+        Rows of ``after``.
+    spans
+        Space for where the finite cells of each row of ``before`` begin, and for the
+        place behind their end. Without a sign, they are compared several at once.
+    """
+    rows, units = spans.shape[0], costs.shape[1]
+    for s in range(rows):
+        left, right = units, 0
         for u in range(units):
-            if before[s, u] < np.inf:
-                top, bottom = min(top, s), s + 1
-                left, right = min(left, u), max(right, u + 1)
-    width = costs.shape[1]
+            if before[s * units + u] < np.inf:
+                left, right = min(left, u), u + 1
+        spans[s, 0], spans[s, 1] = s * units + left, s * units + right
     for cell in range(first, last):
-        m, n = cell // width, cell % width
+        m, n = cell // units, cell % units
         cost = costs[m, n]
         if cost == np.inf:
             continue
-        wide = min(right, units - n)
-        for s in range(top, min(bottom, stages - m)):
-            source, target = before[s], after[s + m]
-            for u in range(left, wide):
-                value = source[u] + cost
-                if value < target[u + n]:
-                    target[u + n] = value
+        shift = np.uint64(m * units + n)
+        for s in range(min(rows, stages - m)):
+            end = min(spans[s, 1], np.uint64((s + 1) * units - n))
+            for i in range(spans[s, 0], end):
+                value = before[i] + cost
+                # Stored in any case, so that there is no branch.
+                after[i + shift] = (
+                    value if value < after[i + shift] else after[i + shift]
+                )
 
 
 @kernel
@@ -156,9 +181,10 @@ def capped(
         Most units per slot, the last stage's first; shape (K, M).
     ends
         Cost of the leading and of the trailing units, kappa and omega of a boundary
-        within; shape (4, K).
+        within, and least kappa to the cluster before and after; shape (6, K).
     pace
-        Lambda, and the most that warm-up counts grow by from stage to stage.
+        Lambda, the most that warm-up counts grow by from stage to stage, and how many
+        transfers block at a boundary (chi).
     flags
         Whether the cluster hosts the first and the last stage, whether lambda
         limits a stage, and whether it limits several together.
@@ -168,25 +194,34 @@ def capped(
         What is found, where zeros were; shape (K, M + 1).
     """
     length = run.shape[1] - 1
-    period, more = pace[0], pace[1]
+    period, more, chi = pace[0], pace[1], pace[2]
     for k in range(run.shape[0]):
         lead = ends[0, k] if flags[0] else 0.0
         trail = ends[1, k] if flags[1] else 0.0
-        units = length if not flags[2] else _most_within(run[k], period)
+        # What a stage waits for at its own boundaries, where transfers block.
+        within = chi * ends[2, k]
+        before = 0.0 if flags[0] else chi * ends[4, k]
+        after = 0.0 if flags[1] else chi * ends[5, k]
         total = 0
         for m in range(min(memory.shape[1], most[k])):
-            slot = min(memory[k, m], units)
-            if flags[2] and m == 0:
-                slot = min(slot, _most_within(run[k], period - trail))
-            if slot < 1 or (flags[2] and m > 0 and ends[3, k] > period):
+            right = trail + after if m == 0 else within
+            first = slot = memory[k, m]
+            if flags[2]:
+                # The first stage of so many, and the same one if more come before it.
+                first = min(first, _most_within(run[k], period - right - before))
+                slot = min(slot, _most_within(run[k], period - right - within))
+            if flags[2] and m > 0 and ends[3, k] > period:
+                break
+            if first >= 1:
+                cap = min(total + first, length)
+                if flags[3]:
+                    room = (1 + more * m) * period - 2 * m * ends[2, k] - (lead + trail)
+                    if run[k, cap] > room:
+                        cap = min(cap, _most_within(run[k], room))
+                caps[k, m + 1] = cap
+            if slot < 1:
                 break
             total += slot
-            cap = min(total, length)
-            if flags[3]:
-                room = (1 + more * m) * period - 2 * m * ends[2, k] - (lead + trail)
-                if run[k, cap] > room:
-                    cap = min(cap, _most_within(run[k], room))
-            caps[k, m + 1] = cap
 
 
 @step

@@ -205,16 +205,19 @@ def _cap_stages(
     costs: Costs, short: Ints, limits: RangeLimits, o: int, least: int, across: int
 ) -> None:
     """Fill in how many units a stage holds at each place, by lambda and memory."""
-    q, tau = costs.facts[Fact.Q], short[Sum.TAU, o]
+    q, p, tau = costs.facts[Fact.Q], costs.facts[Fact.P], short[Sum.TAU, o]
+    wait = costs.facts[Fact.BLOCKING] * _least_kappa(costs, o)
     peak = costs.temporary[o, 0]
     for u in range(1, costs.facts[Fact.L]):
         peak = min(peak, costs.temporary[o, u])
     free = costs.option[o, Option.FREE_BYTES] - peak
-    within = _fitting(tau, tau, 0, limits.scalars[Scalar.STAGE])
     for ended in range(2):
         before = -1
         fits = 0
-        for i in range(1, costs.facts[Fact.P] + 1):
+        for i in range(1, p + 1):
+            # Where transfers block it waits at the boundaries that it has.
+            room = limits.scalars[Scalar.STAGE] - wait * ((i > 1) + (i < p))
+            within = _fitting(tau, tau, 0, room)
             warmup = 1 + (i - 1) * least
             if ended and i > 1:
                 warmup += across - least
@@ -226,11 +229,27 @@ def _cap_stages(
 
 
 @step
+def _least_kappa(costs: Costs, o: int) -> int:
+    """Return the least kappa of any boundary of a stage of an option; 0 if none is."""
+    a, least = costs.option[o, Option.LAYOUT], INFINITE
+    for x in range(costs.edge.shape[1]):
+        if _is_cut(costs, x):
+            for b in range(len(costs.home)):
+                least = min(least, costs.edge[Edge.KAPPA, x, a, b])
+                least = min(least, costs.edge[Edge.KAPPA, x, b, a])
+    return 0 if least >= INFINITE else int(least)
+
+
+@step
 def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
     """Fill in how many units a run of m stages holds by the window over all of it."""
     period, tau = limits.scalars[Scalar.PERIOD], short[Sum.TAU, o]
     a = costs.option[o, Option.LAYOUT]
     gain = -INFINITE
+    blocked = costs.facts[Fact.BLOCKING] * limits.out[len(limits.out) - 1, a]
+    if blocked >= INFINITE:
+        # No cut is inside a run.
+        blocked = 0
     for x in range(costs.edge.shape[1]):
         # That is, for the classes that some cut has.
         if limits.calm[x, a] < INFINITE:
@@ -242,6 +261,9 @@ def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
         # With enough warm-ups no window is too long.
         if period < INFINITE and not costs.facts[Fact.AUTO]:
             span = _span(period, gain, m)
+            if blocked and period <= _LARGEST // m:
+                # Each of them is busy for its own boundaries as well.
+                span = min(span, m * period // PERIOD_SCALE - (m - 1) * blocked)
             limits.caps[Cap.WINDOW, o, m] = _fitting(tau, tau, 0, span)
 
 

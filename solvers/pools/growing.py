@@ -1,7 +1,8 @@
 """A pool that works in this process first: most problems are done by then.
 
 A worker takes about a second to start, import and load compiled code, and every
-core takes one. Only what is not done after a few seconds is worth that.
+core takes one. Only what is not done after a few seconds is worth that; and until
+they are ready this process works on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: CPU seconds this process works before it starts others.
 ALONE_S = 4.0
+#: Seconds that a task may take here once workers have been started.
+_STARTING_S = 1.0
 
 
 class GrowingPool:
@@ -43,6 +46,8 @@ class GrowingPool:
         self._alone_s = alone_s
         self._began_s = time.process_time()
         self._pool: InlinePool | Pool = InlinePool(make, payload)
+        #: Workers that are not ready yet.
+        self._coming: Pool | None = None
 
     @property
     def shared(self) -> Any:
@@ -57,7 +62,9 @@ class GrowingPool:
     @property
     def patience_s(self) -> float | None:
         """Seconds that a task may take at most; None for any."""
-        return self._alone_s if isinstance(self._pool, InlinePool) else None
+        if not isinstance(self._pool, InlinePool):
+            return None
+        return self._alone_s if self._coming is None else _STARTING_S
 
     @property
     def unheard(self) -> list[Any]:
@@ -77,10 +84,14 @@ class GrowingPool:
     def close(self) -> None:
         """End all workers."""
         self._pool.close()
+        if self._coming is not None:
+            self._coming.close()
 
     def _grow(self) -> None:
-        if time.process_time() - self._began_s < self._alone_s:
-            return
-        known = self._pool.shared.value
-        self._pool = Pool(self._size, self._make, self._payload)
-        self._pool.shared.value = known
+        if self._coming is None:
+            if time.process_time() - self._began_s < self._alone_s:
+                return
+            self._coming = Pool(self._size, self._make, self._payload, wait=False)
+        if self._coming.is_ready():
+            self._coming.shared.value = self._pool.shared.value
+            self._pool, self._coming = self._coming, None

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds that workers get together to end by themselves before they are killed.
 _GRACE_S = 1.0
+#: How often a worker says ``Ready`` before its first task.
+_READY = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,11 @@ class Died:
     task: int
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A worker has begun, or knows what it works on: two in all."""
+
+
 Event = Note | Done | Failed | Died
 
 
@@ -74,6 +81,9 @@ class Pool:
         Importable by a spawned process; returns the function that runs a task.
     payload
         Picklable; sent to each worker once.
+    wait
+        Whether to wait until workers have begun and read the payload; if not, they
+        get it from ``is_ready``, which has to be asked until it is true.
     """
 
     def __init__(
@@ -81,6 +91,8 @@ class Pool:
         size: int,
         make: Callable[..., Callable[[Any], Any]],
         payload: Any,
+        *,
+        wait: bool = True,
     ) -> None:
         self._make = make
         self._payload = payload
@@ -92,7 +104,7 @@ class Pool:
                 self.shared = _SPAWN.RawValue("q", 0)
                 for _ in range(size):
                     self._workers.append(self._start())
-            for worker in self._workers:
+            for worker in self._workers if wait else ():
                 self._brief(worker)
         except BaseException:
             self.close()
@@ -102,6 +114,17 @@ class Pool:
     def idle(self) -> int:
         """Number of workers without a task."""
         return sum(worker.task is None for worker in self._workers)
+
+    def is_ready(self) -> bool:
+        """Whether all workers wait for tasks; those that have begun get the payload."""
+        for worker in self._workers:
+            worker.hear()
+            if worker.heard and not worker.briefed:
+                self._brief(worker)
+        # One that has died is replaced when it is to do something.
+        return all(
+            worker.is_ready or not worker.process.is_alive() for worker in self._workers
+        )
 
     def submit(self, task: int, content: Any) -> None:
         """Give a task to an idle worker; raises RuntimeError if there is none."""
@@ -124,19 +147,25 @@ class Pool:
             worker.pipe: worker for worker in self._workers if worker.task is not None
         }
         sentinels = {worker.process.sentinel: worker for worker in busy.values()}
-        ready = wait([*busy, *sentinels], timeout_s)
+        deadline = Deadline.after(timeout_s)
         events: list[Event] = []
-        for worker in dict.fromkeys(
-            busy[item] if item in busy else sentinels[item]  # type: ignore[index]
-            for item in ready
-        ):
-            events += self._read(worker)
+        ready: list[Any] = [None]
+        # That a worker is ready is no event.
+        while ready and not events:
+            ready = wait([*busy, *sentinels], max(deadline.left_s() or 0.0, 0.0))
+            for worker in dict.fromkeys(
+                busy[item] if item in busy else sentinels[item]  # type: ignore[index]
+                for item in ready
+            ):
+                events += self._read(worker)
         return events
 
     def close(self) -> None:
         """End all workers, whatever they do."""
         for worker in self._workers:
-            if worker.task is not None:
+            if worker.task is None:
+                worker.hear()
+            if worker.task is not None or not worker.is_ready:
                 worker.process.terminate()
             # One that waits for a task takes its closed pipe as the end.
             worker.pipe.close()
@@ -162,6 +191,7 @@ class Pool:
         That is much, and takes until the worker reads it: a parent that is killed
         meanwhile leaves a message that is cut off, which ``_serve`` knows.
         """
+        worker.briefed = True
         # If it died just now, collect() will find out and say so.
         with suppress(OSError):
             worker.pipe.send((self._make, self._payload))
@@ -180,6 +210,9 @@ class Pool:
         try:
             while worker.pipe.poll():
                 kind, content = worker.pipe.recv()
+                if kind is Ready:
+                    worker.heard += 1
+                    continue
                 events.append(kind(task, content))
                 if kind is not Note:
                     worker.task = None
@@ -251,6 +284,21 @@ class _Worker:
     process: SpawnProcess
     pipe: Connection[Any, Any]
     task: int | None = None
+    #: Whether it was told what it works on, and how often it has said ``Ready``.
+    briefed: bool = False
+    heard: int = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has taken in what it works on."""
+        return self.heard == _READY
+
+    def hear(self) -> None:
+        """Take in what it says while it has no task."""
+        with suppress(EOFError, OSError):
+            while not self.is_ready and self.pipe.poll():
+                self.pipe.recv()
+                self.heard += 1
 
 
 def _serve(pipe: Connection[Any, Any], shared: Any) -> None:
@@ -261,8 +309,10 @@ def _serve(pipe: Connection[Any, Any], shared: Any) -> None:
         multiprocessing.set_start_method("fork", force=True)
     # A closed pipe, or half a message in it: the parent is done, or gone.
     with suppress(EOFError, OSError, UnpicklingError):
+        pipe.send((Ready, None))
         make, payload = pipe.recv()
         run = make(payload, shared, lambda content: pipe.send((Note, content)))
+        pipe.send((Ready, None))
         while True:
             content = pipe.recv()
             try:

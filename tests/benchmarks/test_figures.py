@@ -123,6 +123,7 @@ def test_files_from_kept_campaigns(made: dict[str, Campaign], tmp_path: Path) ->
     assert "mcts, λ = 0.1" in (tmp_path / "hetauto-fig12.svg").read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_scattered_clusters_keep_the_published_strategy() -> None:
     base = read_problem(str(problem_files()["hetauto-table1-a100"]))
     times = []

@@ -46,9 +46,11 @@ RUN_ELSEWHERE = {
 #: Pages whose commands take long.
 SLOW = {
     "docs/explanation/proofs.md",
+    "docs/how-to/calibrate.md",
     "docs/how-to/compare.md",
     "docs/how-to/export.md",
     "docs/how-to/rent-nodes.md",
+    "docs/how-to/show-a-plan.md",
     "docs/how-to/what-if.md",
 }
 RUN = [

@@ -1,6 +1,10 @@
 """What every bundle has, and when there is none."""
 
+import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,3 +72,54 @@ def test_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         write_folder(str(tmp_path / "no" / "where"), {"a": "b"})
     assert (tmp_path / "mine").read_text() == "precious"
+
+
+def test_a_file_takes_three_calls_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be a file for each of a million nodes."""
+    calls: list[str] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(os, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            calls.append(name)
+            return real(*given, **named)
+
+        return call
+
+    for name in ("open", "write", "close", "stat", "lstat", "chmod", "rename"):
+        monkeypatch.setattr(os, name, counted(name))
+    monkeypatch.setattr("builtins.open", lambda *_: pytest.fail("opened otherwise"))
+    files = {f"nodes/{number}.sh": "echo\n" for number in range(50)}
+    write_folder(str(tmp_path / "out"), files)
+    monkeypatch.undo()
+    per_file = {name: calls.count(name) // 50 for name in calls}
+    assert {name: count for name, count in per_file.items() if count} == {
+        "open": 1,
+        "write": 1,
+        "close": 1,
+    }
+
+
+def test_what_is_written_in_parts_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, rest: write(handle, rest[:3]))
+    write_folder(str(tmp_path / "out"), {"a": "zwölf Zeichen", "b": ""})
+    assert (tmp_path / "out/a").read_text("utf-8") == "zwölf Zeichen"
+    assert (tmp_path / "out/b").read_bytes() == b""
+
+
+def test_a_full_disk_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(handle: int, rest: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", fail)
+    with pytest.raises(InputError, match="cannot be written: No space left"):
+        write_folder(str(tmp_path / "out"), {"deep/a": "b"})
+    assert not list(tmp_path.iterdir())

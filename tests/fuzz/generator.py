@@ -10,10 +10,12 @@ from random import Random
 from typing import Any
 
 from hetopt.export.registry import SHIPPED
-from hetopt.problem.training import RECOMPUTE
-from hetopt.schedule.schedules import FREE
+from hetopt.problem.training import INTERLEAVED, RECOMPUTE
+from hetopt.schedule.schedules import FREE, RULES
 from tests.oracle.instances import OVERLAPPING
 
+#: Schedules whose stages wait for transfers.
+BLOCKING = tuple(rule.name for rule in RULES.values() if rule.blocking)
 #: Rates and latencies from dead to beyond anything there is.
 RATES = ("1 B/s", "1 bps", "8 bps", "1e-3 bps", "100 kbps", "1 Mbps", "1 Gbps")
 FAST_RATES = ("10 Gbps", "100 Gbps", "400 Gbps", "3 TB/s", "1e12 GB/s")
@@ -159,6 +161,12 @@ def _training(rng: Random) -> dict[str, Any]:
     }
     if rng.random() < 0.2:
         training["reserve"] = rng.choice((0, 0.5, 0.999999))
+    # Drawn apart, so that the rest of a seed's problem stays what it was.
+    more = Random(str(training))
+    if more.random() < 0.2:
+        training |= {"schedule": INTERLEAVED, "chunks": more.choice((2, 2, 3, 4))}
+    elif more.random() < 0.1:
+        training["schedule"] = more.choice(BLOCKING)
     return training
 
 

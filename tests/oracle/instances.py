@@ -28,6 +28,8 @@ from tests.oracle.tables import draw_table
 ONE_CHUNK = tuple(name for name in SCHEDULES if not rule_of(name).interleaved)
 #: Schedules whose stages compute while boundaries transfer, and hold one chunk.
 OVERLAPPING = tuple(name for name in ONE_CHUNK if not rule_of(name).blocking)
+#: All others.
+OTHERS = tuple(name for name in SCHEDULES if name not in OVERLAPPING)
 #: Plans an instance may have before memory and pins, so that brute force is quick.
 MAX_PLANS = 40_000
 #: The same where no principle is kept.
@@ -124,6 +126,13 @@ def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
         ),
     )
     return Instance(seed=seed, problem=problem, table=table)
+
+
+def make_other(seed: int, kind: ScheduleName) -> Instance:
+    """Draw an instance of any schedule, of two to four chunks where it has several."""
+    if rule_of(kind).interleaved:
+        return make_chunked(seed, 2 + seed % 3)
+    return make_instance(seed, schedule=kind)
 
 
 def count_plans(table: CostTable) -> int:

@@ -8,10 +8,11 @@ from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training import INTERLEAVED
 from hetopt.result import PricedPlan, Result
 from hetopt.solvers import side_by_side
 from hetopt.solvers.progress import Progress
-from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart
+from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart, warm_up
 from tests.report.comparisons import PLAN
 
 TINY = read_problem_text(side_by_side.TINY % "virtual-1f1b")
@@ -99,3 +100,8 @@ def test_tree_search_is_stopped_like_that() -> None:
     # The limit has room for compiling, which counts.
     assert run.search_time_s < 500
     assert run.plan is not None
+
+
+def test_a_first_run_may_have_chunks() -> None:
+    entry = Entry(solver="dp", time_limit_s=None)
+    assert warm_up(entry, INTERLEAVED) > 0

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from hetopt import interruption
 from hetopt.cli.exit_codes import STOPPED
-from hetopt.cli.inputs import load_problem, principles_of, seconds, whole, workers
+from hetopt.cli.inputs import (
+    add_chunks,
+    load_problem,
+    principles_of,
+    seconds,
+    whole,
+    workers,
+)
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
@@ -81,6 +88,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"instead of the problems': {', '.join(SCHEDULE_CHOICES)}",
     )
+    add_chunks(command)
     command.add_argument(
         "--relax",
         metavar="P,...",
@@ -110,7 +118,10 @@ def run(options: argparse.Namespace) -> int:
 
     solvers = _solvers(options.solvers)
     principles = principles_of(options.relax)
-    problems = [load_problem(name, options.schedule) for name in options.problems]
+    problems = [
+        load_problem(name, options.schedule, options.chunks)
+        for name in options.problems
+    ]
     _ensure_different([problem.name for problem in problems])
     folder = make_folder(options.out)
     ensure_outputs(

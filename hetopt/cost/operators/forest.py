@@ -13,7 +13,7 @@ alone, whose corrections would be those of other kernels.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -48,6 +48,18 @@ SETTINGS = {
 }
 
 
+class Widths(NamedTuple):
+    """How many terms a class's rooflines add up, and features its trees ask for."""
+
+    terms: int
+    features: int
+
+    @classmethod
+    def of(cls, work: Work) -> Self:
+        """Return those of kernels."""
+        return cls(work.terms.shape[1], work.features.shape[1])
+
+
 class OperatorForest:
     """What predicts the kernels of one class on one device."""
 
@@ -77,20 +89,20 @@ class OperatorForest:
         return cls(curves)
 
     @classmethod
-    def kept(cls, arrays: Mapping[str, NDArray[Any]], like: Work) -> Self:
+    def kept(cls, arrays: Mapping[str, NDArray[Any]], widths: Widths) -> Self:
         """Return the forest that ``arrays`` made; ValueError if it is none.
 
         Parameters
         ----------
-        like
-            Kernels such as it is asked about.
+        widths
+            Of the kernels that it is asked about.
         """
         names = [str(name) for name in arrays.get("names", ())]
         if "" not in names:
             msg = "no curve answers for other kernels"
             raise ValueError(msg)
         return cls(
-            {name: Curve.kept(arrays, f"{i}.", like) for i, name in enumerate(names)}
+            {name: Curve.kept(arrays, f"{i}.", widths) for i, name in enumerate(names)}
         )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -147,15 +159,17 @@ class Curve:
         return replace(roofline, trees=grow(work.features, corrections, settings))
 
     @classmethod
-    def kept(cls, arrays: Mapping[str, NDArray[Any]], prefix: str, like: Work) -> Self:
+    def kept(
+        cls, arrays: Mapping[str, NDArray[Any]], prefix: str, widths: Widths
+    ) -> Self:
         """Return the curve that ``arrays`` made; ValueError if it is none."""
         rates = arrays.get(prefix + "rates", np.empty(0))
-        if rates.shape != like.terms.shape[1:] or not (rates >= 0).all():
+        if rates.shape != (widths.terms,) or not (rates >= 0).all():
             msg = "expected rates of a roofline"
             raise ValueError(msg)
         trees = None
-        if prefix + "roots" in arrays:
-            trees = Trees.kept(arrays, prefix, width=like.features.shape[1])
+        if prefix + "nodes" in arrays:
+            trees = Trees.kept(arrays, prefix, width=widths.features)
         return cls(rates=rates, trees=trees)
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:

@@ -1,8 +1,10 @@
 """Extremely randomised trees as arrays: grown by scikit-learn, asked without it.
 
 Loading scikit-learn takes longer than asking, so what it has grown is kept as arrays
-(``hetopt.cost.sources.prediction_cache``). Answers are those of the library, to the
-last bit: it compares features of 32 bits with thresholds of 64.
+(``hetopt.cost.operators.shipped``, ``hetopt.cost.sources.prediction_cache``). Answers
+are those of the library, to the last bit: it compares features of 32 bits with
+thresholds of 64, and the largest number of 32 bits that is not above a threshold
+parts such features alike.
 """
 
 from __future__ import annotations
@@ -19,14 +21,20 @@ if TYPE_CHECKING:
 
     from hetopt.cost.shapes import Floats
 
-#: What is kept of trees.
+#: What is kept of T trees of N nodes, S of which are splits, and of which type.
 _DTYPES = {
-    "roots": np.int32,
+    # Of the deepest tree; ().
     "depth": np.int32,
+    # Of each tree; (T,).
+    "nodes": np.int32,
+    # Which nodes are splits; (N,).
+    "is_split": np.bool_,
+    # Of each split; (S,). The next nodes are so many behind it.
     "features": np.int8,
-    "thresholds": np.float64,
+    "thresholds": np.float32,
     "left": np.int32,
     "right": np.int32,
+    # Of each leaf; (N - S,).
     "values": np.float64,
 }
 
@@ -72,21 +80,25 @@ class Trees:
     roots: NDArray[np.int32]
     depth: int
     features: NDArray[np.int8]
-    thresholds: Floats
+    thresholds: NDArray[np.float32]
     left: NDArray[np.int32]
     right: NDArray[np.int32]
     values: Floats
 
     def answers(self, rows: Floats) -> Floats:
         """Return the mean of the trees' answers to R rows of F features; (R,)."""
-        narrow = rows.astype(np.float32)
+        # Many kernels are asked about again and again.
+        narrow, asked = np.unique(rows.astype(np.float32), axis=0, return_inverse=True)
         number = np.arange(len(narrow))
         node = np.repeat(self.roots[:, None], len(narrow), axis=1)
         for _ in range(self.depth):
             to_left = narrow[number, self.features[node]] <= self.thresholds[node]
             node = np.where(to_left, self.left[node], self.right[node])
-        mean: Floats = np.mean(self.values[node], axis=0)
-        return mean
+        # Tree by tree: how sums round must not depend on how many rows there are.
+        total = np.zeros(len(narrow))
+        for answers in self.values[node]:
+            total += answers
+        return total[asked] / len(self.roots)
 
     @classmethod
     def kept(
@@ -103,33 +115,83 @@ class Trees:
             found = {name: arrays[prefix + name] for name in _DTYPES}
         except KeyError as error:
             raise ValueError(str(error)) from error
-        roots, nodes = found.pop("roots"), len(found["left"])
-        depth = int(found.pop("depth").sum())
-        sound = (
-            all(found[name].shape == (nodes,) for name in found)
-            and all(arrays[prefix + name].dtype == t for name, t in _DTYPES.items())
-            and roots.ndim == 1
-            and all(
-                part.min(initial=0) >= 0 and part.max(initial=0) < nodes
-                for part in (roots, found["left"], found["right"])
-            )
-            and 0 <= depth < nodes
-            and len(roots) > 0
-            and (found["features"] >= 0).all()
-            and (found["features"] < width).all()
-            and np.isfinite(found["values"]).all()
-        )
-        if not sound:
+        if not _are_sound(found, width):
             msg = "trees whose nodes lead nowhere"
             raise ValueError(msg)
-        return cls(roots=roots, depth=depth, **found)
+        is_split, nodes = found["is_split"], found["nodes"]
+        own = np.arange(len(is_split), dtype=np.int32)
+
+        def of_splits(name: str, elsewhere: Any) -> NDArray[Any]:
+            whole: NDArray[Any] = np.full(len(own), elsewhere, dtype=_DTYPES[name])
+            whole[is_split] = found[name]
+            return whole
+
+        values = np.zeros(len(own))
+        values[~is_split] = found["values"]
+        return cls(
+            roots=(np.cumsum(nodes) - nodes).astype(np.int32),
+            depth=int(found["depth"]),
+            features=of_splits("features", 0),
+            thresholds=of_splits("thresholds", np.inf),
+            left=own + of_splits("left", 0),
+            right=own + of_splits("right", 0),
+            values=values,
+        )
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Return the trees as arrays, whose names begin with a prefix."""
+        own = np.arange(len(self.left))
+        is_split = self.left != own
+        found = {
+            "depth": self.depth,
+            "nodes": np.diff(self.roots, append=len(own)),
+            "is_split": is_split,
+            "features": self.features[is_split],
+            "thresholds": self.thresholds[is_split],
+            "left": (self.left - own)[is_split],
+            "right": (self.right - own)[is_split],
+            "values": self.values[~is_split],
+        }
         return {
-            prefix + name: np.asarray(getattr(self, name), dtype=dtype)
+            prefix + name: np.asarray(found[name], dtype=dtype)
             for name, dtype in _DTYPES.items()
         }
+
+
+def _are_sound(found: Mapping[str, NDArray[Any]], width: int) -> bool:
+    """Whether arrays as ``_DTYPES`` has them make trees of ``width`` features.
+
+    The next nodes lie behind a split and within its tree.
+    """
+    nodes, is_split = found["nodes"], found["is_split"]
+    if any(found[name].dtype != dtype for name, dtype in _DTYPES.items()):
+        return False
+    sizes = int(nodes.sum()), int(is_split.sum())
+    if (
+        nodes.ndim != 1
+        or not nodes.size
+        or nodes.min() < 1
+        or is_split.shape != sizes[:1]
+        or found["depth"].shape != ()
+        or not 0 <= found["depth"] < sizes[0]
+        or found["values"].shape != (sizes[0] - sizes[1],)
+    ):
+        return False
+    end = np.repeat(np.cumsum(nodes), nodes)[is_split]
+    own = np.flatnonzero(is_split)
+    features = found["features"]
+    return bool(
+        all(
+            found[name].shape == own.shape
+            and (found[name] > 0).all()
+            and (own + found[name] < end).all()
+            for name in ("left", "right")
+        )
+        and features.shape == found["thresholds"].shape == own.shape
+        and (features >= 0).all()
+        and (features < width).all()
+        and np.isfinite(found["values"]).all()
+    )
 
 
 def grow(rows: Floats, answers: Floats, settings: Settings) -> Trees:
@@ -167,8 +229,15 @@ def grow(rows: Floats, answers: Floats, settings: Settings) -> Trees:
         roots=roots.astype(np.int32),
         depth=max(tree.max_depth for tree in trees),
         features=np.where(is_leaf, 0, whole("feature")).astype(np.int8),
-        thresholds=np.where(is_leaf, np.inf, whole("threshold")),
+        thresholds=_not_above(np.where(is_leaf, np.inf, whole("threshold"))),
         left=np.where(is_leaf, own, left + first).astype(np.int32),
         right=np.where(is_leaf, own, right + first).astype(np.int32),
-        values=whole("value")[:, 0, 0].astype(np.float64),
+        values=np.where(is_leaf, whole("value")[:, 0, 0], 0.0),
     )
+
+
+def _not_above(thresholds: Floats) -> NDArray[np.float32]:
+    """Return the largest numbers of 32 bits that are not above; infinity stays."""
+    nearest = thresholds.astype(np.float32)
+    below = np.nextafter(nearest, np.float32(-np.inf))
+    return np.where(nearest > thresholds, below, nearest)

@@ -25,8 +25,9 @@ from hetopt.cost.operators.file import (
     SDP_BACKWARD,
     SDP_FORWARD,
 )
-from hetopt.cost.operators.forest import SETTINGS, OperatorForest
+from hetopt.cost.operators.forest import SETTINGS, OperatorForest, Widths
 from hetopt.cost.operators.relatives import rates_of
+from hetopt.cost.operators.shipped import grown, shipped_forest
 from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.sources.sustained import sustained_of
@@ -216,7 +217,7 @@ class OperatorSource:
         sizes = {name: len(whole.traffic_s)}
         found = prediction_cache.load(folder, key, sizes, columns=1)
         if found is None:
-            forest = _forest(self.measured[name], folder)
+            forest = _forest(self.measured[name], folder, Widths.of(whole))
             found = {name: forest.predict_s(whole)[:, None]}
             prediction_cache.store(folder, key, found)
         return np.split(found[name][:, 0], np.arange(rows, sizes[name], rows))
@@ -229,17 +230,20 @@ def _versions() -> tuple[str, ...]:
 
 
 @cache
-def _forest(part: Measured, folder: Path) -> OperatorForest:
-    """Return a forest, kept or grown; it is the same whoever asks."""
+def _forest(part: Measured, folder: Path, widths: Widths) -> OperatorForest:
+    """Return a forest, shipped, kept or grown; it is the same whoever asks."""
+    forest = shipped_forest(part, widths)
+    if forest is not None:
+        return forest
     known = work.work_of_rows(part.op, part.rows, part.rates)
     seconds = np.array([row.time_us * 1e-6 for row in part.rows])
-    settings = SETTINGS[part.op]
-    key = _digest(["operator forest", repr(settings)], known, seconds.tobytes())
+    words = ["operator forest of splits", repr(SETTINGS[part.op])]
+    key = _digest(words, known, seconds.tobytes())
     kept = prediction_cache.load_arrays(folder, key)
     if kept is not None:
         with suppress(ValueError):
-            return OperatorForest.kept(kept, known)
-    forest = OperatorForest.grown(known, seconds, settings)
+            return OperatorForest.kept(kept, widths)
+    forest = grown(part)
     prediction_cache.store_arrays(folder, key, forest.arrays())
     return forest
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PROBLEM = "hetauto-exp1"
 
 
+@pytest.mark.slow
 def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "plan.json"
     arguments = ["plan", PROBLEM, "--solver", "mcts", "--out", str(out)]

@@ -153,3 +153,28 @@ def test_no_plan_is_an_answer(problem: str, capsys: pytest.CaptureFixture[str]) 
     found = json.loads(capsys.readouterr().out)
     jsonschema.validate(found, schemas.RESULT)
     assert {each["status"] for each in found["schedules"]} == {"infeasible"}
+
+
+def test_chunks_to_try(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--schedule", "best", "--chunks"]
+    found = plan(problem, *asked, "1,2", out=tmp_path / "plan.json")
+    schedules = found["schedules"]
+    assert isinstance(schedules, list)
+    assert [x["chunks"] for x in schedules if x["chunks"] > 1] == [2]
+    capsys.readouterr()
+    for words, said in (
+        ([*asked, "1"], "--chunks: is 1, which all other schedules have"),
+        ([*asked, "2,2"], "'2,2' has a number twice"),
+        ([*asked, "two"], "'two' is not a whole number of at least 1"),
+        (["--schedule", "interleaved-1f1b", "--chunks", "2,4"], "has 2 numbers"),
+        (["--schedule", "interleaved-1f1b"], "interleaved-1f1b has 2 or more"),
+        (["--schedule", "1f1b", "--chunks", "2"], "chunks is 2, 1f1b has 1"),
+    ):
+        try:
+            code = main(["plan", problem, *words])
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        assert code == 2
+        assert said in capsys.readouterr().err

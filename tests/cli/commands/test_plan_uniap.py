@@ -42,6 +42,7 @@ def test_plan_check_and_simulate(
     assert f"{data['iteration_time_s']:.6f} s" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_plan_belongs_to_its_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

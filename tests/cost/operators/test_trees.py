@@ -42,25 +42,52 @@ def test_trees_are_kept_as_arrays() -> None:
     assert again.answers(asked).tolist() == trees.answers(asked).tolist()
 
 
+@pytest.mark.parametrize("features", [np.float32, np.float64])
+def test_thresholds_of_32_bits_part_features_as_those_of_64_do(
+    features: type[np.floating],
+) -> None:
+    """Features lie on thresholds, or next to them."""
+    known = np.arange(64, dtype=np.float64)[:, None] / 7
+    settings = Settings(trees=50, max_features=1, min_samples_leaf=1)
+    library = ExtraTreesRegressor(
+        n_estimators=50, max_features=1.0, min_samples_leaf=1, random_state=0
+    ).fit(known, known[:, 0])
+    limits = np.concatenate([each.tree_.threshold for each in library.estimators_])
+    exact = np.unique(limits).astype(features).astype(np.float64)
+    near = [np.nextafter(exact.astype(np.float32), to) for to in (-np.inf, np.inf)]
+    asked = np.concatenate([exact, *near])[:, None]
+    each = [tree.predict(asked.astype(np.float32)) for tree in library.estimators_]
+    found = grow(known, known[:, 0], settings).answers(asked)
+    assert found.tolist() == np.mean(each, axis=0).tolist()
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("left", 0),
         ("left", -1),
         ("right", 10**6),
-        ("roots", 10**6),
+        ("nodes", 0),
+        ("nodes", 10**6),
         ("features", -1),
         ("features", 5),
         ("values", np.nan),
-        ("depth", 10**6),
-        ("depth", -1),
+        ("is_split", True),
     ],
 )
 def test_what_leads_nowhere_is_refused(name: str, value: float) -> None:
     arrays = kept()[1]
-    changed = np.atleast_1d(arrays["a." + name]).copy()
+    changed = arrays["a." + name].copy()
     changed[-1] = value
     with pytest.raises(ValueError, match="nowhere"):
         Trees.kept({**arrays, "a." + name: changed}, "a.", width=5)
+
+
+@pytest.mark.parametrize("depth", [-1, 10**6])
+def test_a_depth_that_cannot_be_is_refused(depth: int) -> None:
+    arrays = {**kept()[1], "a.depth": np.array(depth, dtype=np.int32)}
+    with pytest.raises(ValueError, match="nowhere"):
+        Trees.kept(arrays, "a.", width=5)
 
 
 @pytest.mark.parametrize("name", ["left", "depth", "values"])

@@ -122,6 +122,19 @@ def test_a_forest_is_grown_once_whatever_is_asked(
     operator_source._forest.cache_clear()
 
 
+def test_operators_that_ship_need_no_scikit_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an empty cache, that is; and no forest is kept that ships."""
+    operator_source._forest.cache_clear()
+    monkeypatch.setattr(forest, "grow", lambda *_: pytest.fail("grown"))
+    for name in ("A100-80GB", "A40", "H20-96GB", "B200"):
+        device = accelerators()[name]
+        one = OperatorSource(device, shipped_operators(device), cache=tmp_path)
+        assert one.shard_times(asked(("layer", "head"), (2, 1, 1))).forward_s.min() > 0
+    assert not list(tmp_path.glob("*.npz"))
+
+
 def with_kernels(**us_per_mb: float) -> str:
     """The same operators, with named element-wise kernels of other speeds."""
     text = operators().replace("time_us\n", "time_us,kernel\n")

@@ -111,6 +111,7 @@ def test_what_is_read_and_what_is_said(case: dict[str, Any], tmp_path: Path) -> 
     read = case["read"]
     assert found.microbatches == read["microbatches"]
     assert [stage.layers for stage in found.stages] == read["layers"]
+    assert found.chunks == read.get("chunks", 1)
     degrees = [[s.strategy.dp, s.strategy.cp, s.strategy.tp] for s in found.stages]
     wanted = read["degrees"]
     whole = wanted if isinstance(wanted[0], list) else [wanted] * len(degrees)

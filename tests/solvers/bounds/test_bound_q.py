@@ -9,12 +9,13 @@ import pytest
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.training import ScheduleName
 from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore
 from hetopt.solvers.bounds.boxes import BoxBounds
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.race.worker import Worker
 from tests.oracle import brute_force
-from tests.oracle.instances import Instance, make_instance
+from tests.oracle.instances import OTHERS, Instance, make_instance, make_other
 
 SEEDS = range(900, 960)
 
@@ -36,7 +37,24 @@ def _all_box_bounds(instance: Instance) -> list[BoxBounds]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
-    instance = make_instance(seed)
+    _ensure_true(make_instance(seed))
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("seed", range(960, 966))
+def test_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
+    _ensure_true(make_other(seed, kind))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("seed", range(970, 1040))
+def test_more_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
+    _ensure_true(make_other(seed, kind))
+
+
+def _ensure_true(instance: Instance) -> None:
+    """Fail if a bound exceeds what brute force finds, or loses it."""
     programs = brute_force.solve(instance.problem, instance.table).programs
     for box_bounds in _all_box_bounds(instance):
         q = box_bounds.part.microbatches

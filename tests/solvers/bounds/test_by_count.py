@@ -6,15 +6,33 @@ import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
+from hetopt.problem.training import ScheduleName
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from tests.oracle import brute_force
-from tests.oracle.instances import make_instance
+from tests.oracle.instances import OTHERS, Instance, make_instance, make_other
 
 
 @pytest.mark.parametrize("seed", range(300, 340))
 def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
-    instance = make_instance(seed)
+    _ensure_true(make_instance(seed))
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("seed", range(340, 346))
+def test_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
+    _ensure_true(make_other(seed, kind))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("seed", range(350, 420))
+def test_more_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
+    _ensure_true(make_other(seed, kind))
+
+
+def _ensure_true(instance: Instance) -> None:
+    """Fail if a bound exceeds what brute force finds, or loses it."""
     problem, table = instance.problem, instance.table
     chain = Chain.of(table)
     programs = brute_force.solve(problem, table).programs

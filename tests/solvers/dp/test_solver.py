@@ -202,6 +202,7 @@ def test_the_race_reports_the_plan_of_the_tie_rule(seed: int) -> None:
     assert check_result(problem, costs, data) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ONE_CHUNK)
 def test_same_plan_and_bound_as_cp_sat(schedule: ScheduleName) -> None:
     problem = read_problem(str(problem_files()["hetauto-exp1"]))

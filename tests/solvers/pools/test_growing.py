@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.pools import growing
 from hetopt.solvers.pools.growing import GrowingPool
 from hetopt.solvers.pools.process import Done, Note
 from hetopt.solvers.race import task_loop as task_loop
@@ -57,13 +60,28 @@ def test_little_work_is_done_in_this_process() -> None:
 def test_much_work_is_handed_to_workers_that_know_what_was_known() -> None:
     pool = GrowingPool(1, make, "payload", alone_s=0.0)
     pool.shared.value = 7
-    content, value, process = _answer(pool, 1)
-    assert (content, value) == (10, 7)
-    assert process != os.getpid()
+    task, process = 0, os.getpid()
+    # Until the worker is ready, this process works on.
+    while process == os.getpid():
+        task += 1
+        content, value, process = _answer(pool, task)
+        assert (content, value) == (10 * task, 7)
+        time.sleep(0.05)
+    assert task > 1
     assert pool.patience_s is None
     pool.shared.value = 5
-    assert _answer(pool, 2)[:2] == (20, 5)
+    assert _answer(pool, task + 1)[:2] == (10 * (task + 1), 5)
     pool.close()
+
+
+def test_workers_that_are_not_needed_any_more_are_not_waited_for() -> None:
+    pool = GrowingPool(2, make, "payload", alone_s=0.0)
+    assert _answer(pool, 1) == (10, 0, os.getpid())
+    assert pool.patience_s == growing._STARTING_S
+    workers = [worker.process for worker in pool._coming._workers]  # type: ignore[union-attr]
+    pool.close()
+    assert not any(process.is_alive() for process in workers)
+    assert all(process.exitcode in (0, -signal.SIGTERM) for process in workers)
 
 
 def test_what_was_stopped_alone_is_settled_by_workers(

@@ -97,6 +97,7 @@ def test_a_death_is_charged_to_its_task_and_the_actor_replaced(pool: RayPool) ->
     assert gather(pool, 1)[-1] == Done(2, 8)
 
 
+@pytest.mark.slow
 def test_a_race_on_the_cluster_gives_the_same_plan(cluster: Any) -> None:
     instance = make_instance(12)
     answers = [

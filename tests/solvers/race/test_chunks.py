@@ -4,68 +4,48 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 
-from hetopt.check import check_plan, check_result
+from hetopt.check import check_plan
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training import INTERLEAVED, RESHARDING
-from hetopt.solvers.loading import load
-from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import SOLVERS, ensure_plans
-from hetopt.solvers.request import Request
 from tests.oracle import brute_force
-from tests.oracle.instances import make_chunked
+from tests.oracle.instances import Instance, make_chunked
+from tests.solvers.race.agreeing import ensure_best
 
-TICK = Fraction(1, 10**9)
+
+def drawn(seed: int) -> Instance:
+    """Draw an instance of two to four chunks."""
+    return make_chunked(7300 + seed, 2 + seed % 3)
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["cp-sat", "milp", "dp"])
 def test_plans_of_brute_force(name: str, seed: int) -> None:
-    _ensure_best(name, seed)
+    ensure_best(name, drawn(seed))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4, 104))
 @pytest.mark.parametrize("name", ["cp-sat", "milp", "dp"])
 def test_more_plans_of_brute_force(name: str, seed: int) -> None:
-    _ensure_best(name, seed)
-
-
-def _ensure_best(name: str, seed: int) -> bool:
-    """Compare a solver's answer with brute force's; say whether there is a plan."""
-    instance = make_chunked(7300 + seed, 2 + seed % 3)
-    problem, table = instance.problem, instance.table
-    best = brute_force.solve(problem, table).best
-    request = Request(problem=problem, table=table, params=RaceParams(jobs=0))
-    result = load(name)(request)
-    if best is None:
-        assert result.status == "infeasible"
-        return False
-    assert result.status == "optimal"
-    assert result.best is not None
-    exact = float(best.closed_form_ns * TICK)
-    assert result.best.closed_form_s == pytest.approx(exact, rel=1e-12)
-    assert result.best.plan == brute_force.to_plan(problem, table, best)
-    assert check_result(problem, table, result.to_json()) == []
-    return True
+    ensure_best(name, drawn(seed))
 
 
 def test_many_instances_have_plans() -> None:
     found = [
         brute_force.solve(instance.problem, instance.table).best is not None
-        for instance in (make_chunked(7300 + seed, 2 + seed % 3) for seed in range(24))
+        for instance in map(drawn, range(24))
     ]
     assert sum(found) >= 12
 
 
 def test_how_activations_get_back_to_the_first_stage_is_checked() -> None:
-    drawn = (make_chunked(7300 + seed, 2) for seed in itertools.count())
     solved = (
         (each.problem, each.table, brute_force.solve(each.problem, each.table).best)
-        for each in drawn
+        for each in map(drawn, itertools.count())
     )
     problem, table, best = next(each for each in solved if each[2] is not None)
     assert best is not None

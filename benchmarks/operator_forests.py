@@ -1,0 +1,52 @@
+"""Write the forests of operators that ship: ``python -m benchmarks.operator_forests``.
+
+Where one is missing, hetopt grows it on its first run, which takes a second or two.
+
+To be run after every change of ``data/operators``, of the rates that
+``data/accelerators`` gives the devices measured there, or of what forests learn from
+(``hetopt.cost.operators``); a test compares what ships with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hetopt.cost.operators.relatives import shipped_operators
+from hetopt.cost.operators.shipped import content_of, file_stem
+from hetopt.cost.sources.operator_source import NEEDED
+from hetopt.files import write_bytes
+from hetopt.problem.catalogue import FOREST_SUFFIX, accelerators
+
+if TYPE_CHECKING:
+    from hetopt.cost.operators.relatives import Measured
+
+FOLDER = Path(__file__).parents[1] / "data" / "forests"
+
+
+def measured_operators() -> dict[str, Measured]:
+    """Return what some accelerator's latencies are made of, by its forest's file."""
+    found = {}
+    for accelerator in accelerators().values():
+        shipped = shipped_operators(accelerator)
+        for name in NEEDED:
+            if name in shipped:
+                found[file_stem(shipped[name])] = shipped[name]
+    return found
+
+
+def main() -> None:
+    """Write every file, and remove those that nothing asks for."""
+    FOLDER.mkdir(exist_ok=True)
+    wanted = measured_operators()
+    for path in FOLDER.glob("*" + FOREST_SUFFIX):
+        if path.name.removesuffix(FOREST_SUFFIX) not in wanted:
+            path.unlink()
+    for name, part in sorted(wanted.items()):
+        content = content_of(part)
+        write_bytes(str(FOLDER / (name + FOREST_SUFFIX)), content)
+        print(f"{name}{FOREST_SUFFIX}: {len(content) / 1e3:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""Forests that ship are those that what ships with them would grow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from benchmarks.operator_forests import FOLDER, measured_operators
+from hetopt.cost.operators import shipped, work
+from hetopt.cost.operators.forest import SETTINGS, OperatorForest, Widths
+from hetopt.problem.catalogue import forest_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hetopt.cost.operators.relatives import Measured
+
+MEASURED = measured_operators()
+#: The smallest of them.
+SMALL = MEASURED["b200-simumax-memory"]
+#: What machines may round otherwise; everything else is the same anywhere.
+ROUNDED = ("thresholds", "values", "rates")
+
+
+def found(part: Measured) -> OperatorForest | None:
+    known = work.work_of_rows(part.op, part.rows, part.rates)
+    return shipped.shipped_forest(part, Widths.of(known))
+
+
+def test_there_is_a_file_for_every_class_that_is_asked_for() -> None:
+    assert list(forest_files()) == sorted(MEASURED), (
+        "run python -m benchmarks.operator_forests"
+    )
+    assert sum(len(file.read_bytes()) for file in forest_files().values()) < 3e6
+    assert FOLDER.is_dir()
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_what_ships_is_what_would_grow(name: str) -> None:
+    forest = found(MEASURED[name])
+    assert forest is not None, "run python -m benchmarks.operator_forests"
+    ours, fresh = forest.arrays(), shipped.grown(MEASURED[name]).arrays()
+    assert list(ours) == list(fresh)
+    for key, values in fresh.items():
+        if key.endswith(ROUNDED):
+            assert ours[key] == pytest.approx(values, rel=1e-6), key
+        else:
+            assert np.array_equal(ours[key], values), key
+
+
+def test_what_has_changed_is_not_answered_by_the_old_forest() -> None:
+    assert found(SMALL) is not None
+    rates = replace(SMALL.rates, flops=SMALL.rates.flops / 2)
+    changed = SMALL.text.rstrip("\n") + "\n" + SMALL.text.splitlines()[-1] + "\n"
+    assert found(replace(SMALL, text=changed)) is None
+    assert found(replace(SMALL, rates=rates)) is None
+    assert found(replace(SMALL, name="mine.csv")) is None
+
+
+def test_other_settings_grow_another_forest(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = replace(SETTINGS[SMALL.op], trees=3)
+    monkeypatch.setitem(SETTINGS, SMALL.op, settings)
+    assert found(SMALL) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"\x93NUMPY", None])
+def test_a_broken_file_is_not_taken(
+    content: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.npz"
+    if content is None:
+        np.savez(path, allow_pickle=False, digest=np.array(shipped.digest(SMALL)))
+    else:
+        path.write_bytes(content)
+    stem = shipped.file_stem(SMALL)
+    monkeypatch.setattr(shipped, "forest_files", lambda: {stem: path})
+    assert found(SMALL) is None

@@ -1,0 +1,172 @@
+"""Stages of several chunks: Megatron's virtual stages, as written and as read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import hetopt
+from hetopt.cli import main
+from hetopt.errors import CheckError, InputError
+from hetopt.export.back.importing import import_plan
+from hetopt.export.bundle import bundle, write_folder
+from hetopt.export.job import Job
+from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
+from hetopt.export.megatron.reading import read_megatron
+from hetopt.export.nemo.launcher import LAUNCHER as NEMO
+from hetopt.export.nemo.reading import read_nemo
+from hetopt.export.registry import SHIPPED
+from hetopt.export.registry import launcher as launcher_of
+from hetopt.export.shared.megatron_layout import layout_layers
+from hetopt.planning import plan
+from hetopt.problem.problem import Problem
+from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training import INTERLEAVED
+from tests.export.scripts import told
+
+TEXT = """\
+model: {layers: 24, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000}
+clusters:
+  - {name: near, accelerator: H100, nodes: 1, devices_per_node: 4, inter_node:
+      {bandwidth: 100 Gbps, latency: 5 us}}
+  - {name: far, accelerator: A100-80GB, nodes: 1, devices_per_node: 4, inter_node:
+      {bandwidth: 100 Gbps, latency: 5 us}}
+links: {default: {bandwidth: 100 Gbps, latency: 5 us}}
+training: {global_batch: 32, seq_len: 2048, recompute: none,
+  schedule: interleaved-1f1b, chunks: 2}
+pin: {stages: 4, clusters: {near: {dp: 1, tp: 2}, far: {dp: 1, tp: 2}}}
+"""
+#: Launchers that run virtual stages, and what reads them back.
+RUNS = {"megatron": (MEGATRON, read_megatron), "nemo": (NEMO, read_nemo)}
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return read_problem_text(TEXT)
+
+
+@pytest.fixture(scope="module")
+def job(problem: Problem) -> Job:
+    best = plan(problem, solver="dp", jobs=1).best
+    assert best is not None
+    assert len(best.plan.pipeline.stages) == 4
+    return Job.of(problem, best.plan)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_plans_are_read_back_as_they_were(
+    name: str, job: Job, problem: Problem, tmp_path: Path
+) -> None:
+    launcher, read = RUNS[name]
+    folder = tmp_path / "out"
+    write_folder(str(folder), bundle(job, launcher, allow_lossy=False))
+    found = read(folder)
+    assert (found.schedule, found.chunks) == (INTERLEAVED, 2)
+    assert tuple(stage.layers for stage in found.stages) == job.layers
+    # A problem of one chunk gets the files'.
+    training = problem.training.under("1f1b")
+    imported = import_plan(found, replace(problem, training=training))
+    assert imported.plan == job.plan
+    assert imported.findings == ()
+
+
+def test_a_layout_names_every_chunk(job: Job) -> None:
+    files = bundle(job, MEGATRON, allow_lossy=False)
+    script = next(text for name, text in files.items() if name.endswith(".sh"))
+    layers = layout_layers(told(script)["--pipeline-model-parallel-layout"])
+    assert job.layers is not None
+    assert layers == job.layers * 2
+    assert sum(layers) == 24
+
+
+def test_other_launchers_refuse_chunks_by_name(job: Job) -> None:
+    for launcher in map(launcher_of, SHIPPED):
+        limits = launcher.limits
+        if not isinstance(limits, str) and INTERLEAVED in limits.schedules:
+            continue
+        with pytest.raises(CheckError) as told_of:
+            bundle(job, launcher, allow_lossy=True)
+        said = f"schedule {INTERLEAVED}: it has no virtual stages"
+        assert any(said in line for line in told_of.value.findings), launcher.name
+
+
+@pytest.mark.parametrize(
+    ("words", "layers", "chunks"),
+    [
+        ("--num-virtual-stages-per-pipeline-rank 3", 4, 3),
+        ("--num-layers-per-virtual-pipeline-stage 4", 4, 3),
+        ("--num-layers-per-virtual-pipeline-stage 12", 12, 1),
+        ("--pipeline-model-parallel-layout 'Et*6|t*6|t*6|t*6L'", 6, 2),
+    ],
+)
+def test_arguments_of_people_are_read(
+    words: str, layers: int, chunks: int, tmp_path: Path
+) -> None:
+    found = read_megatron(script(tmp_path, words))
+    assert [stage.layers for stage in found.stages] == [layers] * 2
+    assert found.chunks == chunks
+    assert (found.schedule == INTERLEAVED) == (chunks > 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--num-virtual-stages-per-pipeline-rank 5", "of 5 virtual ones"),
+        ("--num-layers-per-virtual-pipeline-stage 5", "no multiple of it times 2"),
+        (
+            "--num-virtual-stages-per-pipeline-rank 2 "
+            "--decoder-first-pipeline-num-layers 4",
+            "is given with virtual stages",
+        ),
+        (
+            "--pipeline-model-parallel-layout 'Et*5|t*7|t*6|t*6L'",
+            "has chunks that differ",
+        ),
+    ],
+)
+def test_what_cannot_be_priced_is_refused(
+    words: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_megatron(script(tmp_path, words))
+
+
+def test_microbatches_have_to_fill_rounds(job: Job, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    write_folder(str(folder), bundle(job, MEGATRON, allow_lossy=False))
+    found = replace(read_megatron(folder), microbatches=2)
+    with pytest.raises(InputError, match="expected a multiple of the 4 stages"):
+        import_plan(found, job.problem)
+
+
+def test_explain_asks_for_as_many_chunks(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, path = tmp_path / "out", tmp_path / "problem.yaml"
+    write_folder(str(folder), bundle(job, MEGATRON, allow_lossy=False))
+    path.write_text(TEXT)
+    asked = ["--mine", str(folder), "--from", "megatron", "--jobs", "1"]
+    assert main(["explain", str(path), *asked]) == 0
+    assert "interleaved-1f1b of 2 chunks a stage" in capsys.readouterr().out
+    path.write_text(TEXT.replace("chunks: 2", "chunks: 3"))
+    assert main(["explain", str(path), *asked]) == 2
+    assert "the files' stages hold 2" in capsys.readouterr().err
+
+
+def test_the_least_time_for_megatron(problem: Problem) -> None:
+    found = hetopt.plan(problem, solver="dp", jobs=1)
+    assert found.best is not None
+    assert found.best.plan.chunks == 2
+
+
+def script(folder: Path, words: str, batch: int = 16) -> Path:
+    """Write a launch script of 24 layers on two stages."""
+    (folder / "run.sh").write_text(
+        "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 24 --hidden-size "
+        "1024 --num-attention-heads 16 --seq-length 2048 --max-position-embeddings "
+        f"2048 --micro-batch-size 1 --global-batch-size {batch} "
+        f"--pipeline-model-parallel-size 2 --bf16 {words}\n"
+    )
+    return folder
