@@ -82,7 +82,8 @@ class Stage:
     warmup
         Forward passes before its first backward pass (W of MODEL.md section 4).
     resharding
-        How activations reach the next stage; None on the last stage.
+        How activations reach the next stage. None on the last stage, unless stages hold
+        several chunks: then how they get back to the first.
     unit_strategies
         One strategy per unit where units may differ, else None. Either all stages of
         a pipeline have them or none has.

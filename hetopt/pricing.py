@@ -51,6 +51,9 @@ class Price:
         times without, or longer ones. Length p.
     uniap_s
         UniAP's objective in seconds; None where stages have one strategy.
+    end_bytes
+        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out;
+        length p, or 0 where units have strategies of their own.
     """
 
     times: PipelineTimes
@@ -62,6 +65,7 @@ class Price:
     activation_bytes: tuple[int, ...]
     recompute_ns: tuple[int | None, ...]
     uniap_s: float | None = None
+    end_bytes: tuple[int, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -110,11 +114,13 @@ def price(plan: Plan, table: CostTable) -> Price:
     times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
     # What every pass runs: not the ends of the model where stages hold several chunks.
     each = body | (table.chunks == 1)
+    every = [*zip(places, held_by_kind(times, body), strict=True)]
     return _price(
         times,
-        memory_bytes=tuple(
-            _memory_bytes(place, held)
-            for place, held in zip(places, held_by_kind(times, body), strict=True)
+        memory_bytes=tuple(_memory_bytes(place, held) for place, held in every),
+        end_bytes=tuple(
+            int(own.counts * ~each * held @ own.table.activation_bytes[own.strategy])
+            for own, held in every
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         activation_bytes=tuple(
@@ -133,6 +139,7 @@ def _price(
     activation_bytes: tuple[int, ...],
     recompute_ns: tuple[int | None, ...],
     uniap_s: float | None = None,
+    end_bytes: tuple[int, ...] = (),
 ) -> Price:
     simulation = simulate(times)
     return Price(
@@ -145,6 +152,7 @@ def _price(
         activation_bytes=activation_bytes,
         recompute_ns=recompute_ns,
         uniap_s=uniap_s,
+        end_bytes=end_bytes,
     )
 
 

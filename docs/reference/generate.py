@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cli.commands.schema import NAMES
 from hetopt.cli.entry import parser
 from hetopt.problem.schema.problem import problem_json_schema
-from hetopt.report import report_schemas, schemas
+from hetopt.report import report_schemas, run_schemas, schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ FILES: dict[str, Schema] = {
     "comparison": report_schemas.COMPARISON,
     "explanation": report_schemas.EXPLANATION,
     "simulation": report_schemas.SIMULATION,
-    "measured": report_schemas.MEASURED,
+    "measured": run_schemas.MEASURED,
     "whatif": report_schemas.WHATIF,
     "front": report_schemas.FRONT,
     "reasons": report_schemas.REASONS,

@@ -96,7 +96,8 @@ class Job:
                 self.stages, self.whole_units(), degrees, recompute, strict=True
             )
         ]
-        stages[-1] = replace(stages[-1], resharding=None)
+        if self.plan.chunks == 1:
+            stages[-1] = replace(stages[-1], resharding=None)
         pipeline = replace(self.plan.pipeline, stages=tuple(stages))
         return Job.of(self.problem, replace(self.plan, pipelines=(pipeline,)))
 

@@ -28,7 +28,6 @@ from hetopt.report.schemas import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.simulation import SIMULATION_SCHEMA
 from hetopt.report.whatif import WHATIF_SCHEMA
 from hetopt.result import Status
-from hetopt.running.measured import MEASURED_SCHEMA, MemoryKind
 from hetopt.schedule.times import EventKind
 
 _TIME: Schema = or_null(SECONDS)
@@ -331,66 +330,6 @@ REASONS: Schema = {
                     }
                 )
             ),
-        }
-    ),
-}
-
-_MEASURED_STAGE = record(
-    {
-        "forward_s": SECONDS,
-        "backward_s": SECONDS,
-        "sync_s": {
-            **SECONDS,
-            "description": "From the end of the last backward pass to that of the "
-            "optimizer's step.",
-        },
-        "peak_bytes": {**whole(), "description": "Of its fullest rank."},
-    }
-)
-
-MEASURED: Schema = {
-    "$schema": DRAFT,
-    "title": "hetopt measured run",
-    "description": "What `hetopt run` writes, and `hetopt calibrate --run` reads: what "
-    "iterations of a plan took.",
-    **record(
-        {
-            "schema": {"const": MEASURED_SCHEMA},
-            "plan_digest": {
-                **DIGEST,
-                "description": "Of the plan as it was launched, as in `job.json`.",
-            },
-            "iteration_s": {
-                **row(POSITIVE, 1),
-                "description": "Of each iteration, from a common start of all ranks "
-                "to the end of the last one's optimizer step.",
-            },
-            "loss": {
-                **row({"type": "number"}, 1),
-                "description": "Mean per token, of each iteration.",
-            },
-            "stages": {
-                **row(_MEASURED_STAGE, 1),
-                "description": "Means over micro-batches, medians over iterations; a "
-                "pass is as long as on the stage's slowest rank.",
-            },
-            "boundaries_s": {
-                **row(SECONDS),
-                "description": "Likewise, of one transfer from each stage to the next "
-                "or back: from when it could begin to when all of it was there.",
-            },
-            "memory": {
-                **one_of(get_args(MemoryKind)),
-                "description": "What `peak_bytes` are: all that PyTorch allocated at "
-                "once, or, on CPUs, what autograd kept for backward passes.",
-            },
-            "devices": {**row(TEXT, 1), "description": "What the ranks ran on."},
-            "versions": record({"hetopt": TEXT, "torch": TEXT, "python": TEXT}),
-            "units": {
-                **or_null(TEXT),
-                "description": "What made the model's units, FILE:FUNCTION; null for "
-                "the plan's own model.",
-            },
         }
     ),
 }

@@ -53,12 +53,10 @@ def run_report(
     boundaries = sheet(
         ("boundary", "transfer s planned", "transfer s measured"),
         (
-            (
-                f"{number} to {number + 1}",
-                f"{price.times.transfer_ns[number] / 1e9:.4f}",
-                f"{time_s:.4f}",
+            (name, f"{planned / 1e9:.4f}", f"{time_s:.4f}")
+            for planned, (name, time_s) in zip(
+                price.times.every_transfer_ns, _transfers(measured), strict=True
             )
-            for number, time_s in enumerate(measured.boundaries_s)
         ),
     )
     ratio = explained.measured_s / explained.predicted_s
@@ -102,10 +100,7 @@ def measured_report(measured: Measured, replayed_s: float) -> list[Part]:
     )
     boundaries = sheet(
         ("boundary", "transfer s"),
-        (
-            (f"{number} to {number + 1}", f"{time_s:.4f}")
-            for number, time_s in enumerate(measured.boundaries_s)
-        ),
+        ((name, f"{time_s:.4f}") for name, time_s in _transfers(measured)),
     )
     pairs = [
         ("measured", _iterations(measured)),
@@ -118,11 +113,23 @@ def measured_report(measured: Measured, replayed_s: float) -> list[Part]:
     return [*found, labelled(pairs)]
 
 
+def _transfers(measured: Measured) -> list[tuple[str, float]]:
+    """Return boundaries by name and what a transfer took, the way back's last."""
+    found = [
+        (f"{number} to {number + 1}", time_s)
+        for number, time_s in enumerate(measured.boundaries_s)
+    ]
+    if measured.chunks is not None:
+        found.append((f"{len(found)} to 0", measured.chunks.way_back_s))
+    return found
+
+
 def _planned_bytes(price: Price, measured: Measured, stage: int) -> int:
     """Return of a stage what its measured bytes are to be held against."""
     if measured.memory == "allocated":
         return price.memory_bytes[stage]
-    return price.times.inflight[stage] * price.activation_bytes[stage]
+    held = price.times.inflight[stage] * price.activation_bytes[stage]
+    return held + price.end_bytes[stage] if price.end_bytes else held
 
 
 def _iterations(measured: Measured) -> str:

@@ -61,7 +61,8 @@ _STAGE = record(
     {
         "resharding": {
             **one_of(RESHARDING),
-            "description": "How activations reach the next stage.",
+            "description": "How activations reach the next stage; from the last one, "
+            "if stages hold several chunks, the first.",
         },
         "zero": _ZERO,
         "unit_strategies": {

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table import TICK_S
+from hetopt.problem.training import INTERLEAVED
+from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.schedules import FREE
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
@@ -58,10 +60,19 @@ class Explained:
 def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
     """Return what of the difference from a simulation is due to what."""
     stages = measured.stages
+    chunks = _chunks(measured, times.chunks)
     passes = replace(
         times,
         forward_ns=_ticks([stage.forward_s for stage in stages]),
         backward_ns=_ticks([stage.backward_s for stage in stages]),
+        # Ends of the model as measured, the way back as predicted.
+        chunks=None
+        if chunks is None or times.chunks is None
+        else replace(
+            chunks,
+            way_back_ns=times.chunks.way_back_ns,
+            way_back_occupancy_ns=times.chunks.way_back_occupancy_ns,
+        ),
     )
     sync = replace(passes, sync_ns=_ticks([stage.sync_s for stage in stages]))
     transfer = _ticks(measured.boundaries_s)
@@ -70,7 +81,7 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
     occupied = tuple(
         own * occupancy // whole if whole else own for own, occupancy, whole in parts
     )
-    every = replace(sync, transfer_ns=transfer, occupancy_ns=occupied)
+    every = replace(sync, transfer_ns=transfer, occupancy_ns=occupied, chunks=chunks)
     simulated = [simulate(each).makespan_ns for each in (times, passes, sync, every)]
     predicted_s, passes_s, sync_s, replayed_s = (each * TICK_S for each in simulated)
     return Explained(
@@ -87,7 +98,7 @@ def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) ->
     transfer = _ticks(measured.boundaries_s)
     times = PipelineTimes(
         # It decides the closed form, which nobody asks for here.
-        schedule=FREE.name,
+        schedule=FREE.name if measured.chunks is None else INTERLEAVED,
         microbatches=microbatches,
         forward_ns=_ticks([stage.forward_s for stage in measured.stages]),
         backward_ns=_ticks([stage.backward_s for stage in measured.stages]),
@@ -95,8 +106,44 @@ def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) ->
         transfer_ns=transfer,
         occupancy_ns=transfer,
         warmups=tuple(warmups),
+        chunks=_chunks(measured, None),
     )
     return simulate(times).makespan_ns * TICK_S
+
+
+def _chunks(measured: Measured, planned: Chunks | None) -> Chunks | None:
+    """Return what was measured of chunks; None where stages hold one.
+
+    Parameters
+    ----------
+    planned
+        Says for how much of a transfer the next one waits; None: for all of it.
+    """
+    own = measured.chunks
+    if own is None:
+        return None
+    (way_back,) = _ticks([own.way_back_s])
+    occupied = way_back
+    if planned is not None and planned.way_back_ns:
+        occupied = way_back * planned.way_back_occupancy_ns // planned.way_back_ns
+
+    def ends(more_s: tuple[float, float], stage: int) -> tuple[int, int]:
+        # Means over iterations may leave the rest of a pass no time.
+        of = measured.stages[stage]
+        means = _ticks([of.forward_s, of.backward_s])
+        forward, backward = (
+            min(more, own.count * mean)
+            for more, mean in zip(_ticks(more_s), means, strict=True)
+        )
+        return forward, backward
+
+    return Chunks(
+        count=own.count,
+        way_back_ns=way_back,
+        way_back_occupancy_ns=occupied,
+        lead_ns=ends(own.lead_s, 0),
+        trail_ns=ends(own.trail_s, -1),
+    )
 
 
 def _ticks(seconds: Sequence[float]) -> tuple[int, ...]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hetopt.errors import InputError
 from hetopt.reading import read_json
+from hetopt.schedule.chunks import chunk_and_microbatch
 from hetopt.version import __version__
 from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.running.records import Iteration
+    from hetopt.running.records import Iteration, Span
 
 MEASURED_SCHEMA = "hetopt-measured/1"
 
@@ -41,6 +42,28 @@ class MeasuredStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredChunks:
+    """What a run of stages with several chunks has beside any other.
+
+    Attributes
+    ----------
+    count
+        Of every stage, v.
+    way_back_s
+        As ``boundaries_s``, from the last stage to the first or back.
+    lead_s, trail_s
+        Forward and backward: how much longer than through its other chunks a
+        micro-batch takes through the first stage's first, which has the embedding, and
+        through the last stage's last, which has the head.
+    """
+
+    count: int
+    way_back_s: float
+    lead_s: tuple[float, float]
+    trail_s: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """A run.
 
@@ -51,7 +74,7 @@ class Measured:
     iteration_s, loss
         Of each iteration that was timed.
     stages, boundaries_s
-        Means over an iteration's micro-batches, medians over iterations; of boundaries
+        Means over an iteration's passes, medians over iterations; of boundaries
         seconds of a transfer, both directions together; p and p - 1.
     memory
         What ``peak_bytes`` of stages are.
@@ -59,6 +82,8 @@ class Measured:
         Names of what the ranks ran on.
     units
         FILE:FUNCTION that made the model's units; None for the plan's own model.
+    chunks
+        None where stages hold one.
     """
 
     plan_digest: str
@@ -70,6 +95,7 @@ class Measured:
     devices: tuple[str, ...]
     versions: dict[str, str]
     units: str | None
+    chunks: MeasuredChunks | None = None
 
     @property
     def time_s(self) -> float:
@@ -78,7 +104,10 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as plain JSON data; see ``hetopt schema measured``."""
-        return {"schema": MEASURED_SCHEMA, **asdict(self)}
+        data = asdict(self)
+        if self.chunks is None:
+            del data["chunks"]
+        return {"schema": MEASURED_SCHEMA, **data}
 
 
 def measured_of(
@@ -86,8 +115,9 @@ def measured_of(
     ranks: Sequence[dict[str, Any]],
     iterations: Sequence[Iteration],
     units: str | None,
+    chunks: int = 1,
 ) -> Measured:
-    """Sum up what ranks wrote."""
+    """Sum up what ranks wrote; stages hold so many chunks."""
     stages = []
     for number in range(len(iterations[0].forward)):
         peaks = [rank["peak_bytes"] for rank in ranks if rank["stage"] == number]
@@ -116,10 +146,43 @@ def measured_of(
             "python": platform.python_version(),
         },
         units=units,
+        chunks=None if chunks == 1 else _chunks_of(iterations, chunks),
     )
 
 
-def _mean(spans: Sequence[Any]) -> float:
+def _chunks_of(iterations: Sequence[Iteration], count: int) -> MeasuredChunks:
+    """Return what is measured of stages with several chunks."""
+    stages = len(iterations[0].forward)
+
+    def more(stage: int, chunk: int) -> tuple[float, float]:
+        forward, backward = (
+            median(_longer(each[stage], stages, count, chunk) for each in passes)
+            for passes in (
+                [each.forward for each in iterations],
+                [each.backward for each in iterations],
+            )
+        )
+        return forward, backward
+
+    return MeasuredChunks(
+        count=count,
+        way_back_s=median(each.boundary_s(stages - 1) for each in iterations),
+        lead_s=more(0, 0),
+        trail_s=more(stages - 1, count - 1),
+    )
+
+
+def _longer(spans: Sequence[Span], stages: int, chunks: int, chunk: int) -> float:
+    """Return by how much the passes of a chunk are longer than others, at least 0."""
+    own: list[Span] = []
+    others: list[Span] = []
+    for number, span in enumerate(spans):
+        found, _ = chunk_and_microbatch(number, stages, chunks)
+        (own if found == chunk else others).append(span)
+    return max(0.0, _mean(own) - _mean(others))
+
+
+def _mean(spans: Sequence[Span]) -> float:
     return fmean(span.length_s for span in spans)
 
 

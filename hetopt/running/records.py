@@ -44,11 +44,14 @@ class Iteration:
     loss
         Mean per token.
     forward, backward
-        By stage and micro-batch; p rows of q.
+        By stage and pass: the micro-batch, or with several chunks a stage the number
+        as in ``hetopt.schedule.chunks``; p rows of q v.
     sync
         From the end of the last backward pass to that of the optimizer's step; p.
     sent_forward, sent_backward
-        By boundary and micro-batch; p - 1 rows of q.
+        By boundary the transfers of each pass that is sent, in the order of time. With
+        several chunks the last boundary is the way back from the last stage to the
+        first.
     """
 
     time_s: float
@@ -56,13 +59,13 @@ class Iteration:
     forward: tuple[tuple[Span, ...], ...]
     backward: tuple[tuple[Span, ...], ...]
     sync: tuple[Span, ...]
-    sent_forward: tuple[tuple[Span, ...], ...]
-    sent_backward: tuple[tuple[Span, ...], ...]
+    sent_forward: tuple[dict[int, Span], ...]
+    sent_backward: tuple[dict[int, Span], ...]
 
     def boundary_s(self, number: int) -> float:
         """Return what a transfer over a boundary took in the mean."""
-        both = *self.sent_forward[number], *self.sent_backward[number]
-        return fmean(span.length_s for span in both)
+        both = self.sent_forward[number], self.sent_backward[number]
+        return fmean(span.length_s for spans in both for span in spans.values())
 
 
 def read_ranks(folder: Path, ranks: int) -> list[dict[str, Any]]:
@@ -81,25 +84,27 @@ def read_ranks(folder: Path, ranks: int) -> list[dict[str, Any]]:
     return [read_json(path, "a rank's times") for path in paths]
 
 
-def iterations_of(ranks: Sequence[dict[str, Any]]) -> list[Iteration]:
-    """Return all iterations that were timed."""
+def iterations_of(ranks: Sequence[dict[str, Any]], chunks: int = 1) -> list[Iteration]:
+    """Return all iterations that were timed; stages hold so many chunks."""
     stages = 1 + max(rank["stage"] for rank in ranks)
     by_stage = [[r for r in ranks if r["stage"] == n] for n in range(stages)]
     counts = range(len(ranks[0]["iterations"]))
     return [
         _iteration(
-            [[{**r["iterations"][k], "dp": r["dp"]} for r in own] for own in by_stage]
+            [[{**r["iterations"][k], "dp": r["dp"]} for r in own] for own in by_stage],
+            chunks,
         )
         for k in counts
     ]
 
 
-def _iteration(stages: list[list[dict[str, Any]]]) -> Iteration:
+def _iteration(stages: list[list[dict[str, Any]]], chunks: int) -> Iteration:
     """Put one iteration together from what ranks wrote, by stage."""
     every = [rank for own in stages for rank in own]
     begin = min(rank["start_s"] for rank in every)
     losses = [rank["loss"] for rank in stages[-1] if rank["loss"] is not None]
-    pairs = list(pairwise(stages))
+    around = [*stages, stages[0]] if chunks > 1 else stages
+    pairs = list(pairwise(around))
     return Iteration(
         time_s=max(rank["end_s"] for rank in every) - begin,
         loss=losses[0],
@@ -114,8 +119,9 @@ def _iteration(stages: list[list[dict[str, Any]]]) -> Iteration:
 def _passes(
     own: Sequence[dict[str, Any]], kind: str, begin_s: float
 ) -> tuple[Span, ...]:
-    """Return one kind of passes of a stage, by micro-batch."""
-    by_rank = [_by_microbatch(rank["passes"], kind) for rank in own]
+    """Return one kind of passes of a stage, by number."""
+    found = [_of_kind(rank["passes"], kind) for rank in own]
+    by_rank = [[spans[number] for number in sorted(spans)] for spans in found]
     return tuple(
         Span(
             min(start for start, _ in spans) - begin_s,
@@ -147,23 +153,23 @@ def _sent(
     receivers: Sequence[dict[str, Any]],
     direction: str,
     begin_s: float,
-) -> tuple[Span, ...]:
-    """Return the transfers of one direction of a boundary, by micro-batch."""
-    sent = [_by_microbatch(r["transfers"], f"send-{direction}") for r in senders]
-    got = [_by_microbatch(r["transfers"], f"receive-{direction}") for r in receivers]
-    found: list[Span] = []
-    for leaving, arriving in zip(
-        zip(*sent, strict=True), zip(*got, strict=True), strict=True
-    ):
-        start = max(start for start, _ in leaving) - begin_s
-        end = max(end for _, end in arriving) - begin_s
-        if found:
-            start = max(start, found[-1].end_s)
+) -> dict[int, Span]:
+    """Return the transfers of one direction of a boundary, by pass."""
+    sent = [_of_kind(r["transfers"], f"send-{direction}") for r in senders]
+    got = [_of_kind(r["transfers"], f"receive-{direction}") for r in receivers]
+    found: dict[int, Span] = {}
+    free = 0.0
+    # One channel carries them in the same order on all ranks.
+    for number in sent[0]:
+        start = max(spans[number][0] for spans in sent) - begin_s
+        end = max(spans[number][1] for spans in got) - begin_s
+        start = max(start, free)
         # A rank that is done with its part may be ahead of the last one.
-        found.append(Span(min(start, end), end, max(end - start, 0.0)))
-    return tuple(found)
+        found[number] = Span(min(start, end), end, max(end - start, 0.0))
+        free = end
+    return found
 
 
-def _by_microbatch(rows: Sequence[Any], kind: str) -> list[tuple[float, float]]:
-    own = {number: (start, end) for each, number, start, end in rows if each == kind}
-    return [own[number] for number in sorted(own)]
+def _of_kind(rows: Sequence[Any], kind: str) -> dict[int, tuple[float, float]]:
+    """Return start and end of a kind of events by number, in the order of time."""
+    return {number: (start, end) for each, number, start, end in rows if each == kind}

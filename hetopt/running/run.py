@@ -87,9 +87,9 @@ def run_bundle(
     with tempfile.TemporaryDirectory(prefix="hetopt-run-") as kept:
         launch(folder, [*arguments, f"--times={kept}"], Path(kept))
         wrote = read_ranks(Path(kept), ranks)
-    found = tuple(iterations_of(wrote))
+    found = tuple(iterations_of(wrote, read.chunks))
     return Run(
-        measured=measured_of(digest, wrote, found, units),
+        measured=measured_of(digest, wrote, found, units, read.chunks),
         iterations=found,
     )
 

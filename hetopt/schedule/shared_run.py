@@ -191,11 +191,9 @@ def _order(times: PipelineTimes, stage: int) -> Iterator[tuple[int, int]]:
 
 def _boundaries(times: PipelineTimes) -> tuple[list[int], list[int]]:
     """Return kappa, and omega as if nothing were shared, the way back's last."""
-    transfer, occupancy = list(times.transfer_ns), list(times.occupancy_ns)
+    occupancy = list(times.occupancy_ns)
     if times.sharing is not None:
         occupancy = list(times.sharing.occupancy_ns)
     elif times.chunks is not None:
         occupancy.append(times.chunks.way_back_occupancy_ns)
-    if times.chunks is not None:
-        transfer.append(times.chunks.way_back_ns)
-    return transfer, occupancy
+    return list(times.every_transfer_ns), occupancy

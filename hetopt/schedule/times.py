@@ -120,6 +120,13 @@ class PipelineTimes:
         return self.microbatches * (1 if self.chunks is None else self.chunks.count)
 
     @property
+    def every_transfer_ns(self) -> tuple[int, ...]:
+        """Kappa of each boundary, the way back's last if stages hold chunks."""
+        if self.chunks is None:
+            return self.transfer_ns
+        return *self.transfer_ns, self.chunks.way_back_ns
+
+    @property
     def round_trip_ns(self) -> tuple[int, ...]:
         """Forward plus backward time of each stage (tau of MODEL.md); length p."""
         return tuple(

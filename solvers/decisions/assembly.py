@@ -141,9 +141,10 @@ def _stages(decision: Decision, table: CostTable) -> tuple[Stage, ...]:
     for i, ((j, strategy), units) in enumerate(zip(hosts, decision.units, strict=True)):
         end = first + units
         resharding = None
-        if i + 1 < len(hosts):
-            index = part.resharding[table.cuts[end - 1], layouts[i], layouts[i + 1]]
-            resharding = RESHARDING[int(index)]
+        cut = table.cuts[end - 1] if i + 1 < len(hosts) else part.way_back
+        if cut is not None:
+            after = layouts[(i + 1) % len(layouts)]
+            resharding = RESHARDING[int(part.resharding[cut, layouts[i], after])]
         stages.append(
             Stage(
                 cluster=table.cluster_names[j],

@@ -173,12 +173,11 @@ def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:
     for i, (cluster, k) in enumerate(hosts):
         own = part.clusters[cluster]
         resharding = None
-        if i + 1 < len(hosts):
-            after, k_after = hosts[i + 1]
+        cut = table.cuts[ends[i + 1] - 1] if i + 1 < len(hosts) else table.way_back
+        if cut is not None:
+            after, k_after = hosts[i + 1] if i + 1 < len(hosts) else hosts[0]
             index = part.resharding[
-                table.cuts[ends[i + 1] - 1],
-                own.layout[k],
-                part.clusters[after].layout[k_after],
+                cut, own.layout[k], part.clusters[after].layout[k_after]
             ]
             resharding = RESHARDING[index]
         strategy: Strategy = own.strategies[k]

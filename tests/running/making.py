@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.running.measured import Measured, measured_of
 from hetopt.running.records import iterations_of
+from hetopt.schedule.chunks import chunk_and_microbatch
 from hetopt.schedule.simulator import simulate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.schedule.simulator import Simulation
     from hetopt.schedule.times import PipelineTimes
 
 #: When the clock of the machine said that it began.
@@ -22,26 +26,16 @@ def ranks_of(
     run = simulate(times)
     found = []
     for stage in range(times.stages):
-        passes, transfers = [], []
-        for m in range(times.microbatches):
-            for kind, starts, lengths in (
-                ("F", run.forward_start_ns, times.forward_ns),
-                ("B", run.backward_start_ns, times.backward_ns),
+        passes: list[list[Any]] = []
+        for m in range(times.passes):
+            for kind, starts, ends in (
+                ("F", run.forward_start_ns, run.forward_end_ns),
+                ("B", run.backward_start_ns, run.backward_end_ns),
             ):
-                start = BEGAN_S + starts[stage, m] * 1e-9
-                passes.append([kind, m, start, start + lengths[stage] * 1e-9])
-            for name, starts, sender, other in (
-                ("forward", run.send_forward_start_ns, stage, stage + 1),
-                ("backward", run.send_backward_start_ns, stage, stage - 1),
-            ):
-                for kind, of in (("send", sender), ("receive", 2 * stage - other)):
-                    to = of + (1 if name == "forward" else -1)
-                    if min(of, to) < 0 or max(of, to) >= times.stages:
-                        continue
-                    start = BEGAN_S + starts[of, m] * 1e-9
-                    length = times.transfer_ns[min(of, to)] * 1e-9
-                    transfers.append([f"{kind}-{name}", m, start, start + length])
-        last = max(end for *_, end in passes)
+                span = starts[stage, m], ends[stage, m]
+                passes.append([kind, m, *(BEGAN_S + float(at) * 1e-9 for at in span)])
+        transfers = sorted(_transfers(run, stage), key=lambda each: each[3])
+        last: float = max(row[3] for row in passes)
         one = {
             "start_s": BEGAN_S,
             "end_s": last + times.sync_ns[stage] * 1e-9,
@@ -64,7 +58,32 @@ def ranks_of(
     return found
 
 
+def _transfers(run: Simulation, stage: int) -> Iterator[list[Any]]:
+    """Yield what a stage sends and receives."""
+    times = run.times
+    p, lengths = times.stages, times.every_transfer_ns
+    for name, starts, step in (
+        ("forward", run.send_forward_start_ns, 1),
+        ("backward", run.send_backward_start_ns, -1),
+    ):
+        for kind, of in (("send", stage), ("receive", (stage - step) % p)):
+            boundary = min(of, of + step) % p
+            if boundary >= len(lengths):
+                continue
+            for m in range(times.passes):
+                if boundary == p - 1:
+                    assert times.chunks is not None
+                    chunk, _ = chunk_and_microbatch(m, p, times.chunks.count)
+                    if chunk == (times.chunks.count - 1 if step == 1 else 0):
+                        continue
+                start = BEGAN_S + float(starts[of, m]) * 1e-9
+                yield [f"{kind}-{name}", m, start, start + lengths[boundary] * 1e-9]
+
+
 def measured_as(times: PipelineTimes, units: str | None = None) -> Measured:
     """Return a run of three iterations that all went so."""
-    ranks = ranks_of(times, 3)
-    return measured_of("0" * 64, ranks, iterations_of(ranks), units)
+    ranks, chunks = (
+        ranks_of(times, 3),
+        1 if times.chunks is None else times.chunks.count,
+    )
+    return measured_of("0" * 64, ranks, iterations_of(ranks, chunks), units, chunks)

@@ -11,7 +11,7 @@ import pytest
 from hetopt.running.explaining import explain_run, replayed_s
 from hetopt.schedule.simulator import simulate
 from tests.running.making import measured_as
-from tests.schedule.pipelines import pipeline, random_pipeline
+from tests.schedule.pipelines import chunked, pipeline, random_pipeline
 
 MS = 1_000_000
 
@@ -38,6 +38,22 @@ def test_what_was_measured_explains_itself(seed: int) -> None:
     assert sum(part for _, part in found.parts_s) == pytest.approx(
         found.measured_s - found.predicted_s
     )
+    alone = replayed_s(measured, really.warmups, really.microbatches)
+    assert alone == pytest.approx(found.measured_s)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stages_of_several_chunks_explain_themselves(seed: int) -> None:
+    planned, really = chunked(Random(seed), 3, 6, 2), chunked(Random(-seed), 3, 6, 2)
+    measured = measured_as(really)
+    assert measured.chunks is not None
+    assert measured.to_json()["chunks"]["count"] == 2
+    assert measured.chunks.lead_s == pytest.approx((7e-3, 9e-3))
+    assert measured.chunks.trail_s == pytest.approx((11e-3, 13e-3))
+    found = explain_run(planned, measured)
+    assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
+    assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
+    assert found.replayed_s == pytest.approx(found.measured_s)
     alone = replayed_s(measured, really.warmups, really.microbatches)
     assert alone == pytest.approx(found.measured_s)
 

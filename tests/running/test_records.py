@@ -32,10 +32,10 @@ def test_what_went_as_simulated_is_found_so(seed: int, ranks: int) -> None:
             assert span.end_s == pytest.approx(run.backward_end_ns[stage, m] * 1e-9)
         assert found.sync[stage].length_s == pytest.approx(times.sync_ns[stage] * 1e-9)
     for number in range(times.stages - 1):
-        for m, span in enumerate(found.sent_forward[number]):
+        for m, span in found.sent_forward[number].items():
             arrived = run.send_forward_start_ns[number, m] + times.transfer_ns[number]
             assert span.end_s == pytest.approx(arrived * 1e-9)
-        for m, span in enumerate(found.sent_backward[number]):
+        for m, span in found.sent_backward[number].items():
             start = run.send_backward_start_ns[number + 1, m]
             assert span.end_s == pytest.approx(
                 (start + times.transfer_ns[number]) * 1e-9
@@ -79,7 +79,7 @@ def test_a_transfer_waits_for_its_sender_and_for_the_one_before() -> None:
         moved = [[k, m, BEGAN_S + start, BEGAN_S + end] for k, m, start, end in rows]
         rank["iterations"] = [{**one, "transfers": [*moved, *back]}]
     (found,) = iterations_of(ranks)
-    first, second = found.sent_forward[0]
+    first, second = found.sent_forward[0].values()
     assert first == pytest.approx((1.0, 4.0, 3.0))
     # The sender was done early; the link was not.
     assert second == pytest.approx((4.0, 6.0, 2.0))

@@ -114,6 +114,38 @@ def test_a_plan_runs_and_calibrates(folder: Path) -> None:
     assert "run 2: " in done.stdout
 
 
+def test_stages_of_several_chunks_are_measured(tmp_path: Path) -> None:
+    text = PROBLEM.replace("layers: 3", "layers: 8").replace(
+        "recompute: none", "recompute: none, schedule: interleaved-1f1b, chunks: 2"
+    )
+    (tmp_path / "problem.yaml").write_text(text)
+    done = hetopt(tmp_path, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    kept = ["--out", "out", "--iterations", "1", "--measured", "m.json"]
+    pictures = ["--svg", "run.svg", "--trace", "run.json"]
+    done = hetopt(tmp_path, "run", "problem.yaml", "plan.json", *kept, *pictures)
+    assert done.returncode == 0, done.stderr
+    data = json.loads((tmp_path / "m.json").read_text())
+    assert data["chunks"]["count"] == 2
+    assert data["chunks"]["way_back_s"] > 0
+    # What autograd kept is what the plan counts, embedding and head among it.
+    lines = done.stdout.splitlines()
+    rows = [line.split() for line in lines if "  two  " in line or "  one  " in line]
+    for row in rows:
+        assert float(row[-1]) == pytest.approx(float(row[-2]), rel=0.1)
+    assert any(line.split()[:3] == ["1", "to", "0"] for line in lines)
+    assert "Numbers are chunk:micro-batch" in (tmp_path / "run.svg").read_text()
+    done = hetopt(tmp_path, "run", "out", "--iterations", "1")
+    assert done.returncode == 0, done.stderr
+    done = hetopt(tmp_path, "import", "problem.yaml", "out", "--out", "read.json")
+    assert done.returncode == 0, done.stderr
+    plans = [
+        json.loads((tmp_path / name).read_text())["plan"]["pipelines"]
+        for name in ("plan.json", "read.json")
+    ]
+    assert plans[0] == plans[1]
+
+
 def test_a_rank_that_dies_says_so_first(folder: Path) -> None:
     own = ["--data", "data.py:batch", "--measured", "dead.json"]
     done = hetopt(folder, "run", "problem.yaml", "plan.json", *own)

@@ -13,10 +13,16 @@ import pytest
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
+from hetopt.cost.chunks import one_chunk
 from hetopt.cost.memory import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.torch.launcher import LAUNCHER
+from hetopt.schedule.chunks import (
+    backward_number,
+    chunk_and_microbatch,
+    ends_in_flight,
+)
 from tests.runtimes.torch_plans import CASES, Case, job_of, launch
 
 if TYPE_CHECKING:
@@ -193,33 +199,40 @@ def check_training(job: Job, found: list[dict[str, Any]], batch: Any) -> None:
 
 def check_schedule(job: Job, found: list[dict[str, Any]]) -> None:
     """Passes run in the plan's order, so that no more are in flight than planned."""
-    q = job.microbatches
+    p, v = len(job.stages), job.plan.chunks
+    passes = job.microbatches * v
+    backwards = [backward_number(place, p, v) for place in range(passes)]
     for each in found:
-        warmup = min(job.stages[each["where"][0]].warmup, q)
+        warmup = min(job.stages[each["where"][0]].warmup, passes)
         order = each["order"]
-        forwards = [number for kind, number in order if kind == "F"]
-        assert forwards == [number for kind, number in order if kind == "B"]
-        assert forwards == list(range(q))
+        assert [number for kind, number in order if kind == "F"] == list(range(passes))
+        assert [number for kind, number in order if kind == "B"] == backwards
         flights = np.cumsum([1 if kind == "F" else -1 for kind, _ in order])
         assert max(flights) == flights[warmup - 1] == warmup
-        steady = order[warmup : 2 * q - warmup]
-        assert [kind for kind, _ in steady] == ["B", "F"] * (q - warmup)
+        steady = order[warmup : 2 * passes - warmup]
+        assert [kind for kind, _ in steady] == ["B", "F"] * (passes - warmup)
 
 
 def planned_bytes(job: Job, number: int) -> float:
-    """Return the activations of a stage in flight, as the table counts them."""
+    """Return the activations of a stage in flight, as the table counts them.
+
+    With several chunks, ends of the model are in flight less often than passes.
+    """
     stage = job.stages[number]
     strategy, training = stage.strategy, job.problem.training
     shape = Shape.of(
         [(job.microbatch_size(stage), strategy.cp, strategy.tp)],
         sequence_parallel=training.sequence_parallel,
     )
-    model = job.problem.model
-    one = sum(
-        activation_bytes(model, training, kind, shape, strategy.recompute).item()
-        for kind in model.units[stage.first_unit : stage.end_unit]
+    model, p, v = job.problem.model, len(job.stages), job.plan.chunks
+    passes = min(stage.warmup, job.microbatches * v)
+    ends = [passes] * 2 if v == 1 else ends_in_flight(p, job.microbatches, v)
+    held = {"embedding": ends[0], "head": ends[1]}
+    return sum(
+        held.get(kind, passes)
+        * activation_bytes(model, training, kind, shape, strategy.recompute).item()
+        for kind in one_chunk(model, v).units[stage.first_unit : stage.end_unit]
     )
-    return min(stage.warmup, job.microbatches) * one
 
 
 def check_memory(job: Job, found: list[dict[str, Any]]) -> None:
@@ -236,26 +249,34 @@ def check_memory(job: Job, found: list[dict[str, Any]]) -> None:
 
 
 def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
-    """Every boundary has the whole tensor on either side, once per micro-batch."""
+    """Every boundary has the whole tensor on either side, once per pass."""
     training, q = job.problem.training, job.microbatches
+    p, v = len(job.stages), job.plan.chunks
     element = 4 if training.precision == "fp32" else 2
     tokens = training.global_batch * training.seq_len // q
     size = tokens * job.problem.model.hidden * element
-    for number, stage in enumerate(job.stages[:-1]):
+    for number, stage in enumerate(job.stages):
         if stage.resharding != "p2p":
             continue
-        for kind, side, column in (
-            ("send-forward", number, 2),
-            ("receive-forward", number + 1, 3),
-            ("send-backward", number + 1, 2),
-            ("receive-backward", number, 3),
+        after = (number + 1) % p
+        # All chunks cross within the pipeline; back to the first stage go all but the
+        # last one, whose result is the loss, and their gradients are of all but the
+        # first.
+        back = after == 0
+        for kind, side, column, left_out in (
+            ("send-forward", number, 2, v - 1),
+            ("receive-forward", after, 3, v - 1),
+            ("send-backward", after, 2, 0),
+            ("receive-backward", number, 3, 0),
         ):
-            moved = [0] * q
+            moved = [0] * q * v
             for each in found:
                 if each["where"][0] == side:
                     for message in each["messages"]:
                         moved[message[1]] += (message[0] == kind) * message[column]
-            assert moved == [size] * q, (kind, side)
+            chunks = [chunk_and_microbatch(n, p, v)[0] for n in range(q * v)]
+            expected = [0 if back and c == left_out else size for c in chunks]
+            assert moved == expected, (kind, side)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -135,7 +135,7 @@ def test_a_step_of_gradients_that_overflow_is_left_out() -> None:
     dist = torch.distributed
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        job = routes_job((1, 1, 1), (1, 1, 1), "p2p")
+        job = routes_job((1, 1, 1), (1, 1, 1))
         assert LossScale(job).settle([torch.tensor([torch.inf])])
         scale = LossScale(replace(job, precision="fp16"))
         first = scale.factor

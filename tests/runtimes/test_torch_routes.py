@@ -25,7 +25,7 @@ DEGREES = [(1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 2), (3, 1, 1), (4, 1, 1), (6,
 SPLIT = [(1, 2, 1), (2, 2, 2), (1, 3, 2)]
 
 
-def job_of(first: tuple[int, ...], last: tuple[int, ...], way: Resharding) -> Job:
+def job_of(*degrees: tuple[int, ...]) -> Job:
     plans = tuple(
         StagePlan(
             first=0,
@@ -36,15 +36,16 @@ def job_of(first: tuple[int, ...], last: tuple[int, ...], way: Resharding) -> Jo
             recompute="none",
             zero=1,
             warmup=1,
-            resharding=way,
+            resharding="p2p",
         )
-        for dp, cp, tp in (first, last)
+        for dp, cp, tp in degrees
     )
     return Job(
         model={"layers": 2},
         global_batch=24,
         seq_len=24,
         microbatches=2,
+        chunks=1,
         precision="fp32",
         optimizer="adam",
         gradients="fp32",
@@ -80,12 +81,12 @@ def carried(
 @pytest.mark.parametrize("way", RESHARDING)
 def test_tokens_get_where_they_belong(way: Resharding) -> None:
     for first, last in product(DEGREES + SPLIT, repeat=2):
-        job = job_of(first, last, way)
+        job = job_of(first, last)
         for ends in ((0, 1), (1, 0)):
-            holdings = holdings_of(job, *ends)
+            holdings = holdings_of(job, ends, way)
             ranks = range(job.world_size)
             device = torch.device("cpu")
-            steps = {rank: steps_of(job, rank, ends, device) for rank in ranks}
+            steps = {rank: steps_of(job, rank, ends, way, device) for rank in ranks}
             nothing = torch.empty(0, dtype=torch.int64)
             x = {rank: holdings[0].get(rank, nothing) for rank in ranks}
             for number in range(len(holdings) - 1):
@@ -98,14 +99,14 @@ def test_tokens_get_where_they_belong(way: Resharding) -> None:
 def test_pairs_of_ranks_are_those_that_are_priced(way: Resharding) -> None:
     cluster = draw_job(0).problem.clusters[0]
     for first, last in product(DEGREES, repeat=2):
-        job = job_of(first, last, way)
+        job = job_of(first, last)
         ranks = range(job.world_size)
         border = job.first_rank(1)
         device = torch.device("cpu")
         pairs = {
             (rank, to)
             for rank in ranks
-            for step in steps_of(job, rank, (0, 1), device)
+            for step in steps_of(job, rank, (0, 1), way, device)
             for to, _ in step.sends
             if rank < border <= to
         }
@@ -119,11 +120,11 @@ def test_pairs_of_ranks_are_those_that_are_priced(way: Resharding) -> None:
 
 
 def test_split_sequences_meet_as_slices_do_where_both_sides_split_alike() -> None:
-    job = job_of((2, 2, 2), (4, 2, 1), "p2p")
+    job = job_of((2, 2, 2), (4, 2, 1))
     pairs = {
         (rank, to)
         for rank in range(job.world_size)
-        for step in steps_of(job, rank, (0, 1), torch.device("cpu"))
+        for step in steps_of(job, rank, (0, 1), "p2p", torch.device("cpu"))
         for to, _ in step.sends
     }
     shards = overlaps(np.array([4]), np.array([2])).item()

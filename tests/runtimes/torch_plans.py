@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Case:
     """A plan: its stages, each (d, c, t) on a cluster of one node.
 
-    ``warmups`` are given for the schedule ``auto`` alone; ``each`` are the sequences of
-    a micro-batch on a replica where dp is largest.
+    ``layers`` are of one chunk; ``warmups`` are given for the schedule ``auto`` alone;
+    ``each`` are the sequences of a micro-batch on a replica where dp is largest.
     """
 
     schedule: ScheduleName
@@ -41,6 +41,7 @@ class Case:
     warmups: tuple[int, ...] = ()
     transfers: tuple[int, ...] = ()
     ways: tuple[Resharding, ...] = ()
+    chunks: int = 1
     recompute: tuple[Recompute, ...] = ()
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
@@ -132,6 +133,32 @@ CASES = {
         model={**GPT, "tied": False},
         training={"sequence_parallel": False, "overlap_gradients": False},
     ),
+    "two chunks": Case(schedule="interleaved-1f1b", degrees=(ONE,) * 4, chunks=2, q=8),
+    "three chunks, uneven": Case(
+        schedule="interleaved-1f1b",
+        degrees=(ONE, ONE),
+        layers=(1, 2),
+        chunks=3,
+        model={"tied": True},
+        recompute=("selective", "full"),
+        training={"optimizer": "sgd"},
+    ),
+    "chunks, tensors to replicas and back": Case(
+        schedule="interleaved-1f1b",
+        degrees=((1, 1, 4), (2, 1, 1), (2, 2, 1)),
+        halls=(0, 1, 1),
+        ways=("leader", "p2p", "send-recv-all-gather"),
+        chunks=2,
+        q=6,
+        model={**GPT, "kv_heads": 4, "granularity": "block"},
+    ),
+    "chunks, back by inner-dp": Case(
+        schedule="interleaved-1f1b",
+        degrees=((2, 1, 2), (4, 1, 1)),
+        ways=("p2p", "inner-dp"),
+        chunks=2,
+        training={"sequence_parallel": False, "overlap_gradients": False},
+    ),
 }
 
 
@@ -142,7 +169,13 @@ def job_of(case: Case) -> Job:
     layers = case.layers or (1,) * case.stages
     sizes = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 176}
     model = Model(
-        **{"name": "tiny", "layers": sum(layers), "vocab": 512, **sizes, **case.model}
+        **{
+            "name": "tiny",
+            "layers": case.chunks * sum(layers),
+            "vocab": 512,
+            **sizes,
+            **case.model,
+        }
     )
     halls = case.halls or (0,) * case.stages
     clusters = tuple(
@@ -163,6 +196,7 @@ def job_of(case: Case) -> Job:
             "seq_len": 64,
             "precision": "fp32",
             "schedule": case.schedule,
+            "chunks": case.chunks,
             **case.training,
         }
     )
@@ -181,6 +215,7 @@ def job_of(case: Case) -> Job:
         crosses=[before != after for before, after in pairwise(halls)],
         round_trip_ns=[100] * case.stages,
         transfer_ns=case.transfers or [1] * (case.stages - 1),
+        chunks=case.chunks,
     )
     per_layer = 3 if model.granularity == "block" else 1
     kept: Recompute = "none"
@@ -189,7 +224,8 @@ def job_of(case: Case) -> Job:
     for number, (dp, cp, tp) in enumerate(case.degrees):
         last = number + 1 == case.stages
         first, end = (end if number else 0), end + per_layer * layers[number]
-        way = case.ways[number] if case.ways and not last else "p2p"
+        leaves = case.chunks > 1 or not last
+        way = case.ways[number] if case.ways and leaves else "p2p"
         stages.append(
             Stage(
                 cluster=f"hall{halls[number]}",
@@ -197,7 +233,7 @@ def job_of(case: Case) -> Job:
                 end_unit=end + last,
                 strategy=Strategy(dp=dp, cp=cp, tp=tp, recompute=recompute[number]),
                 warmup=warmups[number],
-                resharding=None if last else way,
+                resharding=way if leaves else None,
             )
         )
     plan = Plan(
@@ -205,6 +241,7 @@ def job_of(case: Case) -> Job:
         pipelines=(Pipeline(microbatches=case.q, stages=tuple(stages)),),
         problem_digest="0" * 64,
         table_digest="0" * 64,
+        chunks=case.chunks,
     )
     return Job.of(problem, plan)
 

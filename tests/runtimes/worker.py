@@ -50,10 +50,10 @@ def main() -> None:
     }
     with kept.watching():
         seen["losses"] = [trainer.backward(batch)]
-    seen["order"] = [(each.kind, each.microbatch) for each in trainer.executor.passes]
+    seen["order"] = [(each.kind, each.number) for each in trainer.executor.ran]
     seen["bytes"], seen["left"] = kept.peak, kept.now
     seen["messages"] = [
-        (each.kind, each.microbatch, each.sent_bytes, each.received_bytes)
+        (each.kind, each.number, each.sent_bytes, each.received_bytes)
         for each in trainer.boundaries.transfers
     ]
     seen["gradients"] = parts(trainer, gradients=True)

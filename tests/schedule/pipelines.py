@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from hetopt.problem.training import SCHEDULES
+from hetopt.problem.training import INTERLEAVED, SCHEDULES
+from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
@@ -188,3 +189,45 @@ def longest_paths(edges: Sequence[Edge]) -> dict[Event, int]:
                 start[event] = start[before] + delay
                 moved = True
     return start
+
+
+def chunked(
+    random: Random, stages: int, microbatches: int, chunks: int
+) -> PipelineTimes:
+    """Draw a pipeline of several chunks a stage, whose links are free in between.
+
+    Embedding and head take 7 and 9, and 11 and 13 ms.
+    """
+    ms = 1_000_000
+    ends = [(7 * ms, 9 * ms), (11 * ms, 13 * ms)]
+    forward, backward = (
+        [random.randint(2, 90) * ms for _ in range(stages)] for _ in range(2)
+    )
+    for stage, (more, more_back) in zip((0, -1), ends, strict=True):
+        forward[stage] += more // chunks
+        backward[stage] += more_back // chunks
+    *transfer, way_back = (random.randint(1, 40) * ms for _ in range(stages))
+    return PipelineTimes(
+        schedule=INTERLEAVED,
+        microbatches=microbatches,
+        forward_ns=tuple(forward),
+        backward_ns=tuple(backward),
+        transfer_ns=tuple(transfer),
+        occupancy_ns=tuple(transfer),
+        sync_ns=(3 * ms,) * stages,
+        warmups=warmup_counts(
+            INTERLEAVED,
+            microbatches=microbatches,
+            crosses=[False] * (stages - 1),
+            round_trip_ns=[1] * stages,
+            transfer_ns=[0] * (stages - 1),
+            chunks=chunks,
+        ),
+        chunks=Chunks(
+            count=chunks,
+            way_back_ns=way_back,
+            way_back_occupancy_ns=way_back,
+            lead_ns=ends[0],
+            trail_ns=ends[1],
+        ),
+    )

@@ -89,6 +89,10 @@ class PricedStages:
         cut = self.table.cuts[self.pipeline.stages[i].end_unit - 1]
         return cut, self._layout(i), self._layout(i + 1)
 
+    def _way_back(self, cut: int) -> tuple[int, int, int]:
+        """Return cut class and both layouts from the last stage to the first."""
+        return cut, self._layout(len(self.rows) - 1), self._layout(0)
+
     def _times(self) -> Times:
         p = len(self.rows)
         forward, backward, sync = [], [], []
@@ -142,7 +146,7 @@ class PricedStages:
         """
         p, chunks = len(self.rows), self.table.chunks
         assert self.table.way_back is not None
-        every = [*cuts, (self.table.way_back, self._layout(p - 1), self._layout(0))]
+        every = [*cuts, self._way_back(self.table.way_back)]
         around = [cluster for cluster, _ in (*self.rows, self.rows[0])]
         occupancy = [int(self.slice.occupancy_ns[cut]) for cut in every]
         # the closed form counts all that may be shared twice, whoever shares it
@@ -221,16 +225,20 @@ class PricedStages:
                     f"stage {i}: memory {self.memory_bytes[i]} bytes, {usable} are "
                     f"usable on {stage.cluster!r}"
                 )
-            if i == len(stages) - 1:
-                if stage.resharding is not None:
-                    yield (
-                        f"stage {i}: resharding {stage.resharding}, the last stage "
-                        f"has no next"
-                    )
-                continue
-            chosen = RESHARDING[int(self.slice.resharding[self._boundary(i)])]
-            if stage.resharding != chosen:
-                yield (
-                    f"stage {i}: resharding {stage.resharding}, the table says {chosen}"
-                )
-            yield from pin_findings("resharding", self.problem.pins.resharding, chosen)
+            yield from self._resharding_findings(i)
+
+    def _resharding_findings(self, i: int) -> Iterator[str]:
+        """Yield what is wrong with how activations leave a stage."""
+        written = self.pipeline.stages[i].resharding
+        if i < len(self.rows) - 1:
+            boundary = self._boundary(i)
+        elif self.table.way_back is not None:
+            boundary = self._way_back(self.table.way_back)
+        else:
+            if written is not None:
+                yield f"stage {i}: resharding {written}, the last stage has no next"
+            return
+        chosen = RESHARDING[int(self.slice.resharding[boundary])]
+        if written != chosen:
+            yield f"stage {i}: resharding {written}, the table says {chosen}"
+        yield from pin_findings("resharding", self.problem.pins.resharding, chosen)

@@ -82,9 +82,10 @@ def _stages(
     for i, ((j, strategy), held) in enumerate(zip(hosts, units, strict=True)):
         end += held
         resharding = None
-        if i + 1 < len(hosts):
-            chosen = part.resharding[table.cuts[end - 1], layouts[i], layouts[i + 1]]
-            resharding = RESHARDING[int(chosen)]
+        cut = table.cuts[end - 1] if i + 1 < len(hosts) else table.way_back
+        if cut is not None:
+            after = layouts[(i + 1) % len(layouts)]
+            resharding = RESHARDING[int(part.resharding[cut, layouts[i], after])]
         stages.append(
             Stage(
                 cluster=table.cluster_names[j],

@@ -51,7 +51,7 @@ def _schema(name: str) -> object:
         from hetopt.problem.schema.problem import problem_json_schema
 
         return problem_json_schema()
-    from hetopt.report import report_schemas, schemas
+    from hetopt.report import report_schemas, run_schemas, schemas
 
     return {
         "table": schemas.TABLE,
@@ -61,7 +61,7 @@ def _schema(name: str) -> object:
         "comparison": report_schemas.COMPARISON,
         "explanation": report_schemas.EXPLANATION,
         "simulation": report_schemas.SIMULATION,
-        "measured": report_schemas.MEASURED,
+        "measured": run_schemas.MEASURED,
         "whatif": report_schemas.WHATIF,
         "front": report_schemas.FRONT,
         "reasons": report_schemas.REASONS,

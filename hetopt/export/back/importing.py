@@ -26,7 +26,7 @@ from hetopt.problem.architecture import ARCHITECTURE_FIELDS
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.stated import stated
-from hetopt.problem.training import Pins
+from hetopt.problem.training import INTERLEAVED, Pins
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.schedules import FREE, rule_of
 from hetopt.schedule.warmup import warmup_counts
@@ -265,21 +265,21 @@ def _scheduled(
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
     q, stages = pipeline.microbatches, len(pipeline.stages)
-    if pipeline.chunks > 1:
-        if stages == 1 or q % stages:
-            msg = (
-                f"is {q}, expected a multiple of the {stages} stages of several "
-                "chunks, of which there are at least 2"
-            )
-            raise InputError(msg, field="microbatches")
-        return _under(problem, pipeline.schedule, pipeline.chunks), None
-    found = _prescribed(pipeline.schedule, q, clusters)
+    if pipeline.chunks > 1 and (stages == 1 or q % stages):
+        msg = (
+            f"is {q}, expected a multiple of the {stages} stages of several "
+            "chunks, of which there are at least 2"
+        )
+        raise InputError(msg, field="microbatches")
+    found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)
     own = tuple(w for w in given if w is not None)
-    if own:
-        if len(own) < len(given):
-            msg = "the files give warm-ups of some stages only, expected all or none"
-            raise InputError(msg, field="warmup")
-        found = own
+    if own and len(own) < len(given):
+        msg = "the files give warm-ups of some stages only, expected all or none"
+        raise InputError(msg, field="warmup")
+    if pipeline.chunks > 1:
+        _check_warmups_of_chunks(own, found, q * pipeline.chunks)
+        return _under(problem, pipeline.schedule, pipeline.chunks), None
+    found = own or found
     if found is None:
         # The schedule needs times, which plan_of knows.
         return _under(problem, pipeline.schedule), None
@@ -293,8 +293,29 @@ def _scheduled(
     return _under(problem, FREE.name), found
 
 
+def _check_warmups_of_chunks(
+    own: tuple[int, ...], prescribed: tuple[int, ...] | None, passes: int
+) -> None:
+    """Raise InputError if stages of several chunks do not warm up as prescribed.
+
+    Parameters
+    ----------
+    own
+        What the files say; empty if they say nothing.
+    """
+    assert prescribed is not None
+    expected = _clipped(prescribed, passes)
+    if own and _clipped(own, passes) != expected:
+        msg = (
+            f"is {', '.join(map(str, own))}, expected "
+            f"{', '.join(map(str, expected))}: stages of several chunks warm up as "
+            f"{INTERLEAVED} prescribes"
+        )
+        raise InputError(msg, field="warmup")
+
+
 def _prescribed(
-    schedule: ScheduleName, microbatches: int, clusters: Sequence[str]
+    schedule: ScheduleName, microbatches: int, clusters: Sequence[str], chunks: int = 1
 ) -> tuple[int, ...] | None:
     """Return warm-ups of a schedule; None if they depend on times."""
     rule = rule_of(schedule)
@@ -306,6 +327,7 @@ def _prescribed(
         crosses=[before != after for before, after in pairwise(clusters)],
         round_trip_ns=[1] * len(clusters),
         transfer_ns=[0] * (len(clusters) - 1),
+        chunks=chunks,
     )
 
 

@@ -1,8 +1,8 @@
 """hetopt's own training program: runs any plan, on NCCL or on CPUs.
 
 Stages have their own (dp, cp, tp), recomputation, warm-up counts and ways of
-resharding. The bundle holds the program (``program``, whose docstring says how it
-works) and ``job.json``, which says what to do.
+resharding, and may hold several chunks. The bundle holds the program (``program``,
+whose docstring says how it works) and ``job.json``, which says what to do.
 """
 
 from __future__ import annotations
@@ -101,7 +101,21 @@ def commands(job: Job) -> str:
         "a module of yours keeps for its backward pass is its own. A rank that fails "
         "says why first, and then all end.",
     ]
+    if job.plan.chunks > 1:
+        parts.insert(1, _about_chunks(job))
     return "\n\n".join(parts + mixed_note(job))
+
+
+def _about_chunks(job: Job) -> str:
+    """Say what stages of several chunks do."""
+    return (
+        f"Every stage holds {job.plan.chunks} chunks of the model (interleaved 1F1B): "
+        f"a micro-batch goes through all {len(job.stages)} stages for each of them, "
+        "and from the last stage back to the first in between, resharded by "
+        f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
+        "chunk, as if there were no other, and its warm-up counts passes, each one "
+        "micro-batch on one chunk."
+    )
 
 
 def losses(job: Job) -> Iterator[Loss]:
@@ -173,6 +187,7 @@ def _content(job: Job) -> dict[str, Any]:
             "global_batch": training.global_batch,
             "seq_len": training.seq_len,
             "microbatches": job.microbatches,
+            "chunks": job.plan.chunks,
             "precision": training.precision,
             "optimizer": training.optimizer,
             "gradients": training.gradients,
@@ -184,7 +199,10 @@ def _content(job: Job) -> dict[str, Any]:
 
 
 def _stages(job: Job) -> list[dict[str, Any]]:
-    """Return every stage; units are the embedding, layers and the head."""
+    """Return every stage; units are the embedding, layers and the head.
+
+    Those of a chunk, if stages hold several, as in the plan.
+    """
     assert job.layers is not None
     found: list[dict[str, Any]] = []
     end = 1
@@ -226,9 +244,7 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=Limits(
         schedules=tuple(
-            name
-            for name in SCHEDULE_CHOICES
-            if not (rule_of(name).blocking or rule_of(name).interleaved)
+            name for name in SCHEDULE_CHOICES if not rule_of(name).blocking
         ),
         resharding=RESHARDING,
         zero=(0, 1),

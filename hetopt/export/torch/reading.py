@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
-from hetopt.problem.training import RECOMPUTE, RESHARDING
+from hetopt.problem.training import INTERLEAVED, RECOMPUTE, RESHARDING
 from hetopt.reading import read_json
 from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from hetopt.problem.training import ScheduleName
 
 #: What ``job.json`` says of the job, and where.
 _SAYS = {
@@ -40,11 +42,13 @@ def read_torch(folder: Path) -> PipelineReadBack:
     path = folder / "job.json"
     job = _Job(path)
     microbatches = job.count("training", "microbatches")
+    chunks = job.chunks(microbatches)
     stages = range(job.stages)
     degrees = [(job.of(n, "dp"), job.of(n, "cp"), job.of(n, "tp")) for n in stages]
-    warmups = [min(job.of(n, "warmup"), microbatches) for n in stages]
+    passes = microbatches * chunks
+    warmups = [min(job.of(n, "warmup"), passes) for n in stages]
     _check_warmups(warmups, str(path))
-    for n in stages[:-1]:
+    for n in stages if chunks > 1 else stages[:-1]:
         job.choice(n, "resharding", RESHARDING)
     zeros = [job.choice(n, "zero", (0, 1)) for n in stages]
     alike = len(set(zeros)) == 1
@@ -55,13 +59,15 @@ def read_torch(folder: Path) -> PipelineReadBack:
     }
     read = stages_of(
         _places(folder, degrees),
-        _layers(job),
+        _layers(job, chunks),
         degrees,
         [job.choice(n, "recompute", RECOMPUTE) for n in stages],
     )
+    schedule: ScheduleName = "gpipe" if min(warmups) == microbatches > 1 else "1f1b"
     return PipelineReadBack(
         microbatches=microbatches,
-        schedule="gpipe" if min(warmups) == microbatches > 1 else "1f1b",
+        schedule=schedule if chunks == 1 else INTERLEAVED,
+        chunks=chunks,
         stages=tuple(
             replace(
                 stage,
@@ -117,6 +123,17 @@ class _Job:
             raise self.wrong(msg, *keys)
         return value
 
+    def chunks(self, microbatches: int) -> int:
+        """Return how many parts of the model every stage holds."""
+        chunks = self.count("training", "chunks")
+        if chunks > 1 and (self.stages == 1 or microbatches % self.stages):
+            msg = (
+                f"is {chunks}, which needs at least 2 stages, and micro-batches that "
+                f"they divide, not {self.stages} and {microbatches}"
+            )
+            raise self.wrong(msg, "training", "chunks")
+        return chunks
+
     def of(self, stage: int, name: str, least: int = 1) -> int:
         """Return a number of a stage."""
         return self.count("stages", stage, name, least=least)
@@ -131,15 +148,15 @@ class _Job:
         return value
 
 
-def _layers(job: _Job) -> list[int]:
-    """Return the layers of every stage.
+def _layers(job: _Job, chunks: int) -> list[int]:
+    """Return the layers of every stage, of one chunk.
 
     Raises
     ------
     InputError
         The stages do not hold all units in order, at least one layer each.
     """
-    units = job.count("model", "layers") + 2
+    units = _units(job, chunks)
     last = job.stages - 1
     end, found = 0, []
     for n in range(job.stages):
@@ -157,6 +174,16 @@ def _layers(job: _Job) -> list[int]:
         msg = f"is {end}, expected {units}: the embedding, all layers and the head"
         raise job.wrong(msg, "stages", last, "end")
     return found
+
+
+def _units(job: _Job, chunks: int) -> int:
+    """Return how many units stages divide: embedding, a chunk's layers, head."""
+    layers, rest = divmod(job.count("model", "layers"), chunks)
+    if rest:
+        total = layers * chunks + rest
+        msg = f"is {chunks}, expected a divisor of the model's {total} layers"
+        raise job.wrong(msg, "training", "chunks")
+    return layers + 2
 
 
 def _check_warmups(warmups: Sequence[int], file: str) -> None:

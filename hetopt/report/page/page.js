@@ -40,12 +40,16 @@
     const stages = data.clusters.length;
     const high = stages > 64 ? 6 : stages > 24 ? 10 : stages > 12 ? 16 : stages > 6 ? 22 : 30;
     const link = stages > 64 ? 0 : Math.round(high / 2);
+    // With several chunks, the last stage's link leads back to the first.
+    const bottom = stages * (high + link) - (data.chunks > 1 ? 0 : link);
+    const named = (n) => data.chunks === 1 ? `${n}`
+      : `${Math.floor(n / stages) % data.chunks}:${Math.floor(n / stages / data.chunks) * stages + (n % stages)}`;
     const runs = data.runs.map((run) => ({
       ...run,
       starts: numbers(run.starts),
       lengths: numbers(run.lengths),
       microbatches: run.microbatches === null ? null : numbers(run.microbatches),
-      top: run.stage * (high + link) + (run.lane === "stage" ? 0
+      top: (run.lane === "upstream" && !run.stage ? stages : run.stage) * (high + link) + (run.lane === "stage" ? 0
         : (run.lane === "upstream" ? -link : high) + 1 + (LINKS[run.lane] * (link - 2)) / 2),
       high: run.lane === "stage" ? high - 1 : (link - 2) / 2,
     })).filter((run) => run.high > 0);
@@ -73,7 +77,7 @@
     function draw() {
       const style = getComputedStyle(figure);
       const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-      const pen = paper(lanes, stages * (high + link) - link);
+      const pen = paper(lanes, bottom);
       width = lanes.clientWidth;
       left = Math.min(130, Math.round(width * 0.24));
       pen.fillStyle = colour("surface");
@@ -110,7 +114,7 @@
         if (end - begin > 26 && run.high > 13 && run.microbatches) {
           pen.fillStyle = DARK.has(run.activity) ? "#fff" : "#15191e";
           pen.textAlign = "center";
-          pen.fillText(run.microbatches[n], (begin + end) / 2, run.top + run.high / 2 + 0.5);
+          pen.fillText(named(run.microbatches[n]), (begin + end) / 2, run.top + run.high / 2 + 0.5);
           pen.textAlign = "left";
           pen.fillStyle = fill;
         }
@@ -156,7 +160,7 @@
         if (y < run.top || y >= run.top + run.high) continue;
         const n = after(run.starts, at) - 1;
         if (n < 0 || at > run.starts[n] + run.lengths[n]) continue;
-        const number = run.microbatches ? ` of micro-batch ${run.microbatches[n]}` : "";
+        const number = run.microbatches ? ` of ${data.chunks > 1 ? "chunk:" : ""}micro-batch ${named(run.microbatches[n])}` : "";
         const span = run.lengths[n] || 1;
         said.textContent = `stage ${run.stage} (${data.clusters[run.stage]}): ${run.activity.replace("-", " ")}${number}, from ${shown(run.starts[n], data.tick_s, run.starts[n], span / 100)}, ${shown(span, data.tick_s, span)} long`;
         return;

@@ -12,7 +12,7 @@ from hetopt.report.timeline import svg
 from hetopt.report.timeline.palette import ACTIVATIONS, ACTIVITIES, BASE, DARK, FREE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.report.timeline.palette import Paint
     from hetopt.report.timeline.timeline import TimelineEvent, TimelineStage
@@ -33,7 +33,11 @@ def background(axis: TimeAxis, height: float, paint: Paint) -> str:
 
 
 def activities(
-    events: Sequence[TimelineEvent], axis: TimeAxis, height: float, size: float
+    events: Sequence[TimelineEvent],
+    axis: TimeAxis,
+    height: float,
+    size: float,
+    named: Callable[[int], str],
 ) -> Iterator[str]:
     """Yield what a lane holds, and the numbers of its micro-batches.
 
@@ -42,6 +46,8 @@ def activities(
     size
         Of the numbers; they are left out if it is less than 6, and where an event is
         too narrow.
+    named
+        Makes a number one that people read.
     """
     boxes: dict[str, list[tuple[float, float]]] = defaultdict(list)
     numbers = []
@@ -51,7 +57,7 @@ def activities(
         apart = min(_APART, width / 4) if width > _WIDE else 0.0
         box = left, max(width - apart, _THIN)
         boxes[ACTIVITIES[event.activity].name].append(box)
-        label = "" if event.microbatch is None else str(event.microbatch)
+        label = "" if event.microbatch is None else named(event.microbatch)
         if not label or size < _SMALLEST:
             continue
         if width >= svg.width_of(label, size) + _ROOM:

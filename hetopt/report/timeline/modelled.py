@@ -8,6 +8,7 @@ from hetopt.cost.table import TICK_S
 from hetopt.report.rows import chain
 from hetopt.report.summary import shape
 from hetopt.report.timeline.timeline import Lane, Timeline, TimelineEvent, TimelineStage
+from hetopt.schedule.chunks import chunk_and_microbatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hetopt.pricing import Price
     from hetopt.report.timeline.timeline import Activity, LaneKind
     from hetopt.schedule.simulator import Simulation
+    from hetopt.schedule.times import PipelineTimes
 
 
 def modelled_timeline(
@@ -37,6 +39,7 @@ def modelled_timeline(
         TimelineStage(
             cluster=stage.cluster,
             mesh=_mesh(stage.strategy),
+            # Where stages hold chunks, units at the ends of the model are in here.
             base_bytes=price.memory_bytes[i]
             - price.times.inflight[i] * price.activation_bytes[i],
             activation_bytes=price.activation_bytes[i],
@@ -58,6 +61,7 @@ def modelled_timeline(
         microbatches=plan.pipeline.microbatches,
         stages=stages,
         events=tuple(events),
+        chunks=plan.chunks,
     )
 
 
@@ -71,39 +75,56 @@ def _stage_events(price: Price, run: Simulation, stage: int) -> Iterator[Timelin
     times = price.times
     lane = Lane(stage, "stage")
     forward, backward = run.forward_start_ns[stage], run.backward_start_ns[stage]
-    recompute = price.recompute_ns[stage] or 0
-    rest = times.backward_ns[stage] - recompute
-    yield from _all(lane, "forward", forward, times.forward_ns[stage])
-    if recompute:
-        yield from _all(lane, "recompute", backward, recompute)
-    yield from _all(lane, "backward", backward + recompute, rest)
-    end = int(run.backward_end_ns[stage, -1])
-    sync = times.sync_ns[stage]
+    ends = run.backward_end_ns[stage]
+    again = backward + (price.recompute_ns[stage] or 0)
+    yield from _all(lane, "forward", forward, run.forward_end_ns[stage])
+    if price.recompute_ns[stage]:
+        yield from _all(lane, "recompute", backward, again)
+    yield from _all(lane, "backward", again, ends)
+    end, sync = int(ends.max()), times.sync_ns[stage]
     if sync:
         yield TimelineEvent(lane, "sync", None, end * TICK_S, (end + sync) * TICK_S)
-    if stage + 1 < times.stages and times.transfer_ns[stage]:
-        yield from _sent(run, stage, "downstream", times.transfer_ns[stage])
-    if stage and times.transfer_ns[stage - 1]:
-        yield from _sent(run, stage, "upstream", times.transfer_ns[stage - 1])
+    for kind in ("downstream", "upstream"):
+        yield from _sent(times, run, stage, kind)
 
 
 def _sent(
-    run: Simulation, stage: int, kind: LaneKind, length_ns: int
+    times: PipelineTimes, run: Simulation, stage: int, kind: LaneKind
 ) -> Iterator[TimelineEvent]:
     """Yield the transfers of a stage in one direction."""
-    lane = Lane(stage, kind)
-    if kind == "downstream":
-        starts_ns = run.send_forward_start_ns[stage]
-        yield from _all(lane, "send-forward", starts_ns, length_ns)
-    else:
-        starts_ns = run.send_backward_start_ns[stage]
-        yield from _all(lane, "send-backward", starts_ns, length_ns)
+    onward = kind == "downstream"
+    boundary = stage if onward else (stage - 1) % times.stages
+    if (
+        boundary >= len(times.every_transfer_ns)
+        or not times.every_transfer_ns[boundary]
+    ):
+        return
+    sent = run.send_forward_start_ns if onward else run.send_backward_start_ns
+    starts = sent[stage]
+    events = _all(
+        Lane(stage, kind),
+        "send-forward" if onward else "send-backward",
+        starts,
+        starts + times.every_transfer_ns[boundary],
+    )
+    if times.chunks is None or boundary < times.stages - 1:
+        yield from events
+        return
+    # The last chunk's results are losses, and the first one's gradients end there.
+    left_out = times.chunks.count - 1 if onward else 0
+    for number, event in enumerate(events):
+        chunk, _ = chunk_and_microbatch(number, times.stages, times.chunks.count)
+        if chunk != left_out:
+            yield event
 
 
 def _all(
-    lane: Lane, activity: Activity, starts_ns: NDArray[np.int64], length_ns: int
+    lane: Lane,
+    activity: Activity,
+    starts_ns: NDArray[np.int64],
+    ends_ns: NDArray[np.int64],
 ) -> Iterator[TimelineEvent]:
-    """Yield one activity of every micro-batch."""
-    for microbatch, start in enumerate(starts_ns.tolist()):
-        end = start + length_ns
+    """Yield one activity of every micro-batch, or pass."""
+    both = zip(starts_ns.tolist(), ends_ns.tolist(), strict=True)
+    for microbatch, (start, end) in enumerate(both):
         yield TimelineEvent(lane, activity, microbatch, start * TICK_S, end * TICK_S)

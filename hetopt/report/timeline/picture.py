@@ -144,6 +144,11 @@ class _Picture:
             yield "All times are a model's; no iteration was measured."
         elif len(timeline.sources) > 1:
             yield "Upper half of a lane: times of a model. Lower half: measured times."
+        if timeline.chunks > 1:
+            yield (
+                "Numbers are chunk:micro-batch, both from 0; below the last stage is "
+                "its link back to the first."
+            )
         if "measured" in timeline.sources:
             yield "Memory is the model's, not measured."
         if left_out := axis.left_out():
@@ -195,7 +200,7 @@ class _Picture:
         self._y += _LINE
 
     def _draw_lanes(self) -> None:
-        """Draw the stages from the first to the last, and between two their link."""
+        """Draw the stages from the first to the last, and behind each its link."""
         sizes, stages = self._sizes, self._timeline.stages
         idle = _idle_shares(self._timeline)
         places: dict[Lane, tuple[float, float]] = {}
@@ -205,11 +210,12 @@ class _Picture:
             places[Lane(number, "stage")] = self._y, sizes.stage
             value = f"idle {idle[number]:.1%}"
             self._draw_row([row], sizes.stage, (number, stage.mesh), value)
-            if number + 1 < len(stages):
+            after = (number + 1) % len(stages)
+            if after or self._timeline.chunks > 1:
                 link = self._y + 0.5
                 # Gradients come up the link that activations go down.
                 places[Lane(number, "downstream")] = link, half
-                places[Lane(number + 1, "upstream")] = link + half, half
+                places[Lane(after, "upstream")] = link + half, half
                 self._parts.append(
                     _group(link, [background(self._axis, 2 * half, FREE)])
                 )
@@ -231,7 +237,7 @@ class _Picture:
             size = min(self._sizes.text - 1, height - 3)
             if lane.kind != "stage" or not numbered:
                 size = 0.0
-            row = activities(events, self._axis, height, size)
+            row = activities(events, self._axis, height, size, timeline.label)
             self._parts.append(_group(top, row))
 
     def _draw_memory(self) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
+from hetopt.schedule.chunks import chunk_and_microbatch
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -48,7 +50,8 @@ class TimelineEvent(NamedTuple):
     Attributes
     ----------
     microbatch
-        Counted from 0; None for what belongs to no micro-batch.
+        Counted from 0; None for what belongs to no micro-batch. Where stages hold
+        several chunks, the number of the pass (``hetopt.schedule.chunks``).
     start_s, end_s
         Since the iteration began. A transfer ends when all of it has arrived.
     """
@@ -102,6 +105,8 @@ class Timeline:
         Of what the plan was made from.
     events
         Brought into order when this is made: by source, stage, lane and time.
+    chunks
+        Of every stage.
     """
 
     problem: str
@@ -111,6 +116,7 @@ class Timeline:
     microbatches: int
     stages: tuple[TimelineStage, ...]
     events: tuple[TimelineEvent, ...]
+    chunks: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(sorted(self.events, key=_place)))
@@ -120,6 +126,16 @@ class Timeline:
         """Where times come from; modelled ones first."""
         found = {event.source for event in self.events}
         return tuple(source for source in _SOURCES if source in found)
+
+    def label(self, number: int) -> str:
+        """Return a micro-batch, or a pass as chunk and micro-batch: ``1:7``."""
+        return ":".join(map(str, self.place_of(number).values()))
+
+    def place_of(self, number: int) -> dict[str, int]:
+        """Return the micro-batch, and before it the chunk if stages hold several."""
+        chunk, microbatch = chunk_and_microbatch(number, len(self.stages), self.chunks)
+        found = {"chunk": chunk, "microbatch": microbatch}
+        return found if self.chunks > 1 else {"microbatch": microbatch}
 
     def end_s(self, source: TimeSource) -> float:
         """Return when the last thing ends, by one source."""

@@ -84,7 +84,8 @@ class _Trace:
             yield from _named("process", f"{cluster} ({source})", pid, (pid, 0))
         for source, lane, _ in self._lanes:
             pid, tid = self._track(source, lane)
-            yield from _named("thread", _name(lane), tid, (pid, tid))
+            name = _name(lane, len(self._timeline.stages))
+            yield from _named("thread", name, tid, (pid, tid))
 
     def _slice(self, track: _Track, event: TimelineEvent) -> Iterator[dict[str, Any]]:
         """Yield an event, and the ends of arrows that lie in it."""
@@ -94,8 +95,9 @@ class _Trace:
         duration_us = round(_microseconds(event.end_s) - start_us, 3)
         named: dict[str, Any] = {"name": event.activity, "cat": event.source}
         if event.microbatch is not None:
-            named["name"] = f"{event.activity} {event.microbatch}"
-            named["args"] = {"microbatch": event.microbatch}
+            label = self._timeline.label(event.microbatch)
+            named["name"] = f"{event.activity} {label}"
+            named["args"] = self._timeline.place_of(event.microbatch)
         yield {"ph": "X", **place, "dur": duration_us, **named}
         for phase, number, name in self._arrows.get(_key(event), ()):
             arrow = {"ph": phase, **place, "id": number, "name": name, "cat": "sent"}
@@ -115,13 +117,15 @@ class _Trace:
             where = event.source, direction, event.lane.stage, event.microbatch
             needing.setdefault(where, event)
         arrows: dict[tuple[Any, ...], list[tuple[str, int, str]]] = {}
+        stages = len(self._timeline.stages)
         numbers = count(1)
         for event in self._timeline.events:
             step = {"send-forward": 1, "send-backward": -1}.get(event.activity, 0)
-            where = (
-                *(event.source, event.activity),
-                *(event.lane.stage + step, event.microbatch),
-            )
+            # Round the ends of the pipeline a micro-batch goes to its next chunk.
+            rounds, stage = divmod(event.lane.stage + step, stages)
+            number = event.microbatch
+            needed = number if number is None else number + rounds * stages
+            where = event.source, event.activity, stage, needed
             if step and where in needing:
                 number, name = next(numbers), _SENT[event.activity]
                 arrows.setdefault(_key(event), []).append(("s", number, name))
@@ -150,12 +154,12 @@ def _key(event: TimelineEvent) -> tuple[Any, ...]:
     return event.source, event.lane, event.activity, event.microbatch
 
 
-def _name(lane: Lane) -> str:
+def _name(lane: Lane, stages: int) -> str:
     if lane.kind == "stage":
         return f"stage {lane.stage}"
     if lane.kind == "downstream":
-        return f"link {lane.stage} to {lane.stage + 1}: activations"
-    return f"link {lane.stage} to {lane.stage - 1}: gradients"
+        return f"link {lane.stage} to {(lane.stage + 1) % stages}: activations"
+    return f"link {lane.stage} to {(lane.stage - 1) % stages}: gradients"
 
 
 def _microseconds(time_s: float) -> float:

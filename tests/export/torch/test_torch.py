@@ -20,6 +20,7 @@ from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.problem.architecture import Architecture
 from hetopt.problem.training import RESHARDING, Domain, Pins
 from tests.export.jobs import draw_job, restaged, untied
+from tests.runtimes.torch_plans import CASES, job_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -115,6 +116,24 @@ def test_the_way_of_resharding_is_kept(way: Any, tmp_path: Path) -> None:
     read_torch(folder)
 
 
+def test_stages_of_several_chunks_are_read_back(tmp_path: Path) -> None:
+    for name, case in CASES.items():
+        if case.chunks == 1:
+            continue
+        job = job_of(case)
+        folder = write(job, tmp_path / name)
+        content = json.loads((folder / "job.json").read_text())
+        assert content["training"]["chunks"] == case.chunks
+        ways = [stage["resharding"] for stage in content["stages"]]
+        assert ways == [stage.resharding for stage in job.stages]
+        assert ways[-1] is not None
+        read = read_torch(folder)
+        assert (read.schedule, read.chunks) == (case.schedule, case.chunks)
+        assert tuple(stage.layers for stage in read.stages) == job.layers
+        for stage, own in zip(read.stages, job.stages, strict=True):
+            assert stage.warmup == min(own.warmup, case.q * case.chunks)
+
+
 def test_zero_of_each_stage_is_kept(tmp_path: Path) -> None:
     job = exact(2)
     other = replace(job.stages[0].strategy, zero=1 - job.problem.training.zero)
@@ -143,6 +162,8 @@ def test_zero_of_each_stage_is_kept(tmp_path: Path) -> None:
         (("stages", 0, "zero"), 3, r"zero: is 3, expected one of 0, 1"),
         (("stages", 0), {}, r"stages\.0\.dp: is missing"),
         (("training",), {}, r"training\.microbatches: is missing"),
+        (("training", "chunks"), 0, r"training\.chunks: is 0"),
+        (("training", "chunks"), 99, r"chunks: is 99, (which needs|expected a div)"),
         (("model",), {}, r"model\.hidden: is missing"),
     ],
 )

@@ -67,6 +67,7 @@ def plan_of(times: PipelineTimes, cluster: str, recompute: Recompute = "none") -
         pipelines=(Pipeline(microbatches=times.microbatches, stages=stages),),
         problem_digest="0" * 64,
         table_digest="f" * 64,
+        chunks=1 if times.chunks is None else times.chunks.count,
     )
 
 

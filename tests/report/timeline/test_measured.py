@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,15 +14,19 @@ from hetopt.report.timeline.trace import trace_json
 from hetopt.running.records import iterations_of
 from tests.report.timeline.making import balanced, timeline_of
 from tests.running.making import ranks_of
+from tests.schedule.pipelines import chunked
 
 if TYPE_CHECKING:
     from hetopt.report.timeline.timeline import Timeline
 
 
-@pytest.fixture
-def both() -> Timeline:
+@pytest.fixture(params=["one chunk", "two chunks"])
+def both(request: pytest.FixtureRequest) -> Timeline:
     times = balanced(3, 4)
-    (iteration,) = iterations_of(ranks_of(times))
+    if request.param == "two chunks":
+        times = chunked(Random(0), 3, 6, 2)
+    chunks = 1 if times.chunks is None else times.chunks.count
+    (iteration,) = iterations_of(ranks_of(times), chunks)
     return with_measured(timeline_of(times), iteration)
 
 
@@ -47,5 +52,11 @@ def test_both_are_drawn(both: Timeline) -> None:
     assert "Upper half of a lane: times of a model. Lower half: measured times." in text
     assert "s per iteration, measured" in text
     trace = json.loads(trace_json(both))
+    if both.chunks > 1:
+        assert "Numbers are chunk:micro-batch" in text
+        names = [each["name"] for each in trace["traceEvents"]]
+        assert {"forward 0:0", "forward 1:5", "backward 1:0"} <= {*names}
+        of = {"chunk": 1, "microbatch": 5}
+        assert of in [each.get("args") for each in trace["traceEvents"]]
     sources = [each["cat"] for each in trace["traceEvents"] if each["ph"] == "X"]
     assert sources.count("measured") == sources.count("modelled") > 0

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
-from hetopt.report.timeline.timeline import Lane
+from hetopt.report.timeline.timeline import Lane, TimelineEvent
+from hetopt.report.timeline.trace import trace_json
 from hetopt.schedule.simulator import simulate
 from tests.report.timeline.making import GB, MS, balanced, price_of, timeline_of
-from tests.schedule.pipelines import pipeline, random_pipeline
+from tests.schedule.pipelines import chunked, pipeline, random_pipeline
 
 RANDOM = range(15)
 
@@ -51,6 +54,38 @@ def test_every_event_is_there_when_the_simulator_has_it(seed: int) -> None:
             end = (run.backward_end_ns[stage, -1] + times.sync_ns[stage]) * 1e-9
             assert sync.end_s == pytest.approx(end)
     assert found == {}
+
+
+@pytest.mark.parametrize("seed", RANDOM)
+def test_every_pass_of_several_chunks_waits_for_its_transfer(seed: int) -> None:
+    p, q, v = 3, 6, 2
+    times = chunked(Random(seed), p, q, v)
+    run = simulate(times)
+    timeline = timeline_of(times)
+    assert timeline.end_s("modelled") == pytest.approx(run.makespan_ns * 1e-9)
+    found: dict[Any, TimelineEvent] = {
+        (*e.lane, e.activity, e.microbatch): e for e in timeline.events
+    }
+    for stage in range(p):
+        assert (stage, "stage", "sync", None) in found
+        for number in range(q * v):
+            chunk = number // p % v
+            for activity, kind, ends, step in (
+                ("forward", "downstream", chunk == v - 1, 1),
+                ("backward", "upstream", chunk == 0, -1),
+            ):
+                here = found[stage, "stage", activity, number]
+                key: Any = (stage, kind, f"send-{activity}", number)
+                rounds, to = divmod(stage + step, p)
+                if rounds and ends:
+                    assert key not in found
+                    continue
+                sent = found[key]
+                needing = found[to, "stage", activity, number + rounds * p]
+                assert here.end_s <= sent.start_s + 1e-12
+                assert sent.end_s <= needing.start_s + 1e-12
+    arrows = [e for e in json.loads(trace_json(timeline))["traceEvents"] if "bp" in e]
+    assert len(arrows) == 2 * q * (p * v - 1)
 
 
 @pytest.mark.parametrize("seed", RANDOM)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
+
 import pytest
 
-from hetopt.errors import InputError
-from hetopt.problem.training import INTERLEAVED
+from hetopt.check import check_plan
+from hetopt.errors import CheckError, InputError
+from hetopt.problem.training import INTERLEAVED, RESHARDING
 from hetopt.solvers.registry import SOLVERS, ensure_plans
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_chunked
@@ -36,6 +40,27 @@ def test_many_instances_have_plans() -> None:
         for instance in map(drawn, range(24))
     ]
     assert sum(found) >= 12
+
+
+def test_how_activations_get_back_to_the_first_stage_is_checked() -> None:
+    solved = (
+        (each.problem, each.table, brute_force.solve(each.problem, each.table).best)
+        for each in map(drawn, itertools.count())
+    )
+    problem, table, best = next(each for each in solved if each[2] is not None)
+    assert best is not None
+    plan = brute_force.to_plan(problem, table, best)
+    check_plan(problem, table, plan)
+    *before, last = plan.pipeline.stages
+    for way in (None, *RESHARDING):
+        if way == last.resharding:
+            continue
+        stages = (*before, replace(last, resharding=way))
+        wrong = replace(plan, pipelines=(replace(plan.pipeline, stages=stages),))
+        with pytest.raises(
+            CheckError, match=f"{way}, the table says {last.resharding}"
+        ):
+            check_plan(problem, table, wrong)
 
 
 def test_other_solvers_are_refused_by_name() -> None:

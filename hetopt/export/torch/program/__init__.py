@@ -7,7 +7,8 @@ which a plan passes through them:
 units -> stages (``units``, ``operations``, ``attention``)
     The model is a row of units: embedding, layers, head with loss. ``units.build_unit``
     makes one as an ``nn.Module`` by its index; ``--units FILE:FUNCTION`` puts a
-    function of yours in its place. A stage is a run of units (``stage.Stage``).
+    function of yours in its place. A stage is a run of units, or several: its chunks
+    (``stage.Stage``).
     ``operations`` has their arithmetic as autograd functions that keep from forward to
     backward what hetopt's table counts and no more: inputs of norms and matrices, the
     two factors of SwiGLU, q, k, v, the attention's result and its log-sum-exp, the
@@ -23,9 +24,10 @@ boundary exchange (``routes``, ``boundaries``)
     each step. ``routes`` derives the messages of a step from two holdings, so stages
     may have any (dp, cp, tp). ``boundaries`` runs the messages in a thread for each
     direction, beside the computation.
-schedule executor (``executor``)
+schedule executor (``passes``, ``executor``)
     F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Every
-    schedule of hetopt is such a row of counts; all forwards first is W = q.
+    schedule of hetopt is such a row of counts; all forwards first is W = q. With
+    several chunks a stage, what counts is a pass: one micro-batch on one chunk.
 optimizer (``buckets``, ``optimizer``, ``tied``, ``scaling``)
     Weights in 16 bits, gradients accumulated in 32, a master copy and the optimizer's
     states in 32, sharded over dp * cp under ZeRO-1. In fp16 the loss is scaled. A

@@ -4,7 +4,9 @@ Each direction of each boundary has a thread and a process group of its own, so 
 transfer waits for one of the other direction, nor for a computation: as simulated, a
 transfer starts as soon as the tensor is there and the one before it is through.
 What arrives early waits as it came; a stage takes in no more than its schedule lets the
-one before it run ahead, which is W - W' micro-batches.
+one before it run ahead, which is W - W' micro-batches. Where stages hold several
+chunks, there is one more boundary, from the last stage back to the first, which takes
+in at most p micro-batches before it runs them.
 
 A rank that tokens pass through on their way holds them for that moment: all of its part
 of the batch under ``leader`` and ``send-recv-all-gather``, where hetopt's table takes
@@ -39,6 +41,8 @@ class Transfer:
     ----------
     kind
         ``receive-forward``, ``send-forward``, ``receive-backward``, ``send-backward``.
+    number
+        Of the pass whose result it is, on the sending stage.
     start_s, end_s
         By ``time.perf_counter``; waiting for the other end is in it.
     sent_bytes, received_bytes
@@ -46,7 +50,7 @@ class Transfer:
     """
 
     kind: str
-    microbatch: int
+    number: int
     start_s: float
     end_s: float
     sent_bytes: int
@@ -60,49 +64,54 @@ class Channel:
     ----------
     kind
         As of ``Transfer``.
-    ends
-        The stage that sends and the one that receives.
+    boundary
+        The stage that it is behind.
     """
 
-    def __init__(self, place: Place, kind: str, ends: tuple[int, int]) -> None:
+    def __init__(self, place: Place, kind: str, boundary: int) -> None:
         self.place, self.kind = place, kind
         self.receives = kind.startswith("receive")
-        behind = int(max(ends) > place.stage)
-        groups = place.forward if kind.endswith("forward") else place.backward
-        self.group = groups[behind]
-        self.steps = steps_of(place.job, place.rank, ends, place.device)
+        job, onward = place.job, kind.endswith("forward")
+        groups = place.forward if onward else place.backward
+        self.group = groups[int(boundary == place.stage)]
+        ends = boundary, (boundary + 1) % len(job.stages)
+        way = job.stages[boundary].resharding
+        assert way is not None
+        self.steps = steps_of(
+            job, place.rank, ends if onward else ends[::-1], way, place.device
+        )
         self.transfers: list[Transfer] = []
         cuda = place.device.type == "cuda"
         self.stream = torch.cuda.Stream(place.device) if cuda else None
         self.thread = ThreadPoolExecutor(1, initializer=self._settle)
 
-    def send(self, microbatch: int, x: Tensor) -> Future[Any]:
+    def send(self, number: int, x: Tensor) -> Future[Any]:
         """Send a tensor, (b, m, h), once it is computed."""
         x = x.flatten(0, 1)
         ready = torch.cuda.current_stream().record_event() if self.stream else None
-        return self.thread.submit(self._timed, microbatch, x, ready)
+        return self.thread.submit(self._timed, number, x, ready)
 
-    def receive(self, microbatch: int) -> Future[Tensor]:
-        """Receive the tensor of a micro-batch, (b * m, h)."""
-        return self.thread.submit(self._timed, microbatch, None, None)
+    def receive(self, number: int) -> Future[Tensor]:
+        """Receive the result of a pass, (b * m, h)."""
+        return self.thread.submit(self._timed, number, None, None)
 
     def _settle(self) -> None:
         if self.stream:
             torch.cuda.set_device(self.place.device)
 
-    def _timed(self, microbatch: int, x: Tensor | None, ready: Any) -> Tensor:
+    def _timed(self, number: int, x: Tensor | None, ready: Any) -> Tensor:
         start = time.perf_counter()
         counts = [0, 0]
         with torch.cuda.stream(self.stream) if self.stream else nullcontext():
             if ready is not None:
                 ready.wait()
-            found = self._run(microbatch, x, counts)
+            found = self._run(number, x, counts)
             if self.stream:
                 self.stream.synchronize()
         self.transfers.append(
             Transfer(
                 kind=self.kind,
-                microbatch=microbatch,
+                number=number,
                 start_s=start,
                 end_s=time.perf_counter(),
                 sent_bytes=counts[0],
@@ -111,12 +120,12 @@ class Channel:
         )
         return found
 
-    def _run(self, microbatch: int, x: Tensor | None, counts: list[int]) -> Tensor:
+    def _run(self, number: int, x: Tensor | None, counts: list[int]) -> Tensor:
         """Go through the steps; a receiver starts with nothing."""
         if x is None:
             x = self._empty(0)
-        for number, step in enumerate(self.steps):
-            x = self._exchange(step, x, microbatch * len(self.steps) + number, counts)
+        for tag, step in enumerate(self.steps, number * len(self.steps)):
+            x = self._exchange(step, x, tag, counts)
         return x
 
     def _exchange(self, step: Step, x: Tensor, tag: int, counts: list[int]) -> Tensor:
@@ -158,32 +167,36 @@ class Boundaries:
     def __init__(self, place: Place) -> None:
         self.place, self.region = place, Region.of(place)
         self.parts = replace(self.region, splits=True)
-        number = place.stage
-        before, behind = (number - 1, number), (number, number + 1)
+        stages = len(place.job.stages)
+        before, behind = (place.stage - 1) % stages, place.stage
         self.channels: dict[str, Channel] = {}
-        if not place.is_first:
+        if before < place.job.boundaries:
             self._open("receive-forward", before)
-            self._open("send-backward", before[::-1])
-        if not place.is_last:
+            self._open("send-backward", before)
+        if behind < place.job.boundaries:
             self._open("send-forward", behind)
-            self._open("receive-backward", behind[::-1])
+            self._open("receive-backward", behind)
         self.coming: dict[str, dict[int, Future[Tensor]]] = {}
         self.going: list[Future[Any]] = []
 
-    def _open(self, kind: str, ends: tuple[int, int]) -> None:
-        self.channels[kind] = Channel(self.place, kind, ends)
+    def _open(self, kind: str, boundary: int) -> None:
+        self.channels[kind] = Channel(self.place, kind, boundary)
 
     def start(self) -> None:
-        """Ask for everything that this iteration will receive."""
-        for kind, channel in self.channels.items():
+        """Ask for everything that this iteration will receive, in order."""
+        place, passes = self.place, self.place.job.passes
+        for channel in self.channels.values():
             channel.transfers.clear()
-            if channel.receives:
-                every = range(self.place.job.microbatches)
-                self.coming[kind] = {m: channel.receive(m) for m in every}
+        for kind, number in passes.order(place.plan.warmup):
+            source = passes.source(kind, place.stage, number)
+            if source is not None:
+                name = "receive-forward" if kind == "F" else "receive-backward"
+                own = self.coming.setdefault(name, {})
+                own[source] = self.channels[name].receive(source)
 
-    def take(self, kind: str, microbatch: int) -> Tensor:
-        """Wait for a tensor; return it as (b, m, h)."""
-        coming = self.coming[kind].pop(microbatch)
+    def take(self, kind: str, number: int) -> Tensor:
+        """Wait for the result of a pass; return it as (b, m, h)."""
+        coming = self.coming[kind].pop(number)
         while not wait([coming], timeout=1.0).done:
             # It may never come because something could not be sent.
             self._check_sent()
@@ -193,11 +206,11 @@ class Boundaries:
         x = x.unflatten(0, (len(self.place.sequences), -1))
         return x if self.region.splits else self.parts.spread(x)
 
-    def give(self, kind: str, microbatch: int, x: Tensor) -> None:
-        """Send a tensor, (b, m, h)."""
+    def give(self, kind: str, number: int, x: Tensor) -> None:
+        """Send the result of a pass, (b, m, h)."""
         if not self.region.splits:
             x = x.chunk(self.region.size, 1)[self.region.rank]
-        self.going.append(self.channels[kind].send(microbatch, x))
+        self.going.append(self.channels[kind].send(number, x))
 
     def finish(self) -> None:
         """Wait until everything has been sent."""

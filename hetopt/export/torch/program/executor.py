@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,26 +21,17 @@ class Pass:
 
     Attributes
     ----------
+    number
+        As in ``passes``: the micro-batch if the stage has one chunk.
     start_s, end_s
         By ``time.perf_counter``, from when its input is there. On a GPU, where the host
         runs ahead, these are times of launching, unless the executor ``settles``.
     """
 
     kind: str
-    microbatch: int
+    number: int
     start_s: float
     end_s: float
-
-
-def order(warmup: int, microbatches: int) -> Iterator[tuple[str, int]]:
-    """Yield F_1 .. F_W, B_1, F_(W+1), B_2, ... with micro-batches from 0."""
-    first = min(warmup, microbatches)
-    for number in range(first):
-        yield "F", number
-    for number in range(microbatches):
-        yield "B", number
-        if first + number < microbatches:
-            yield "F", first + number
 
 
 class Executor:
@@ -49,11 +40,11 @@ class Executor:
     Parameters
     ----------
     last_backward
-        Called before the backward pass of the last micro-batch.
+        Called with a chunk before its backward pass of the last micro-batch.
 
     Attributes
     ----------
-    passes
+    ran
         What the last iteration ran, in order.
     settles
         Whether a pass on a GPU is waited for before its times are taken.
@@ -64,13 +55,14 @@ class Executor:
         place: Place,
         stage: Stage,
         boundaries: Boundaries,
-        last_backward: Callable[[], None],
+        last_backward: Callable[[int], None],
     ) -> None:
         self.place, self.stage, self.boundaries = place, stage, boundaries
         self.last_backward = last_backward
-        self.passes: list[Pass] = []
+        self.passes = place.job.passes
+        self.ran: list[Pass] = []
         self.settles = False
-        # Of micro-batches in flight: the input, and where the result's gradient goes.
+        # Of passes in flight: the input, and where the result's gradient goes.
         # The result itself is not kept: nothing needs it.
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, GradientEdge] = {}
@@ -92,59 +84,69 @@ class Executor:
         job = self.place.job
         self.loss = torch.zeros((), device=self.place.device)
         self.seed = torch.full((), scale, device=self.place.device)
-        self.passes.clear()
+        self.ran.clear()
         self.boundaries.start()
         microbatches = batch.chunk(job.microbatches)
-        for kind, number in order(self.place.plan.warmup, job.microbatches):
+        for kind, number in self.passes.order(self.place.plan.warmup):
+            chunk, microbatch = self.passes.chunk_and_microbatch(number)
             if kind == "F":
-                self._forward(number, microbatches[number])
+                self._forward(number, chunk, microbatches[microbatch])
             else:
+                if microbatch == job.microbatches - 1:
+                    self.last_backward(chunk)
                 self._backward(number)
         return self.loss
 
-    def _forward(self, number: int, batch: Tensor) -> None:
+    def _forward(self, number: int, chunk: int, batch: Tensor) -> None:
         place = self.place
         own = batch[place.sequences.start : place.sequences.stop]
-        if place.is_first:
+        before, behind = self._neighbours(number)
+        if before is None:
             x = own[:, place.positions].to(place.device)
         else:
-            x = self.boundaries.take("receive-forward", number).requires_grad_()
+            x = self.boundaries.take("receive-forward", before).requires_grad_()
             self.inputs[number] = x
         targets = (
-            own[:, place.positions + 1].to(place.device) if place.is_last else None
+            own[:, place.positions + 1].to(place.device) if behind is None else None
         )
         start = self._now()
-        y = self.stage(x, targets)
-        if place.is_last:
+        y = self.stage(chunk, x, targets)
+        if behind is None:
             y = y / (place.job.global_batch * place.job.seq_len)
             self.loss += y.detach()
         self._note("F", number, start)
         self.edges[number] = get_gradient_edge(y)
-        if not place.is_last:
+        if behind is not None:
             self.boundaries.give("send-forward", number, y.detach())
 
     def _backward(self, number: int) -> None:
-        place = self.place
-        if number == place.job.microbatches - 1:
-            self.last_backward()
+        before, behind = self._neighbours(number)
         grad = (
             self.seed
-            if place.is_last
-            else self.boundaries.take("receive-backward", number)
+            if behind is None
+            else self.boundaries.take("receive-backward", behind)
         )
         start = self._now()
         torch.autograd.backward((self.edges.pop(number),), (grad,))
         self._note("B", number, start)
-        if not place.is_first:
+        if before is not None:
             of_input = self.inputs.pop(number).grad
             assert of_input is not None
             self.boundaries.give("send-backward", number, of_input)
 
+    def _neighbours(self, number: int) -> tuple[int | None, int | None]:
+        """Return the passes that a pass takes its input and its gradient from."""
+        stage = self.place.stage
+        return (
+            self.passes.source("F", stage, number),
+            self.passes.source("B", stage, number),
+        )
+
     def _note(self, kind: str, number: int, start: float) -> None:
-        self.passes.append(
+        self.ran.append(
             Pass(
                 kind=kind,
-                microbatch=number,
+                number=number,
                 start_s=start,
                 end_s=self._now(),
             )

@@ -61,7 +61,8 @@ class Place:
         heads; else None.
     forward, backward
         Groups of the boundaries before and behind this stage, for activations and for
-        their gradients: (before, behind); None where there is no boundary.
+        their gradients: (before, behind); None where there is no boundary. With several
+        chunks, the first stage is behind the last.
     ends
         Ranks of the first and the last stage if both have the tied table; else None.
     """
@@ -110,9 +111,9 @@ class Place:
             copies = ranks.movedim(2, 0).reshape(plan.tp, -1)
             self.replicas = self._one(copies) or self.replicas
             self.sharers = self._one(ranks.reshape(-1, shared)) or self.sharers
-        both = [self._boundary(number) for number in stages[:-1]]
-        none = (None, None)
-        before, behind = [none, *both][self.stage], [*both, none][self.stage]
+        both = [self._boundary(number) for number in range(job.boundaries)]
+        both += [(None, None)] * (len(stages) - job.boundaries)
+        before, behind = both[self.stage - 1], both[self.stage]
         self.forward, self.backward = zip(before, behind, strict=True)
         self.ends = None
         if job.model["tied"] and len(stages) > 1:
@@ -122,10 +123,10 @@ class Place:
 
     def _boundary(self, number: int) -> tuple[Any, Any]:
         """Make the groups of both directions behind a stage."""
-        ranks = torch.arange(
-            self.job.first_rank(number), self.job.first_rank(number + 2)
-        )
-        return self._one(ranks[None]), self._one(ranks[None])
+        ends = {number, (number + 1) % len(self.job.stages)}
+        ranks = [self.job.ranks(stage) for stage in sorted(ends)]
+        row = torch.cat([torch.tensor(own).flatten() for own in ranks])
+        return self._one(row[None]), self._one(row[None])
 
     def _one(self, rows: Tensor) -> Any:
         """Make a group of every row; return that of this rank, None if it has none."""

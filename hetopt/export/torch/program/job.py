@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .passes import Passes
+
 
 @dataclass(frozen=True, kw_only=True)
 class StagePlan:
@@ -19,10 +21,13 @@ class StagePlan:
     ----------
     first, end
         Units ``first <= u < end``, counted from 0: the embedding, layers, the head.
+        Where stages hold several chunks, of the first of them, as if there were no
+        other: ``Job.chunk_units``.
     warmup
         Forward passes before the first backward pass.
     resharding
-        How activations reach the next stage; None on the last one.
+        How activations reach the next stage. None on the last one, unless stages hold
+        several chunks: then how they get back to the first.
     """
 
     first: int
@@ -60,12 +65,15 @@ class Job:
         ``bf16``, ``fp16`` or ``fp32``, of weights and activations.
     gradients
         ``fp32``, or ``bf16`` for 16-bit gradients in the precision of weights.
+    chunks
+        Parts of the model that every stage holds.
     """
 
     model: dict[str, Any]
     global_batch: int
     seq_len: int
     microbatches: int
+    chunks: int
     precision: str
     optimizer: str
     gradients: str
@@ -96,6 +104,35 @@ class Job:
     def units(self) -> int:
         """Units of the model: embedding, layers, head."""
         return int(self.model["layers"]) + 2
+
+    @property
+    def passes(self) -> Passes:
+        """In which order stages run theirs."""
+        return Passes(
+            stages=len(self.stages),
+            microbatches=self.microbatches,
+            chunks=self.chunks,
+        )
+
+    @property
+    def boundaries(self) -> int:
+        """How many there are; with several chunks, the last leads to stage 0."""
+        return len(self.stages) - (self.chunks == 1)
+
+    def chunk_units(self, stage: int) -> list[range]:
+        """Return the units of each chunk of a stage, among all of the model's.
+
+        The embedding is in the first stage's first chunk, the head in the last one's
+        last; every chunk of a stage has as many layers.
+        """
+        plan, end, last = self.stages[stage], self.stages[-1].end, self.chunks - 1
+        return [
+            range(
+                max(plan.first, min(chunk, 1)) + chunk * (end - 2),
+                min(plan.end, end - (chunk < last)) + chunk * (end - 2),
+            )
+            for chunk in range(self.chunks)
+        ]
 
     @property
     def sequences(self) -> int:

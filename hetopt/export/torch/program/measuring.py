@@ -67,7 +67,7 @@ class Recorder:
                 "start_s": self.start_s,
                 "end_s": end_s,
                 "loss": loss,
-                "passes": _rows(self.trainer.executor.passes),
+                "passes": _rows(self.trainer.executor.ran),
                 "transfers": _rows(self.trainer.boundaries.transfers),
             }
         )
@@ -93,4 +93,4 @@ class Recorder:
 
 
 def _rows(events: list[Any]) -> list[list[Any]]:
-    return [[e.kind, e.microbatch, e.start_s, e.end_s] for e in events]
+    return [[e.kind, e.number, e.start_s, e.end_s] for e in events]

@@ -26,11 +26,15 @@ class Optimizer:
         self.scale = LossScale(place.job)
         # A tied table of one stage is named once, as the embedding's.
         named = list(stage.named_parameters())
-        self.buckets = [
-            Bucket(place, own)
-            for unit in stage.units
-            if (own := {n: p for n, p in named if n.startswith(f"units.{unit}.")})
+        self.by_chunk = [
+            [
+                Bucket(place, own)
+                for unit in units
+                if (own := {n: p for n, p in named if n.startswith(f"units.{unit}.")})
+            ]
+            for units in stage.chunks
         ]
+        self.buckets = [bucket for own in self.by_chunk for bucket in own]
         self.tied = None
         if place.ends is not None:
             self.tied = TiedTable(place, self.buckets)
@@ -43,10 +47,10 @@ class Optimizer:
         else:
             self.inner = torch.optim.SGD(self.masters, lr=lr, momentum=0.9, fused=True)
 
-    def last_backward(self) -> None:
-        """Reduce each unit's gradients as the last backward pass gets to them."""
+    def last_backward(self, chunk: int) -> None:
+        """Reduce each unit's gradients as its chunk's last backward pass gets there."""
         if self.place.job.overlap_gradients:
-            for bucket in self.buckets:
+            for bucket in self.by_chunk[chunk]:
                 if self.tied is None or bucket is not self.tied.bucket:
                     bucket.expect()
 

@@ -66,20 +66,20 @@ class Step:
 
 
 def steps_of(
-    job: Job, rank: int, ends: tuple[int, int], device: torch.device
+    job: Job, rank: int, ends: tuple[int, int], way: str, device: torch.device
 ) -> list[Step]:
     """Return a rank's steps from one stage to another, ``ends``."""
     total = job.sequences * job.seq_len
-    holdings = holdings_of(job, *ends)
+    holdings = holdings_of(job, ends, way)
     return [
         step_of(rank, before, after, total, device)
         for before, after in itertools.pairwise(holdings)
     ]
 
 
-def holdings_of(job: Job, sender: int, receiver: int) -> list[Holding]:
+def holdings_of(job: Job, ends: tuple[int, int], way: str) -> list[Holding]:
     """Return who has which tokens before, between and after the steps."""
-    way = job.stages[min(sender, receiver)].resharding or "p2p"
+    sender, receiver = ends
     first, last = _layout(job, sender), _layout(job, receiver)
     same = [_degrees(job, stage) for stage in (sender, receiver)]
     if way == "p2p" or same[0] == same[1]:

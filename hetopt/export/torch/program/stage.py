@@ -1,4 +1,4 @@
-"""The units of one stage as a module."""
+"""The units of one stage as a module, by chunks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,27 @@ BuildUnit = Callable[[int, Place], nn.Module]
 
 
 class Stage(nn.Module):
-    """The units of one stage; parameters are named ``units.INDEX.NAME``."""
+    """The units of one stage; parameters are named ``units.INDEX.NAME``.
+
+    Attributes
+    ----------
+    chunks
+        Names of the units of each chunk.
+    """
 
     def __init__(self, place: Place, build_unit: BuildUnit) -> None:
         super().__init__()
-        plan = place.plan
-        units = {
-            index: build_unit(index, place) for index in range(plan.first, plan.end)
-        }
+        held = place.job.chunk_units(place.stage)
+        units = {index: build_unit(index, place) for own in held for index in own}
         first, last = units.get(0), units.get(place.job.units - 1)
         if first is not None and last is not None:
             _tie(first, last)
         self.units = nn.ModuleDict({str(index): unit for index, unit in units.items()})
+        self.chunks = [[str(index) for index in own] for own in held]
 
-    def forward(self, x: Tensor, targets: Tensor | None) -> Tensor:
-        """Run all units; the result is the loss if there are targets."""
-        *before, last = self.units.values()
+    def forward(self, chunk: int, x: Tensor, targets: Tensor | None) -> Tensor:
+        """Run all units of a chunk; the result is the loss if there are targets."""
+        *before, last = (self.units[name] for name in self.chunks[chunk])
         for unit in before:
             x = unit(x)
         return last(x) if targets is None else last(x, targets)
