@@ -106,7 +106,8 @@ def errors(
         asked = [row for row, is_left in zip(rows, left, strict=True) if is_left]
         kept = ~left
         if shared is not None:
-            unknown = {shared[number] for number in np.flatnonzero(left)}
+            pairs = zip(shared, left, strict=True)
+            unknown = {weight for weight, is_left in pairs if is_left}
             kept &= np.array([other not in unknown for other in shared])
         if not kept.any():
             continue
