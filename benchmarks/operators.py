@@ -4,10 +4,20 @@ Run with ``python -m benchmarks.operators``. Of vidur's rows whole models are le
 one at a time; of SimuMax's all rows that share a weight's (k, n), in any layout. Beside
 the forest stands the roofline that it corrects, fitted to the same rows. Errors are
 absolute and relative to the measured time; rows that repeat a kernel count one by one.
+
+Models may share weights: of "weights out" the forest has not seen those of the model
+that is left out in any other either. The roofline beside it in brackets knows no more.
+
+Two more columns say how much of the error is left to win. Of "sizes out" a tenth of the
+kernels is left out at a time, with all rows that repeat them, while others of the same
+models and weights stay: what a choice of kernels that no size tells leaves. "Repeats"
+are held against the median of the other rows of the same kernel: what measuring leaves.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import replace
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -20,7 +30,7 @@ from hetopt.cost.operators.work import work_of_rows
 from hetopt.problem.catalogue import operator_files
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     from hetopt.cost.operators.file import OperatorRow
     from hetopt.cost.operators.relatives import Measured
@@ -28,36 +38,82 @@ if TYPE_CHECKING:
 #: Median error of a class of operators.
 LIMIT = 0.05
 
+#: Of the kernels, one in so many is left out at a time where only sizes are new.
+_TENTHS = 10
+
 
 def fold(row: OperatorRow) -> Hashable:
     """Return what is left out together with a row."""
     if row.model is not None:
         return row.model
     if row.op in (MATMUL, GROUP_MATMUL):
-        sizes = {
-            "TN": (row.k, row.n),
-            "NN": (row.n, row.k),
-            "NT": (row.n, row.m),
-        }
-        return sizes[row.layout or "TN"]
+        return weights(row)
     return (row.seq, row.heads, row.kv_heads, row.qk_dim)
 
 
-def errors(part: Measured) -> tuple[list[float], list[float]]:
-    """Return absolute errors of the forest and of the roofline, on rows left out."""
+def weights(row: OperatorRow) -> Hashable:
+    """Return a multiplication's (k, n) as it is forward."""
+    sizes = {"TN": (row.k, row.n), "NN": (row.n, row.k), "NT": (row.n, row.m)}
+    return sizes[row.layout or "TN"]
+
+
+def kernel(row: OperatorRow) -> Hashable:
+    """Return what rows share that repeat one kernel, whichever model it was for."""
+    return replace(row, time_us=1.0, model=None)
+
+
+def tenths(rows: Sequence[OperatorRow]) -> list[int]:
+    """Return the tenth of each row, the same for rows that repeat a kernel."""
+    kernels = list(dict.fromkeys(map(kernel, rows)))
+    shuffled = np.random.default_rng(0).permutation(len(kernels)) % _TENTHS
+    found = dict(zip(kernels, shuffled.tolist(), strict=True))
+    return [found[kernel(row)] for row in rows]
+
+
+def spread(rows: Sequence[OperatorRow]) -> list[float]:
+    """Return how far repeated rows are off the median of their kernel's other rows."""
+    times = defaultdict(list)
+    for row in rows:
+        times[kernel(row)].append(row.time_us)
+    return [
+        abs(median([*found[:number], *found[number + 1 :]]) / time_us - 1)
+        for found in times.values()
+        if len(found) > 1
+        for number, time_us in enumerate(found)
+    ]
+
+
+def errors(
+    part: Measured,
+    folds: Sequence[Hashable],
+    shared: Sequence[Hashable] | None = None,
+) -> tuple[list[float], list[float]]:
+    """Return absolute errors of the forest and of the roofline, on rows left out.
+
+    Parameters
+    ----------
+    folds
+        What each row is left out with.
+    shared
+        What no row that is learned from may have in common with those left out.
+    """
     rows = part.rows
     seconds = np.array([row.time_us * 1e-6 for row in rows])
-    folds = [fold(row) for row in rows]
     forest: list[float] = []
     roofline: list[float] = []
     for out in dict.fromkeys(folds):
         left = np.array([other == out for other in folds])
-        if left.all():
-            continue
-        known = [row for row, is_left in zip(rows, left, strict=True) if not is_left]
         asked = [row for row, is_left in zip(rows, left, strict=True) if is_left]
+        kept = ~left
+        if shared is not None:
+            pairs = zip(shared, left, strict=True)
+            unknown = {weight for weight, is_left in pairs if is_left}
+            kept &= np.array([other not in unknown for other in shared])
+        if not kept.any():
+            continue
+        known = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
         grown = OperatorForest.grown(
-            work_of_rows(part.op, known, part.rates), seconds[~left], SETTINGS[part.op]
+            work_of_rows(part.op, known, part.rates), seconds[kept], SETTINGS[part.op]
         )
         work = work_of_rows(part.op, asked, part.rates)
         forest += np.abs(grown.predict_s(work) / seconds[left] - 1).tolist()
@@ -65,24 +121,43 @@ def errors(part: Measured) -> tuple[list[float], list[float]]:
     return forest, roofline
 
 
+def with_weights(part: Measured, folds: Sequence[Hashable]) -> str:
+    """Return the errors where weights are left out too; empty if no fold shares any."""
+    if part.op not in (MATMUL, GROUP_MATMUL):
+        return ""
+    shared = [weights(row) for row in part.rows]
+    if len(set(zip(shared, folds, strict=True))) == len(set(shared)):
+        return ""
+    forest, roofline = errors(part, folds, shared)
+    return f"{median(forest):.1%} ({median(roofline):.1%})"
+
+
 def main() -> None:
     """Print errors by file and class."""
-    print("| device | operators | rows | forest median | mean | roofline median | |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| device | operators | rows | forest median | mean | roofline median "
+        "| weights out | sizes out | repeats | |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for name, file in operator_files().items():
         text = file.read_text("utf-8")
         parse_operators(text, name)
         for op, part in by_class(text, name).items():
-            forest, roofline = errors(part)
+            folds = [fold(row) for row in part.rows]
+            forest, roofline = errors(part, folds)
             if not forest:
                 continue
             found = median(forest)
             verdict = "" if found <= LIMIT else f"above {LIMIT:.0%}"
             if found > median(roofline):
                 verdict += " worse than the roofline"
+            known, _ = errors(part, tenths(part.rows))
+            repeats = spread(part.rows)
             print(
                 f"| {part.device} | {op} | {len(forest)} | {found:.1%} "
-                f"| {mean(forest):.1%} | {median(roofline):.1%} | {verdict} |",
+                f"| {mean(forest):.1%} | {median(roofline):.1%} "
+                f"| {with_weights(part, folds)} | {median(known):.1%} "
+                f"| {f'{median(repeats):.1%}' if repeats else ''} | {verdict} |",
                 flush=True,
             )
 
