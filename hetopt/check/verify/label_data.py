@@ -90,9 +90,6 @@ class Facts(NamedTuple):
         stage, in ns; 0 with one chunk; shape (A, A).
     least_back
         Least kappa of the way back from each layout; length A.
-    returns
-        Whether the way back from one layout is nowhere longer than from another one;
-        shape (A, A).
     """
 
     cluster: Ints
@@ -123,7 +120,6 @@ class Facts(NamedTuple):
     back: Ints
     busy: Ints
     least_back: Ints
-    returns: Flags
 
 
 class Left(NamedTuple):
@@ -159,6 +155,10 @@ class Left(NamedTuple):
     calm
         E in ps up to which nothing before a stage notices it, by the class of the cut
         before the stage, and its strategy; shape (X, O).
+    away
+        Of two layouts of a last stage: by how much R with the first exceeds that with
+        the second at most, in ns, whatever the first stage; ``NEVER`` where lambda does
+        not go with the first. 0 with one chunk; shape (A, A).
     rounds
         See ``Round``; with several chunks one stage count is sought. Length 3.
     """
@@ -177,4 +177,5 @@ class Left(NamedTuple):
     heads: Ints
     leaving: Ints
     calm: Ints
+    away: Ints
     rounds: Ints

@@ -51,17 +51,15 @@ def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
     return dearer, slower, dearest
 
 
-def _way_back(part: TableSlice) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
-    """Return ``back``, ``busy``, ``least_back`` and ``returns`` of ``Facts``."""
+def _way_back(part: TableSlice) -> tuple[Ints, Ints, Ints]:
+    """Return ``back``, ``busy`` and ``least_back`` of ``Facts``."""
     x, layouts = part.way_back, part.transfer_ns.shape[1]
     if x is None:
         none = np.zeros((layouts, layouts), dtype=np.int64)
-        return none, none, none[0], np.ones_like(none, dtype=np.bool_)
+        return none, none, none[0]
     first = np.unique(np.concatenate([own.layout for own in part.clusters]))
     back, busy = part.transfer_ns[x], part.occupancy_ns[x]
-    to_first = np.concatenate([back[:, first], busy[:, first]], axis=1)
-    returns: NDArray[np.bool_] = np.all(to_first[:, None] <= to_first[None, :], axis=2)
-    return back, busy, back[:, first].min(axis=1, initial=NEVER), returns
+    return back, busy, back[:, first].min(axis=1, initial=NEVER)
 
 
 def _unit_costs(own: ClusterTable) -> Ints:
@@ -125,7 +123,7 @@ def label_facts(
         tied[0], tied[1] = among.min(axis=1), among.min(axis=0)
     cuts = table.cuts[inside[0] : inside[-1]]
     dearer, slower, dearest = _crossing(part, cuts)
-    back, busy, least_back, returns = _way_back(part)
+    back, busy, least_back = _way_back(part)
     return Facts(
         dearer=dearer,
         slower=slower,
@@ -159,5 +157,4 @@ def label_facts(
         back=back,
         busy=busy,
         least_back=least_back,
-        returns=returns,
     )

@@ -109,11 +109,11 @@ def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
         last, number = -1, leaving[new[UNITS]]
         while number >= 0:
             other = pool[number]
-            if _leaves_no_worse(facts, other, new, high_ps):
+            if _leaves_no_worse(facts, left, other, new, high_ps):
                 new[STAYS] = 1
                 break
             after = other[AFTER]
-            if _leaves_no_worse(facts, new, other, high_ps):
+            if _leaves_no_worse(facts, left, new, other, high_ps):
                 other[STAYS] = 1
                 if last < 0:
                     leaving[new[UNITS]] = after
@@ -128,15 +128,15 @@ def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
 
 
 @step
-def _leaves_no_worse(facts: Facts, one: Ints, other: Ints, high_ps: int) -> bool:
+def _leaves_no_worse(
+    facts: Facts, left: Left, one: Ints, other: Ints, high_ps: int
+) -> bool:
     """Whether the label is no worse for a stage of any other cluster before it."""
     a, b = facts.layout[one[OPTION]], facts.layout[other[OPTION]]
     more, slowest = 2 * facts.dearer[a, b], facts.slower[a, b]
-    if one[FILL] + more > other[FILL]:
+    if one[FILL] + more + left.away[one[LAST], other[LAST]] > other[FILL]:
         return False
     if one[FILL] + one[SYNC] + more > other[FILL] + other[SYNC]:
-        return False
-    if not facts.returns[one[LAST], other[LAST]]:
         return False
     if facts.rule == ALL_FIRST:
         asks_no_more = one[CARRY] <= other[CARRY] and one[OTHER] <= other[OTHER]
@@ -346,14 +346,14 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
     while row >= 0:
         other = pool[row]
         after = other[NEXT]
-        if _no_worse(facts, other, new):
+        if _no_worse(left, other, new):
             # What beats one label is likely to beat the next: to the front.
             if last >= 0:
                 pool[last, NEXT] = after
                 other[NEXT] = left.heads[number, units]
                 left.heads[number, units] = row
             return
-        if _no_worse(facts, new, other):
+        if _no_worse(left, new, other):
             other[FILL] = NEVER
             if last < 0:
                 left.heads[number, units] = after
@@ -368,13 +368,12 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
 
 
 @step
-def _no_worse(facts: Facts, one: Ints, other: Ints) -> bool:
+def _no_worse(left: Left, one: Ints, other: Ints) -> bool:
     """Whether whatever completes the other label completes this one at no more."""
     return bool(
         one[IN_RUN] <= other[IN_RUN]
-        and one[FILL] <= other[FILL]
+        and one[FILL] + left.away[one[LAST], other[LAST]] <= other[FILL]
         and one[FILL] + one[SYNC] <= other[FILL] + other[SYNC]
         and one[CARRY] <= other[CARRY]
         and one[OTHER] <= other[OTHER]
-        and facts.returns[one[LAST], other[LAST]]
     )

@@ -75,6 +75,7 @@ def left_to_pay(
         heads=np.empty((places, length + 1), dtype=np.int64),
         leaving=np.empty((sets, len(hosts), length + 1), dtype=np.int64),
         calm=calm(facts, high_ps),
+        away=away(facts, high_ps, rounds.chunks),
         rounds=np.array([rounds.chunks, rounds.stages, low_ps], dtype=np.int64),
     )
 
@@ -105,6 +106,20 @@ def calm(facts: Facts, high_ps: int) -> Ints:
                 hidden = high_ps - facts.blocking * kappa
             np.minimum(calm[:, o], hidden, out=calm[:, o])
     return calm
+
+
+def away(facts: Facts, high_ps: int, chunks: int) -> Ints:
+    """Return ``away`` of ``Left``."""
+    more = np.zeros_like(facts.back)
+    if chunks == 1:
+        return more
+    first = np.unique(facts.layout)
+    back, busy = facts.back[:, first], facts.busy[:, first]
+    slow = (chunks - 1) * busy * PS_PER_NS > chunks * high_ps
+    for last in first:
+        longer = (back[last] - back).max(axis=1, initial=0)
+        more[last] = np.where((slow[last] & ~slow).any(axis=1), NEVER, 2 * longer)
+    return more
 
 
 @step
