@@ -23,7 +23,7 @@ from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
-from hetopt.export.shared.megatron_layout import layout_layers
+from hetopt.export.shared.megatron_layout import layout_layers, layout_text
 from hetopt.problem.stated import stated
 from tests.export.jobs import draw_job
 from tests.with_configs import NAMES, job_of, problem_of
@@ -179,6 +179,23 @@ def test_the_model_of_a_config_is_megatron_cores(
     assert bridge.qk_layernorm == (own.qk_norm != "none")
     if own.attention_scale is not None:
         assert bridge.softmax_scale == own.attention_scale
+
+
+def test_chunks_are_virtual_stages() -> None:
+    """A layout of several chunks is cut as the plan is, and the degree follows."""
+    for layers, chunks in (((3, 3), 2), ((4, 2, 1), 3), ((1, 2, 3, 1), 4)):
+        made = config(
+            num_layers=sum(layers) * chunks,
+            hidden_size=64,
+            num_attention_heads=4,
+            pipeline_model_parallel_size=len(layers),
+            pipeline_model_parallel_layout=layout_text(layers, chunks),
+        )
+        layout = made.pipeline_model_parallel_layout
+        assert layout.virtual_pipeline_model_parallel_size == chunks
+        kind = layouts.LayerType.decoder
+        for stage, count in zip(layout.layout, layers, strict=True):
+            assert [part.count(kind) for part in stage] == [count] * chunks
 
 
 def test_layouts_mean_the_same_to_both_readers() -> None:

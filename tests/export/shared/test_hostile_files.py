@@ -84,7 +84,12 @@ def test_a_job_of_too_many_ranks(tmp_path: Path) -> None:
     stage = {"dp": 1000, "cp": 1000, "tp": 1000, "warmup": 1, "zero": 1}
     job = {
         "model": dict.fromkeys(MODEL, 8),
-        "training": {"microbatches": 1, "seq_len": 8, "global_batch": 8},
+        "training": {
+            "microbatches": 1,
+            "chunks": 1,
+            "seq_len": 8,
+            "global_batch": 8,
+        },
         "stages": [stage],
     }
     assert "has more than 1000000 ranks" in complaint(
