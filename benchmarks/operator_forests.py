@@ -21,7 +21,7 @@ from hetopt.problem.catalogue import FOREST_SUFFIX, accelerators
 if TYPE_CHECKING:
     from hetopt.cost.operators.relatives import Measured
 
-FOLDER = Path(__file__).parents[1] / "data" / "forests"
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "forests"
 
 
 def measured_operators() -> dict[str, Measured]:
