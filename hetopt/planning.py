@@ -300,12 +300,10 @@ def _scheduled(
         known = ", ".join((BEST, *SCHEDULE_CHOICES))
         msg = f"is {schedule!r}, expected one of {known}"
         raise InputError(msg, field="schedule")
-    own = problem.training
     try:
-        training = own.under(schedule or own.schedule, chunks)
+        return problem.under(schedule or problem.training.schedule, chunks)
     except ValueError as error:
         raise InputError(str(error), field="chunks") from None
-    return replace(problem, training=training)
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:

@@ -54,8 +54,7 @@ class ScheduleVariant:
 
     def of(self, problem: Problem) -> Problem:
         """Return the problem with this schedule."""
-        training = problem.training.under(self.schedule, self.chunks)
-        return replace(problem, training=training)
+        return problem.under(self.schedule, self.chunks)
 
 
 def schedule_variants(

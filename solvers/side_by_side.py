@@ -13,7 +13,7 @@ other starts with the process and ends when its checked answer is here.
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt import interruption
@@ -204,8 +204,7 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
     )
     problem = read_problem_text(TINY % SCHEDULES[0])
     chunks = 2 if rule_of(schedule).interleaved else None
-    training = problem.training.under(schedule, chunks)
-    return run_apart(replace(problem, training=training), tiny).process_time_s
+    return run_apart(problem.under(schedule, chunks), tiny).process_time_s
 
 
 def _serve(

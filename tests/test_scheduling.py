@@ -243,12 +243,12 @@ def test_plan_takes_chunks() -> None:
 @pytest.mark.slow
 def test_the_least_simulated_time_of_all() -> None:
     problem = read_problem_text(SMALL)
-    options = {"solver": "dp", "objective": "simulated", "jobs": 1}
-    best = hetopt.plan(problem, schedule=BEST, **options)  # type: ignore[arg-type]
+    least = partial(hetopt.plan, problem, solver="dp", objective="simulated", jobs=1)
+    best = least(schedule=BEST)
     times = []
     for each in best.schedules:
         if each.status != "passed-over":
-            alone = hetopt.plan(problem, schedule=each.schedule, **options)  # type: ignore[arg-type]
+            alone = least(schedule=each.schedule)
             assert alone.best is not None
             times.append(alone.best.iteration_time_s)
     assert best.status == "optimal"

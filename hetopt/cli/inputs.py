@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
@@ -232,12 +231,10 @@ def load_problem(
     problem = named_problem(name)
     if schedule is None and chunks is None:
         return problem
-    own = problem.training
     try:
-        training = own.under(schedule or own.schedule, chunks)
+        return problem.under(schedule or problem.training.schedule, chunks)
     except ValueError as error:
         raise InputError(str(error), field="--chunks") from None
-    return replace(problem, training=training)
 
 
 def load_table(problem: Problem, path: str | None) -> CostTable:

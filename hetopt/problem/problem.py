@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hetopt.problem.cluster import Cluster, ClusterLinks
     from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+    from hetopt.problem.training import ScheduleName, Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -127,6 +127,11 @@ class Problem(Shown):
     def has_program(self, p: int, q: int) -> bool:
         """Whether p of ``stage_counts`` and q of ``microbatch_counts`` go together."""
         return self.training.chunks == 1 or q % p == 0
+
+    def under(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
+        """Return it with another schedule; see ``Training.under``."""
+        training = self.training.under(schedule, chunks)
+        return replace(self, training=training)
 
     def cluster_index(self, name: str) -> int:
         """Position of the cluster of this name; raises KeyError if there is none."""

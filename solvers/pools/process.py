@@ -143,20 +143,18 @@ class Pool:
 
     def collect(self, timeout_s: float) -> list[Event]:
         """Wait for something to happen, at most ``timeout_s``, and say what did."""
-        busy = {
-            worker.pipe: worker for worker in self._workers if worker.task is not None
-        }
-        sentinels = {worker.process.sentinel: worker for worker in busy.values()}
+        #: By what it says something through, or dies: its pipe, its process.
+        busy: dict[Any, _Worker] = {}
+        for worker in self._workers:
+            if worker.task is not None:
+                busy |= {worker.pipe: worker, worker.process.sentinel: worker}
         deadline = Deadline.after(timeout_s)
         events: list[Event] = []
         ready: list[Any] = [None]
         # That a worker is ready is no event.
         while ready and not events:
-            ready = wait([*busy, *sentinels], max(deadline.left_s() or 0.0, 0.0))
-            for worker in dict.fromkeys(
-                busy[item] if item in busy else sentinels[item]  # type: ignore[index]
-                for item in ready
-            ):
+            ready = wait([*busy], max(deadline.left_s() or 0.0, 0.0))
+            for worker in dict.fromkeys(busy[item] for item in ready):
                 events += self._read(worker)
         return events
 

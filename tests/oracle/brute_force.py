@@ -359,25 +359,17 @@ def _splits(
             tau = [f + b for f, b in zip(forward, backward, strict=True)]
             around = pieces.way_back(hosts[-1], hosts[0])
             value, exact = chunks.closed_form(q, v, tau, kappa, omega, sync, around)
-            yield Found(
-                shape=shape,
-                units=units,
-                devices=devices,
-                value_ns=value,
-                closed_form_ns=exact,
-                warmups=tuple(warmups),
+        else:
+            value, exact = closed_form(
+                "gpipe" if all_first else schedule,
+                q,
+                forward,
+                backward,
+                kappa,
+                omega,
+                sync,
+                warmups,
             )
-            continue
-        value, exact = closed_form(
-            "gpipe" if all_first else schedule,
-            q,
-            forward,
-            backward,
-            kappa,
-            omega,
-            sync,
-            warmups,
-        )
         yield Found(
             shape=shape,
             units=units,

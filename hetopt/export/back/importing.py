@@ -278,19 +278,19 @@ def _scheduled(
         raise InputError(msg, field="warmup")
     if pipeline.chunks > 1:
         _check_warmups_of_chunks(own, found, q * pipeline.chunks)
-        return _under(problem, pipeline.schedule, pipeline.chunks), None
+        return problem.under(pipeline.schedule, pipeline.chunks), None
     found = own or found
     if found is None:
         # The schedule needs times, which plan_of knows.
-        return _under(problem, pipeline.schedule), None
+        return problem.under(pipeline.schedule), None
     if rule_of(problem.training.schedule).free:
         return problem, found
     names = [problem.training.schedule, pipeline.schedule]
     for schedule in (name for name in names if not rule_of(name).interleaved):
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
-            return _under(problem, schedule), None
-    return _under(problem, FREE.name), found
+            return problem.under(schedule), None
+    return problem.under(FREE.name), found
 
 
 def _check_warmups_of_chunks(
@@ -334,10 +334,6 @@ def _prescribed(
 def _clipped(warmups: Iterable[int], microbatches: int) -> list[int]:
     """Return warm-ups of at most as many micro-batches as there are."""
     return [min(count, microbatches) for count in warmups]
-
-
-def _under(problem: Problem, schedule: ScheduleName, chunks: int = 1) -> Problem:
-    return replace(problem, training=problem.training.under(schedule, chunks))
 
 
 def decision_of(

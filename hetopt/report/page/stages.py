@@ -54,9 +54,10 @@ def _picture(plan: ReportedPlan) -> str:
         for number, cluster in enumerate(plan.problem.clusters)
     }
     most = max(row.usable_bytes for row in rows)
+    whole = "the model" if plan.plan.chunks == 1 else "one chunk of the model"
     parts = (
         tag("div", *_hosts(rows, colours), class_="row hosts"),
-        _caption("Stages, and their units of the model (width)"),
+        _caption(f"Stages, and their units of {whole} (width)"),
         _bars("units", rows, colours, map(_units, rows)),
         _caption(
             "Memory of a device in GB, framed: usable "

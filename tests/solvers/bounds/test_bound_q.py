@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.training import Domain, Pins, ScheduleName
 from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore
 from hetopt.solvers.bounds.boxes import BoxBounds
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
@@ -51,6 +53,28 @@ def test_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
 @pytest.mark.parametrize("seed", range(970, 1040))
 def test_more_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
     _ensure_true(make_other(seed, kind))
+
+
+@pytest.mark.parametrize("seed", [1103, 1148])
+def test_periods_of_two_slow_boundaries_are_not_left_out(seed: int) -> None:
+    """Where transfers block, a stage in the middle waits for four of them."""
+    instance = make_instance(seed, schedule="1f1b-blocking", pinned=False)
+    three = Pins(stages=Domain(allowed=frozenset({3})))
+    slices = tuple(
+        replace(
+            part,
+            transfer_ns=np.full_like(part.transfer_ns, 10**11),
+            occupancy_ns=np.zeros_like(part.occupancy_ns),
+        )
+        for part in instance.table.slices
+    )
+    _ensure_true(
+        replace(
+            instance,
+            problem=replace(instance.problem, pins=three),
+            table=replace(instance.table, slices=slices),
+        )
+    )
 
 
 def _ensure_true(instance: Instance) -> None:

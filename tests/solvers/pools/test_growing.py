@@ -78,7 +78,8 @@ def test_workers_that_are_not_needed_any_more_are_not_waited_for() -> None:
     pool = GrowingPool(2, make, "payload", alone_s=0.0)
     assert _answer(pool, 1) == (10, 0, os.getpid())
     assert pool.patience_s == growing._STARTING_S
-    workers = [worker.process for worker in pool._coming._workers]  # type: ignore[union-attr]
+    assert pool._coming is not None
+    workers = [worker.process for worker in pool._coming._workers]
     pool.close()
     assert not any(process.is_alive() for process in workers)
     assert all(process.exitcode in (0, -signal.SIGTERM) for process in workers)
