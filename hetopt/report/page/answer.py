@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.report.balance import balance
 from hetopt.report.page.markup import tag, words
 from hetopt.report.summary import FORMS, amount, bound, count, gap_text, headline
 
@@ -79,6 +80,10 @@ def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
         if plan.untold:
             about = f"for {plan.untold}; elsewhere {off} ({about})"
         yield "Times are off by", "unknown" if plan.untold else off, about
+    if len(plan.plan.pipeline.stages) > 1:
+        even = balance(plan.problem, plan.plan, price)
+        about = "mean time of the devices in use over the slowest's, by peak FLOP/s"
+        yield "Balance", f"{even:.1%}", f"{about} (HAPT, Eq. 25)"
     share, most = max(
         (need / usable, number)
         for number, (need, usable) in enumerate(

@@ -1,0 +1,30 @@
+"""How evenly a plan loads its devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.plans import Plan
+    from hetopt.pricing import Price
+    from hetopt.problem.problem import Problem
+
+
+def balance(problem: Problem, plan: Plan, price: Price) -> float:
+    """Return HAPT's load balance, above 0 and at most 1.
+
+    The mean over the devices of the plan, weighted with their peak FLOP/s, of the time
+    a micro-batch keeps them computing, over the longest such time (HAPT, Eq. 25).
+    """
+    peak = {
+        cluster.name: cluster.accelerator.peak_flops_of(
+            problem.training.precision, problem.training.emulate
+        )
+        for cluster in problem.clusters
+    }
+    weights = [
+        stage.strategy.devices * peak[stage.cluster] for stage in plan.pipeline.stages
+    ]
+    times = price.times.round_trip_ns
+    loads = sum(time * of for time, of in zip(times, weights, strict=True))
+    return loads / (max(times) * sum(weights))
