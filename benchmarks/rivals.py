@@ -181,7 +181,7 @@ def _markdown(found: Sequence[Chase], *, seeds: int, limit_s: float) -> str:
         f"`python -m benchmarks.rivals --seeds {seeds} --time-limit {limit_s:g}` on "
         f"{machine()}.",
         "",
-        "Seconds of search, all cores, alone on the machine. *Proof*: until `dp` has "
+        "Seconds of search, all cores, one search at a time. *Proof*: until `dp` has "
         "proven the optimum (median). *Median*: until tree search knew a plan within "
         "1% of it, over the seeds; a seed that did not get there counts as the limit. "
         "All latencies are modelled.",
