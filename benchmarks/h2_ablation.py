@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 PROBLEM = "h2-exp-c-1"
 #: What both chips' plans leave out: HeteroAuto has no context parallelism.
-SPACE = {
+SPACE: dict[str, object] = {
     "pin.clusters.chip-a.cp": 1,
     "pin.clusters.chip-b.cp": 1,
 }
-TCP = {
+TCP: dict[str, object] = {
     "links.default.per_connection": "10 Gbps",
     "links.default.staged": "host",
     "links.default.per_message": "100 us",
 }
 #: Table 3, chip A to chip B: without and with NIC affinity.
-NO_AFFINITY = {"links.default.per_connection": "44.08 Gbps"}
-AFFINITY = {"links.default.per_connection": "76.48 Gbps"}
-NO_SR_AG = {"pin.forbid.resharding": ["send-recv-all-gather"]}
+NO_AFFINITY: dict[str, object] = {"links.default.per_connection": "44.08 Gbps"}
+AFFINITY: dict[str, object] = {"links.default.per_connection": "76.48 Gbps"}
+NO_SR_AG: dict[str, object] = {"pin.forbid.resharding": ["send-recv-all-gather"]}
 #: Table 9: iteration time relative to the full system.
 PUBLISHED = {
     "tcp": "110.1%",

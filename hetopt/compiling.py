@@ -6,38 +6,39 @@ import os
 import sys
 from typing import cast
 
-from hetopt.compiled import kept_folder
-from hetopt.solvers.compiling import LATER, What
-
-#: Held by the process that compiles.
-_LOCK = "compiling-%s.lock"
+from hetopt.solvers.compiling import LATER, What, lock_path
 
 
 def compile_kept(what: What, *, later: bool) -> None:
-    """Compile, and keep it; nothing if another process does so for later runs.
+    """Compile, and keep it, one process at a time.
 
     Parameters
     ----------
     later
-        Whether nobody waits for it: it takes only what other processes leave idle.
+        Whether nobody waits for it: it takes only what other processes leave idle, and
+        inherits the lock of the process that started it.
     """
     import fcntl
 
-    # What is compiled is loaded below the lock: most processes find it held.
     if later:
         os.nice(19)
-    with (kept_folder() / (_LOCK % what)).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (fcntl.LOCK_NB if later else 0))
-        except OSError:
-            return
-        match what:
-            case "dp":
-                _plan()
-            case "simulated":
-                _simulate(free=False)
-            case "simulated-free":
-                _simulate(free=True)
+        _compile(what)
+        return
+    path = lock_path(what)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _compile(what)
+
+
+def _compile(what: What) -> None:
+    match what:
+        case "dp":
+            _plan()
+        case "simulated":
+            _simulate(free=False)
+        case "simulated-free":
+            _simulate(free=True)
 
 
 def _plan() -> None:

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Literal
 from hetopt.compiled import are_kept, kept_folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hetopt.deadline import Deadline
 
 #: What can be compiled apart: ``dp``, or what a search of simulated times needs, where
@@ -38,12 +40,22 @@ _SIMULATED = tuple(
 
 def compile_later() -> bool:
     """Have ``dp`` compiled; False where what is compiled could not be kept."""
-    process = _start("dp", LATER)
-    if process is None:
+    if not _can_keep():
         return False
-    # Nobody waits for it: Python would complain that it still runs.
-    process.returncode = 0
-    return True
+    import fcntl
+
+    with suppress(OSError), lock_path("dp").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # A process is at it, perhaps for long: it has only what others leave idle.
+            return True
+        # The new process inherits the lock, and holds it to its end.
+        process = _start("dp", LATER, held=(lock.fileno(),))
+        # Nobody waits for it: Python would complain that it still runs.
+        process.returncode = 0
+        return True
+    return False
 
 
 def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
@@ -62,8 +74,11 @@ def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
     needed = _SIMULATED if free else _SIMULATED[:-1]
     if left_s is None or all(are_kept(module) for module in needed):
         return True
-    process = _start("simulated-free" if free else "simulated")
-    if process is None:
+    if not _can_keep():
+        return True
+    try:
+        process = _start("simulated-free" if free else "simulated")
+    except OSError:
         return True
     try:
         process.wait(max(left_s, 0.0))
@@ -74,19 +89,28 @@ def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
     return True
 
 
-def _start(what: What, *how: str) -> subprocess.Popen[bytes] | None:
-    """Start a process that compiles, apart from what ends this one."""
+def lock_path(what: What) -> Path:
+    """Return the file that is locked by the process that compiles."""
+    return kept_folder() / f"compiling-{what}.lock"
+
+
+def _can_keep() -> bool:
+    """Whether what another process compiles could be kept for this one."""
     folder = kept_folder()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-    if os.name != "posix" or not os.access(folder, os.W_OK):
-        return None
-    with suppress(OSError):
-        return subprocess.Popen(
-            [sys.executable, "-m", _PROGRAM, what, *how],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    return None
+    return os.name == "posix" and os.access(folder, os.W_OK)
+
+
+def _start(
+    what: What, *how: str, held: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a process that compiles, apart from what ends this one."""
+    return subprocess.Popen(
+        [sys.executable, "-m", _PROGRAM, what, *how],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        pass_fds=held,
+    )

@@ -28,6 +28,31 @@ def test_nothing_is_started_where_nothing_can_be_kept(
     assert not compiling.compile_later()
 
 
+def test_dp_is_compiled_by_one_process_however_many_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine it has no time to run; plans that follow start no other."""
+    started = []
+
+    def start(what: str, *how: str, held: tuple[int, ...] = ()) -> Popen[bytes]:
+        started.append(Popen(("sleep", "60"), pass_fds=held))
+        return started[-1]
+
+    monkeypatch.setattr(compiling, "kept_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiling, "_start", start)
+    assert compiling.compile_later()
+    assert compiling.compile_later()
+    assert len(started) == 1
+    started[0].returncode = None
+    started[0].kill()
+    started[0].wait()
+    assert compiling.compile_later()
+    assert len(started) == 2
+    started[1].returncode = None
+    started[1].kill()
+    started[1].wait()
+
+
 @pytest.mark.parametrize("able", [True, False])
 def test_the_report_says_that_dp_is_being_compiled(
     monkeypatch: pytest.MonkeyPatch, able: bool
