@@ -105,7 +105,7 @@ def recut(plan: Plan, units: tuple[int, ...]) -> Plan:
 
 def told(plan: Plan) -> str:
     """Return a plan in a few words: cluster, stages, degrees, layers of each."""
-    words = []
+    words: list[tuple[str, list[str]]] = []
     for stage in plan.pipeline.stages:
         s = stage.strategy
         word = f"{stage.cluster} dp {s.dp}, tp {s.tp}"
@@ -142,7 +142,7 @@ def main() -> int:
 
     def planned(words: str, published: str, other: Problem) -> None:
         found = best(other)
-        row(words, published, found, found and seconds(other, found))
+        row(words, published, found, None if found is None else seconds(other, found))
 
     row("nothing", "100%", full, whole)
     slow = variant(PROBLEM, SPACE | TCP)
