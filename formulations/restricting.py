@@ -27,6 +27,8 @@ _COLUMNS = (
     "fixed_bytes",
     "sync_ns",
     "sync_unit_ns",
+    "weight_ns",
+    "weight_bytes",
 )
 
 
@@ -51,5 +53,8 @@ def _take(cluster: ClusterTable, index: NDArray[np.int64]) -> ClusterTable:
     return replace(
         cluster,
         strategies=tuple(cluster.strategies[i] for i in index),
-        **{name: getattr(cluster, name)[index] for name in _COLUMNS},
+        **{
+            name: None if (column := getattr(cluster, name)) is None else column[index]
+            for name in _COLUMNS
+        },
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.cost.chunks import held_by_kind, with_way_back
+from hetopt.cost.chunks import held_by_kind, with_waiting, with_way_back
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
 from hetopt.schedule.chunks import Chunks
@@ -52,7 +52,8 @@ class Price:
     uniap_s
         UniAP's objective in seconds; None where stages have one strategy.
     end_bytes
-        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out;
+        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out,
+        or waits for gradients of weights;
         length p, or 0 where units have strategies of their own.
     """
 
@@ -115,12 +116,19 @@ def price(plan: Plan, table: CostTable) -> Price:
     # What every pass runs: not the ends of the model where stages hold several chunks.
     each = body | (table.chunks == 1)
     every = [*zip(places, held_by_kind(times, body), strict=True)]
+    resting = with_waiting(part, len(places)).clusters
+    at_rest = [place._replace(table=resting[place.cluster]) for place in places]
     return _price(
         times,
-        memory_bytes=tuple(_memory_bytes(place, held) for place, held in every),
+        memory_bytes=tuple(
+            _memory_bytes(place, held)
+            for place, (_, held) in zip(at_rest, every, strict=True)
+        ),
         end_bytes=tuple(
             int(own.counts * ~each * held @ own.table.activation_bytes[own.strategy])
-            for own, held in every
+            + _held_bytes(there, held)
+            - _held_bytes(own, held)
+            for there, (own, held) in zip(at_rest, every, strict=True)
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         activation_bytes=tuple(
@@ -325,6 +333,7 @@ def _times(
                 int(place.counts @ place.table.backward_ns[place.strategy])
                 for place in places
             ),
+            weight_ns=_weight_ns(places),
             transfer_ns=transfer,
             occupancy_ns=occupancy,
             sync_ns=tuple(sync),
@@ -334,6 +343,16 @@ def _times(
         )
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error
+
+
+def _weight_ns(places: Sequence[_Place]) -> tuple[int, ...] | None:
+    """Return what of each stage's backward time runs later; None if nothing does."""
+    found = [
+        int(place.counts @ place.table.weight_ns[place.strategy])
+        for place in places
+        if place.table.weight_ns is not None
+    ]
+    return tuple(found) or None
 
 
 def _chunks(
@@ -368,6 +387,15 @@ def _chunks(
     )
 
 
+def _held_bytes(place: _Place, held: NDArray[np.int64]) -> int:
+    """Return states, and so many activations of each kind, of a stage."""
+    costs, strategy = place.table, place.strategy
+    return int(
+        place.counts @ costs.state_bytes[strategy]
+        + place.counts * held @ costs.activation_bytes[strategy]
+    )
+
+
 def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
     """Return what a device of the stage needs (MODEL.md section 5).
 
@@ -379,8 +407,7 @@ def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
     costs, strategy, counts = place.table, place.strategy, place.counts
     return (
         int(costs.fixed_bytes[strategy])
-        + int(counts @ costs.state_bytes[strategy])
-        + int(counts * held @ costs.activation_bytes[strategy])
+        + _held_bytes(place, held)
         + int(costs.temporary_bytes[strategy][counts > 0].max())
     )
 

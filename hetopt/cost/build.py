@@ -27,6 +27,7 @@ from hetopt.cost.memory import (
     fixed_bytes,
     state_bytes,
     temporary_bytes,
+    weight_bytes,
 )
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
 from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
@@ -39,6 +40,7 @@ from hetopt.cost.units import model_flops, unit_parameters
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,12 +83,16 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Memory:
-    """Bytes of every row; (R, N), and ``fixed`` (R,)."""
+    """Bytes of every row; (R, N), and ``fixed`` (R,).
+
+    ``weight`` is None where the schedule has no gradients of weights apart.
+    """
 
     state: Ints
     activation: Ints
     temporary: Ints
     fixed: Ints
+    weight: Ints | None
 
 
 def build_table(problem: Problem, source: LatencySource | None = None) -> CostTable:
@@ -245,6 +251,10 @@ def _cluster_tables(
         problem, rows, kinds, body, backward_s, times.update_s_per_parameter
     )
     forward, backward = nanoseconds(forward_s), nanoseconds(backward_s)
+    weight = None
+    if rule_of(problem.training.schedule).splits:
+        apart = nanoseconds(times.weight_s[where.reshape(-1)])
+        weight = np.minimum(apart, backward // 2)
     sync, sync_unit = nanoseconds(sync_s), nanoseconds(sync_unit_s)
     tables = {}
     for q in problem.microbatch_counts:
@@ -266,6 +276,8 @@ def _cluster_tables(
             fixed_bytes=memory.fixed[kept],
             sync_ns=sync[at],
             sync_unit_ns=sync_unit[at],
+            weight_ns=None if weight is None else weight[at],
+            weight_bytes=None if memory.weight is None else memory.weight[kept],
         )
     return tables
 
@@ -283,10 +295,14 @@ def _memory(
     state: list[Floats] = []
     activation: list[Floats] = []
     temporary: list[Floats] = []
+    weight: list[Floats] = []
+    splits = rule_of(training.schedule).splits
     for kind in kinds:
         state.append(
             state_bytes(model, training, kind, shape.tp, rows.replicas, alone=alone)
         )
+        if splits:
+            weight.append(weight_bytes(model, training, kind, shape))
         for found, evaluate in (
             (activation, activation_bytes),
             (temporary, temporary_bytes),
@@ -300,6 +316,7 @@ def _memory(
         activation=whole_bytes(np.stack(activation, axis=1), limit_bytes),
         temporary=whole_bytes(np.stack(temporary, axis=1), limit_bytes),
         fixed=whole_bytes(fixed_bytes(model, training, shape), limit_bytes),
+        weight=(whole_bytes(np.stack(weight, axis=1), limit_bytes) if splits else None),
     )
 
 

@@ -99,7 +99,7 @@ def slices_of(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
 def _largest_ns(cluster: ClusterTable, counts: Floats) -> float:
     """Return the most that all units of so many of each kind take."""
     both = (cluster.forward_ns + cluster.backward_ns) @ counts
-    sync = cluster.sync_ns + cluster.sync_unit_ns @ counts
+    sync = cluster.sync_ns + cluster.end_unit_ns @ counts
     return float(np.maximum(both, sync).max(initial=0))
 
 
@@ -108,5 +108,7 @@ def _largest_bytes(cluster: ClusterTable, counts: Floats, in_flight: int) -> flo
     held = cluster.state_bytes @ counts + in_flight * (
         cluster.activation_bytes @ counts
     )
+    if cluster.weight_bytes is not None:
+        held = held + in_flight * (cluster.weight_bytes @ counts)
     once = cluster.fixed_bytes + cluster.temporary_bytes.max(axis=1, initial=0)
     return float((held + once).max(initial=0))

@@ -20,12 +20,15 @@ from hetopt.cost.value_reading import LARGEST, DocumentReader
 from hetopt.plans import Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from hetopt.problem.training import ScheduleName
 
 TABLE_SCHEMA = "hetopt-table/1"
 
@@ -38,7 +41,7 @@ STRATEGY_NUMBERS = (
     "fixed_bytes",
     "sync_ns",
 )
-KIND_NUMBERS = (
+_KIND_NUMBERS = (
     "forward_ns",
     "backward_ns",
     "state_bytes",
@@ -46,8 +49,15 @@ KIND_NUMBERS = (
     "temporary_bytes",
     "sync_unit_ns",
 )
+#: The same where gradients of weights run apart.
+_WEIGHT_NUMBERS = ("weight_ns", "weight_bytes")
 
 _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
+
+
+def kind_numbers(schedule: ScheduleName) -> tuple[str, ...]:
+    """Return the fields of a strategy that hold one number per kind of unit."""
+    return _KIND_NUMBERS + _WEIGHT_NUMBERS * rule_of(schedule).splits
 
 
 def _most(name: str) -> int:
@@ -64,16 +74,22 @@ class TableReader(DocumentReader):
     ----------
     kinds, names, devices
         Of the whole table: kinds of units, and the clusters with their devices.
+    schedule
+        Its name.
     """
 
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     devices: tuple[int, ...]
+    schedule: ScheduleName
 
     def table(self, data: Any) -> CostTable:
         """Read the whole document."""
         top = self._object(data, "")
         self._choice(self._get(top, "", "schema"), "schema", (TABLE_SCHEMA,))
+        self.schedule = self._choice(
+            self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
+        )
         self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
         body = self._list(top, "", "body", length=len(kinds))
@@ -100,9 +116,7 @@ class TableReader(DocumentReader):
         )
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
-            schedule=self._choice(
-                self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
-            ),
+            schedule=self.schedule,
             kinds=kinds,
             cut_classes=cut_classes,
             units=units,
@@ -268,8 +282,9 @@ class TableReader(DocumentReader):
         cluster: int,
     ) -> ClusterTable:
         strategies = []
+        by_kind_names = kind_numbers(self.schedule)
         columns: dict[str, list[Any]] = {
-            name: [] for name in (*STRATEGY_NUMBERS, *KIND_NUMBERS)
+            name: [] for name in (*STRATEGY_NUMBERS, *by_kind_names)
         }
         for place, item in enumerate(self._list(entry, where, "strategies")):
             field = f"{where}.strategies.{place}"
@@ -285,7 +300,8 @@ class TableReader(DocumentReader):
             )
             for name in STRATEGY_NUMBERS:
                 columns[name].append(self._integer(row, field, name, most=_most(name)))
-            for name in KIND_NUMBERS:
+            for name in by_kind_names:
+                self._ensure_apart(row, field, name)
                 where_kind = f"{field}.{name}"
                 by_kind = self._object(self._get(row, field, name), where_kind)
                 columns[name].append(
@@ -294,6 +310,7 @@ class TableReader(DocumentReader):
                         for kind in self.kinds
                     ]
                 )
+            self._weights(columns, field)
             number = columns["layout"][-1]
             self._strategy(strategy, row, field, self.devices[cluster])
             lies = Layout(
@@ -306,7 +323,7 @@ class TableReader(DocumentReader):
         if len(set(strategies)) < len(strategies):
             self._wrong(f"{where}.strategies", "a repeated strategy", "each once")
         shapes = dict.fromkeys(STRATEGY_NUMBERS, (len(strategies),)) | (
-            dict.fromkeys(KIND_NUMBERS, (len(strategies), len(self.kinds)))
+            dict.fromkeys(by_kind_names, (len(strategies), len(self.kinds)))
         )
         return ClusterTable(
             strategies=tuple(strategies),
@@ -315,6 +332,22 @@ class TableReader(DocumentReader):
                 for name, values in columns.items()
             },
         )
+
+    def _ensure_apart(self, row: dict[str, Any], field: str, name: str) -> None:
+        """Refuse a table that does not have gradients of weights apart."""
+        if name in _WEIGHT_NUMBERS and name not in row:
+            expected = f"it with schedule {self.schedule}: make the table again"
+            self._wrong(f"{field}.{name}", "missing", expected)
+
+    def _weights(self, columns: dict[str, list[Any]], field: str) -> None:
+        """Check the last strategy's gradients of weights against backward times."""
+        if "weight_ns" not in columns:
+            return
+        both = zip(columns["weight_ns"][-1], columns["backward_ns"][-1], strict=True)
+        for kind, (weight, backward) in zip(self.kinds, both, strict=True):
+            if 2 * weight > backward:
+                where = f"{field}.weight_ns.{kind}"
+                self._wrong(where, weight, f"at most half of backward_ns, {backward}")
 
     def _zero(self, row: dict[str, Any], field: str) -> int | None:
         """Read the ZeRO stage, which strategies of units have and no others."""

@@ -164,6 +164,7 @@ def cheapest_with(
 @kernel
 def capped(
     run: Costs,
+    handed_on: Costs,
     memory: Ints,
     ends: Costs,
     pace: Costs,
@@ -175,8 +176,9 @@ def capped(
 
     Parameters
     ----------
-    run
-        Cost of l units; shape (K, L + 1), ascending.
+    run, handed_on
+        What l units keep a stage busy for, and what of that windows of several stages
+        hold; shape (K, L + 1), ascending.
     memory
         Most units per slot, the last stage's first; shape (K, M).
     ends
@@ -216,8 +218,8 @@ def capped(
                 cap = min(total + first, length)
                 if flags[3]:
                     room = (1 + more * m) * period - 2 * m * ends[2, k] - (lead + trail)
-                    if run[k, cap] > room:
-                        cap = min(cap, _most_within(run[k], room))
+                    if handed_on[k, cap] > room:
+                        cap = min(cap, _most_within(handed_on[k], room))
                 caps[k, m + 1] = cap
             if slot < 1:
                 break
