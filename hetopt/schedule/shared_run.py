@@ -184,7 +184,7 @@ class SharedRun:
         while row is not None:
             rows.append(row)
             kind, stage, m = row[:3]
-            if kind >= OCCUPY_FORWARD:
+            if OCCUPY_FORWARD <= kind < WEIGHT:
                 kind -= OCCUPY_FORWARD - SEND_FORWARD
             row = self._cause.get((kind, stage, m))
         return rows[::-1]

@@ -146,16 +146,17 @@ def make_split(seed: int, schedule: ScheduleName = "zb-h1", **options: Any) -> I
     problem, table = instance.problem, instance.table
     training = replace(problem.training, schedule=schedule)
     problem = replace(problem, training=training)
-    table = replace(
-        table,
-        problem_digest=problem_digest(problem),
-        schedule=schedule,
-        slices=tuple(
-            replace(part, clusters=tuple(map(_split, part.clusters)))
-            for part in table.slices
-        ),
+    table = replace(table, problem_digest=problem_digest(problem), schedule=schedule)
+    return Instance(seed=seed, problem=problem, table=with_weights(table))
+
+
+def with_weights(table: CostTable) -> CostTable:
+    """Return a table in which gradients of weights are apart, drawn by its content."""
+    slices = tuple(
+        replace(part, clusters=tuple(map(_split, part.clusters)))
+        for part in table.slices
     )
-    return Instance(seed=seed, problem=problem, table=table)
+    return replace(table, slices=slices)
 
 
 def _split(own: ClusterTable) -> ClusterTable:

@@ -53,13 +53,12 @@ def passes(p: int, q: int, stage: int) -> list[tuple[str, int]]:
     """What a stage runs, as PyTorch's loop over operations counts it."""
     ahead = min(p - 1 - stage, q)
     listed: list[tuple[str, int]] = [("F", m) for m in range(ahead)]
-    inputs = weights = 0
-    for op in range(ahead, q + ahead):
-        if op < q:
-            listed.append(("F", op))
+    weights = 0
+    for inputs in range(q):
+        if inputs + ahead < q:
+            listed.append(("F", inputs + ahead))
         listed.append(("B", inputs))
-        inputs += 1
-        if op - ahead >= stage:
+        if inputs >= stage:
             listed.append(("W", weights))
             weights += 1
     return listed + [("W", m) for m in range(weights, q)]
