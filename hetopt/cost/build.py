@@ -30,7 +30,12 @@ from hetopt.cost.memory import (
     weight_bytes,
 )
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
-from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
+from hetopt.cost.ranges import (
+    at_most_half,
+    ensure_sums_fit,
+    nanoseconds,
+    whole_bytes,
+)
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
@@ -231,8 +236,7 @@ def _cluster_tables(
     memory = _memory(problem, rows, kinds, limit_bytes)
     one_unit = memory.state + memory.activation + memory.temporary
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
-    keep = np.flatnonzero(least <= limit_bytes)
-    rows = rows.select(keep)
+    rows = rows.select(keep := np.flatnonzero(least <= limit_bytes))
     # Rows that differ in q, dp or recomputation alone compute the same shard.
     keys = np.stack([rows.shape.microbatch, rows.shape.cp, rows.shape.tp], axis=1)
     unique, where = np.unique(keys, axis=0, return_inverse=True)
@@ -253,8 +257,7 @@ def _cluster_tables(
     forward, backward = nanoseconds(forward_s), nanoseconds(backward_s)
     weight = None
     if rule_of(problem.training.schedule).splits:
-        apart = nanoseconds(times.weight_s[where.reshape(-1)])
-        weight = np.minimum(apart, backward // 2)
+        weight = at_most_half(times.weight_s[where.reshape(-1)], backward)
     sync, sync_unit = nanoseconds(sync_s), nanoseconds(sync_unit_s)
     tables = {}
     for q in problem.microbatch_counts:

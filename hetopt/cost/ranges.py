@@ -35,6 +35,11 @@ def nanoseconds(seconds: Floats) -> Ints:
     return np.rint(np.minimum(ticks, TOO_LONG_NS)).astype(np.int64)
 
 
+def at_most_half(seconds: Floats, of_ns: Ints) -> Ints:
+    """Round to the nearest tick; what is more than half of another time is half."""
+    return np.minimum(nanoseconds(seconds), of_ns // 2)
+
+
 def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
     """Round up to whole bytes; what fits no device becomes one byte too many.
 

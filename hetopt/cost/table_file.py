@@ -60,12 +60,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.chunks import one_chunk
 from hetopt.cost.ranges import ensure_sums_fit, slices_of
-from hetopt.cost.table_parsing import (
-    STRATEGY_NUMBERS,
-    TABLE_SCHEMA,
-    TableReader,
-    kind_numbers,
-)
+from hetopt.cost.table_columns import STRATEGY_NUMBERS, kind_numbers
+from hetopt.cost.table_parsing import TABLE_SCHEMA, TableReader
 from hetopt.errors import DigestError, InputError
 from hetopt.files import write_text
 from hetopt.problem.digest import problem_digest

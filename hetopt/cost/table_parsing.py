@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from hetopt.cost.table import (
-    TOO_LONG_NS,
     ClusterTable,
     CostTable,
     Layout,
@@ -16,11 +15,16 @@ from hetopt.cost.table import (
     TableSlice,
     UnitTable,
 )
-from hetopt.cost.value_reading import LARGEST, DocumentReader
+from hetopt.cost.table_columns import (
+    STRATEGY_NUMBERS,
+    WEIGHT_NUMBERS,
+    kind_numbers,
+    most_of,
+)
+from hetopt.cost.value_reading import DocumentReader
 from hetopt.plans import Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
-from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
@@ -32,39 +36,7 @@ if TYPE_CHECKING:
 
 TABLE_SCHEMA = "hetopt-table/1"
 
-#: Fields of a strategy that hold one number, and one number per kind.
-STRATEGY_NUMBERS = (
-    "microbatch",
-    "devices",
-    "max_stages",
-    "layout",
-    "fixed_bytes",
-    "sync_ns",
-)
-_KIND_NUMBERS = (
-    "forward_ns",
-    "backward_ns",
-    "state_bytes",
-    "activation_bytes",
-    "temporary_bytes",
-    "sync_unit_ns",
-)
-#: The same where gradients of weights run apart.
-_WEIGHT_NUMBERS = ("weight_ns", "weight_bytes")
-
 _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
-
-
-def kind_numbers(schedule: ScheduleName) -> tuple[str, ...]:
-    """Return the fields of a strategy that hold one number per kind of unit."""
-    return _KIND_NUMBERS + _WEIGHT_NUMBERS * rule_of(schedule).splits
-
-
-def _most(name: str) -> int:
-    """Return the largest number that a field of this name may hold."""
-    if name.endswith("_ns"):
-        return TOO_LONG_NS
-    return TOO_MANY_BYTES if name.endswith("_bytes") else LARGEST
 
 
 class TableReader(DocumentReader):
@@ -299,14 +271,16 @@ class TableReader(DocumentReader):
                 zero=self._zero(row, field),
             )
             for name in STRATEGY_NUMBERS:
-                columns[name].append(self._integer(row, field, name, most=_most(name)))
+                columns[name].append(
+                    self._integer(row, field, name, most=most_of(name))
+                )
             for name in by_kind_names:
                 self._ensure_apart(row, field, name)
                 where_kind = f"{field}.{name}"
                 by_kind = self._object(self._get(row, field, name), where_kind)
                 columns[name].append(
                     [
-                        self._integer(by_kind, where_kind, kind, most=_most(name))
+                        self._integer(by_kind, where_kind, kind, most=most_of(name))
                         for kind in self.kinds
                     ]
                 )
@@ -335,7 +309,7 @@ class TableReader(DocumentReader):
 
     def _ensure_apart(self, row: dict[str, Any], field: str, name: str) -> None:
         """Refuse a table that does not have gradients of weights apart."""
-        if name in _WEIGHT_NUMBERS and name not in row:
+        if name in WEIGHT_NUMBERS and name not in row:
             expected = f"it with schedule {self.schedule}: make the table again"
             self._wrong(f"{field}.{name}", "missing", expected)
 
@@ -381,7 +355,7 @@ class TableReader(DocumentReader):
         field = f"{where}.{key}"
         flat = self._flatten(self._get(entry, where, key), field, shape)
         for place, value in enumerate(flat):
-            self._whole(value, field, least=0, most=_most(key), place=place)
+            self._whole(value, field, least=0, most=most_of(key), place=place)
         return np.array(flat, dtype=np.int64).reshape(shape)
 
     def _resharding(

@@ -177,8 +177,7 @@ def capped(
     Parameters
     ----------
     run, handed_on
-        What l units keep a stage busy for, and what of that windows of several stages
-        hold; shape (K, L + 1), ascending.
+        What l units keep a stage busy for, and add to windows; shape (K, L + 1).
     memory
         Most units per slot, the last stage's first; shape (K, M).
     ends
@@ -190,10 +189,8 @@ def capped(
     flags
         Whether the cluster hosts the first and the last stage, whether lambda
         limits a stage, and whether it limits several together.
-    most
-        Stages there is room for; shape (K,).
-    caps
-        What is found, where zeros were; shape (K, M + 1).
+    most, caps
+        Stages there is room for; what is found, where zeros were; shape (K, M + 1).
     """
     length = run.shape[1] - 1
     period, more, chi = pace[0], pace[1], pace[2]

@@ -1,4 +1,4 @@
-"""Gradients of weights that run later: PyTorch's schedule orders them as hetopt does."""
+"""Gradients of weights that run later: PyTorch's schedule orders them alike."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.distributed.pipelining.schedules import (  # noqa: E402
+from torch.distributed.pipelining.schedules import (
     ScheduleInterleavedZeroBubble,
 )
 
-from hetopt.schedule.simulator import simulate  # noqa: E402
-from hetopt.schedule.times import PipelineTimes  # noqa: E402
+from hetopt.schedule.simulator import simulate
+from hetopt.schedule.times import PipelineTimes
 
 pytestmark = pytest.mark.torch
 

@@ -131,15 +131,12 @@ class CertificateCheck:
         Raises
         ------
         InputError
-            It claims what plans of several chunks a stage, or with gradients of weights
-            apart, are never sought by.
+            It claims what plans whose memory depends on p are never sought by.
         """
         simulated = self.objective == "simulated"
-        if not is_sized(self.table):
-            return searched_table(self.table, self.principles, simulated=simulated)
         relaxed = bool(self.principles.relaxed)
         for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
-            if claimed:
+            if claimed and is_sized(self.table):
                 msg = (
                     f"no certificate covers this with {self.table.schedule}: plan "
                     "again for the closed form with all principles kept"
@@ -147,7 +144,7 @@ class CertificateCheck:
                 raise InputError(msg, field=field)
         if self.table.chunks > 1:
             return counted_twice(self.table)
-        return searched_table(self.table, self.principles)
+        return searched_table(self.table, self.principles, simulated=simulated)
 
     def findings(self) -> Iterator[Finding]:
         """Yield every claim that does not hold.
