@@ -21,7 +21,7 @@ STRATEGY_NUMBERS = (
     "fixed_bytes",
     "sync_ns",
 )
-_KIND_NUMBERS = (
+KIND_NUMBERS = (
     "forward_ns",
     "backward_ns",
     "state_bytes",
@@ -35,7 +35,7 @@ WEIGHT_NUMBERS = ("weight_ns", "weight_bytes")
 
 def kind_numbers(schedule: ScheduleName) -> tuple[str, ...]:
     """Return the fields of a strategy that hold one number per kind of unit."""
-    return _KIND_NUMBERS + WEIGHT_NUMBERS * rule_of(schedule).splits
+    return KIND_NUMBERS + WEIGHT_NUMBERS * rule_of(schedule).splits
 
 
 def most_of(name: str) -> int:
