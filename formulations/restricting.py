@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,11 +50,7 @@ def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
 
 
 def _take(cluster: ClusterTable, index: NDArray[np.int64]) -> ClusterTable:
-    return replace(
-        cluster,
-        strategies=tuple(cluster.strategies[i] for i in index),
-        **{
-            name: None if (column := getattr(cluster, name)) is None else column[index]
-            for name in _COLUMNS
-        },
-    )
+    columns: dict[str, Any] = {name: getattr(cluster, name) for name in _COLUMNS}
+    kept = {name: each[index] for name, each in columns.items() if each is not None}
+    strategies = tuple(cluster.strategies[i] for i in index)
+    return replace(cluster, strategies=strategies, **kept)

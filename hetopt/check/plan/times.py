@@ -91,9 +91,13 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
     """Return the closed form in nanoseconds, exactly (MODEL.md section 4)."""
     slowest = max(times.occupancy, default=0)
     if times.later is not None:
-        steps = times.microbatches - 1
         return split_closed_form(
-            times.both, times.later, times.transfer, slowest, times.sync, steps
+            times.both,
+            times.later,
+            times.transfer,
+            slowest,
+            times.sync,
+            times.microbatches - 1,
         )
     fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
     steps = STEPS[times.schedule]
