@@ -17,6 +17,7 @@ from statistics import median
 from hetopt.problem.training import INTERLEAVED, SCHEDULES, ScheduleName
 from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
@@ -24,7 +25,8 @@ from hetopt.schedule.warmup import warmup_counts
 #: Stages' times and boundaries', as shares of a stage's: most that they differ.
 STAGES = {"alike": 0.0, "within 8%": 0.04, "up to 50% apart": 0.25}
 BOUNDARIES = {"free": 0.0, "up to 0.2": 0.2, "up to 0.5": 0.5}
-#: Time of a stage in ns, a third of it forward.
+#: Time of a stage in ns, a third of it forward, and where they are apart three tenths
+#: of it gradients of weights.
 TAU = 90_000
 
 
@@ -68,6 +70,11 @@ def draw(rng: Random, kind: Kind, apart: float, slow: float) -> PipelineTimes:
         transfer_ns=tuple(transfer[:-1]),
         occupancy_ns=tuple(transfer[:-1]),
         sync_ns=(0,) * p,
+        weight_ns=(
+            tuple(each * 3 // 10 for each in tau)
+            if rule_of(kind.schedule).splits
+            else None
+        ),
         warmups=warmup_counts(
             kind.schedule,
             microbatches=q,

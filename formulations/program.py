@@ -121,7 +121,7 @@ def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:
         _longest(cluster.forward_ns) + _longest(cluster.backward_ns) for cluster in used
     ]
     syncs = [_longest(cluster.sync_ns) for cluster in used]
-    sync_units = [_longest(cluster.sync_unit_ns) for cluster in used]
+    sync_units = [_longest(cluster.end_unit_ns) for cluster in used]
     tied = 0 if part.tied_ns is None else int(_longest(part.tied_ns.reshape(-1)))
     fill = 2 * (stages - 1) * int(_longest(part.transfer_ns.reshape(-1)))
     sync = tied
@@ -176,6 +176,11 @@ def within(part: TableSlice, cutoff: int) -> TableSlice:
                 backward_ns=cut(own.backward_ns),
                 sync_ns=cut(own.sync_ns),
                 sync_unit_ns=cut(own.sync_unit_ns),
+                weight_ns=(
+                    None
+                    if own.weight_ns is None
+                    else np.minimum(own.weight_ns, cut(own.backward_ns) // 2)
+                ),
             )
             for own in part.clusters
         ),

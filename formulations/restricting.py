@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,8 @@ _COLUMNS = (
     "fixed_bytes",
     "sync_ns",
     "sync_unit_ns",
+    "weight_ns",
+    "weight_bytes",
 )
 
 
@@ -48,8 +50,7 @@ def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
 
 
 def _take(cluster: ClusterTable, index: NDArray[np.int64]) -> ClusterTable:
-    return replace(
-        cluster,
-        strategies=tuple(cluster.strategies[i] for i in index),
-        **{name: getattr(cluster, name)[index] for name in _COLUMNS},
-    )
+    columns: dict[str, Any] = {name: getattr(cluster, name) for name in _COLUMNS}
+    kept = {name: each[index] for name, each in columns.items() if each is not None}
+    strategies = tuple(cluster.strategies[i] for i in index)
+    return replace(cluster, strategies=strategies, **kept)

@@ -75,17 +75,22 @@ class _Rivals:
         self.chain = chain
         self.rule = rule_of(table.schedule)
         self.usable_bytes = table.usable_bytes[j]
-        self.tau = cluster.forward_ns + cluster.backward_ns
+        # What every part of the closed form changes by at least.
+        self.counted = [cluster.round_trip_ns]
+        if self.rule.splits:
+            # Lambda and the fill depend on different times; windows on their mean.
+            self.counted.append(cluster.fill_ns)
         self.sizes = np.hstack(
             [
                 cluster.state_bytes,
                 cluster.activation_bytes,
                 cluster.temporary_bytes,
                 cluster.fixed_bytes[:, None],
+                *([] if cluster.weight_bytes is None else [cluster.weight_bytes]),
             ]
         )
-        # With chunks what units hold at rest depends on p.
-        by_warmup = chain.is_uniform and part.chunks == 1
+        # With chunks, or weights' gradients apart, what units hold depends on p.
+        by_warmup = chain.is_uniform and part.chunks == 1 and not self.rule.splits
         self.units = self._units_by_warmup() if by_warmup else None
         self.others = np.array(
             [
@@ -210,14 +215,14 @@ class _Rivals:
         Every stage holds a body unit, and none may be slower; what an end unit
         loses counts against the saving, as it occurs once.
         """
-        saved = self.tau[own] - self.tau[new]
+        saved = np.minimum.reduce([ns[own] - ns[new] for ns in self.counted])
         if self.rule.may_be_all_first:
             # Forward and backward paces count apart.
             forward, backward = self.cluster.forward_ns, self.cluster.backward_ns
             slower = (forward[new] > forward[own]) | (backward[new] > backward[own])
             saved = np.where(slower.any(axis=1, keepdims=True), -1, saved)
         lost = np.maximum(
-            self.cluster.sync_unit_ns[new] - self.cluster.sync_unit_ns[own], 0
+            self.cluster.end_unit_ns[new] - self.cluster.end_unit_ns[own], 0
         )
         net = saved - lost
         ends = np.minimum(net, 0) @ (
@@ -280,7 +285,7 @@ class _Rivals:
     def _pace(self) -> NDArray[np.int64]:
         """Least period of a plan with a body unit under each strategy; (K,)."""
         body = list(self.chain.kinds)
-        pace: NDArray[np.int64] = self.tau[:, body].min(axis=1)
+        pace: NDArray[np.int64] = self.cluster.round_trip_ns[:, body].min(axis=1)
         if self.rule.all_first:
             pace = np.zeros_like(pace)
         elif self.rule.may_be_all_first:

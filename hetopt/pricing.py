@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.chunks import held_by_kind, with_way_back
+from hetopt.cost.chunks import held_by_kind, with_waiting, with_way_back
 from hetopt.cost.table import TICK_S
 from hetopt.errors import InputError
-from hetopt.schedule.chunks import Chunks
+from hetopt.placed_stages import (
+    Place,
+    chunks_of,
+    held_bytes,
+    stage_memory_bytes,
+    stage_recompute_ns,
+    stage_sync_ns,
+    stage_weight_ns,
+)
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.shares import sharing_of
@@ -19,11 +27,7 @@ from hetopt.schedule.times import PipelineTimes
 from hetopt.unit_pricing import UnitPrice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.cost.table import CostTable, TableSlice
     from hetopt.plans import Pipeline, Plan, Stage
 
 
@@ -52,7 +56,8 @@ class Price:
     uniap_s
         UniAP's objective in seconds; None where stages have one strategy.
     end_bytes
-        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out;
+        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out,
+        or waits for gradients of weights;
         length p, or 0 where units have strategies of their own.
     """
 
@@ -66,15 +71,6 @@ class Price:
     recompute_ns: tuple[int | None, ...]
     uniap_s: float | None = None
     end_bytes: tuple[int, ...] = ()
-
-
-class _Place(NamedTuple):
-    """A stage's place in the table."""
-
-    cluster: int
-    table: ClusterTable
-    strategy: int
-    counts: NDArray[np.int64]
 
 
 def price(plan: Plan, table: CostTable) -> Price:
@@ -115,19 +111,26 @@ def price(plan: Plan, table: CostTable) -> Price:
     # What every pass runs: not the ends of the model where stages hold several chunks.
     each = body | (table.chunks == 1)
     every = [*zip(places, held_by_kind(times, body), strict=True)]
+    resting = with_waiting(part, len(places)).clusters
+    at_rest = [place._replace(table=resting[place.cluster]) for place in places]
     return _price(
         times,
-        memory_bytes=tuple(_memory_bytes(place, held) for place, held in every),
+        memory_bytes=tuple(
+            stage_memory_bytes(place, held)
+            for place, (_, held) in zip(at_rest, every, strict=True)
+        ),
         end_bytes=tuple(
             int(own.counts * ~each * held @ own.table.activation_bytes[own.strategy])
-            for own, held in every
+            + held_bytes(there, held)
+            - held_bytes(own, held)
+            for there, (own, held) in zip(at_rest, every, strict=True)
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         activation_bytes=tuple(
             int(place.counts * each @ place.table.activation_bytes[place.strategy])
             for place in places
         ),
-        recompute_ns=tuple(map(_recompute_ns, places)),
+        recompute_ns=tuple(map(stage_recompute_ns, places)),
     )
 
 
@@ -199,7 +202,7 @@ def _only_pipeline(plan: Plan) -> Pipeline:
 
 def _locate(
     plan: Plan, table: CostTable
-) -> tuple[Pipeline, TableSlice, tuple[_Place, ...]]:
+) -> tuple[Pipeline, TableSlice, tuple[Place, ...]]:
     """Find every stage of the plan in the table."""
     pipeline = _only_pipeline(plan)
     try:
@@ -245,7 +248,7 @@ def _check_units(stage: Stage, expected: int, units: int, field: str) -> None:
 
 def _place(
     stage: Stage, table: CostTable, part: TableSlice, microbatches: int, field: str
-) -> _Place:
+) -> Place:
     _check_warmup(stage, field)
     if stage.cluster not in table.cluster_names:
         msg = (
@@ -264,7 +267,7 @@ def _place(
             "feasible, or not permitted by the problem"
         )
         raise InputError(msg, field=field) from None
-    return _Place(
+    return Place(
         cluster=cluster,
         table=costs,
         strategy=strategy,
@@ -279,7 +282,7 @@ def _times(
     pipeline: Pipeline,
     table: CostTable,
     part: TableSlice,
-    places: tuple[_Place, ...],
+    places: tuple[Place, ...],
 ) -> PipelineTimes:
     layouts = [int(place.table.layout[place.strategy]) for place in places]
     boundaries = [
@@ -288,11 +291,7 @@ def _times(
             pipeline.stages, layouts, layouts[1:], strict=False
         )
     ]
-    sync = [
-        int(place.table.sync_ns[place.strategy])
-        + int(place.counts @ place.table.sync_unit_ns[place.strategy])
-        for place in places
-    ]
+    sync = [stage_sync_ns(place) for place in places]
     if part.tied_ns is not None and len(places) > 1:
         tied = int(part.tied_ns[layouts[0], layouts[-1]])
         sync[0] += tied
@@ -301,7 +300,7 @@ def _times(
     transfer = tuple(int(part.transfer_ns[key]) for key in boundaries)
     alone = tuple(int(part.occupancy_ns[key]) for key in boundaries)
     clusters = [place.cluster for place in places]
-    chunks = _chunks(part, layouts, places, np.array(table.body))
+    chunks = chunks_of(part, layouts, places, np.array(table.body))
     if chunks is None:
         sharing = sharing_of(part.shared, plan.schedule, clusters, alone)
         occupancy = alone if sharing is None else sharing.contended()
@@ -325,6 +324,7 @@ def _times(
                 int(place.counts @ place.table.backward_ns[place.strategy])
                 for place in places
             ),
+            weight_ns=stage_weight_ns(places),
             transfer_ns=transfer,
             occupancy_ns=occupancy,
             sync_ns=tuple(sync),
@@ -334,65 +334,3 @@ def _times(
         )
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error
-
-
-def _chunks(
-    part: TableSlice,
-    layouts: Sequence[int],
-    places: Sequence[_Place],
-    body: NDArray[np.bool_],
-) -> Chunks | None:
-    """Return what stages of several chunks have beside the others' times.
-
-    Parameters
-    ----------
-    body
-        Whether units of each kind are of every chunk; shape (N,).
-    """
-    if part.way_back is None:
-        return None
-    back = part.way_back, layouts[-1], layouts[0]
-
-    def ends(place: _Place) -> tuple[int, int]:
-        ns = place.table.forward_ns, place.table.backward_ns
-        own = place.counts * ~body
-        forward, backward = (part.chunks * int(own @ t[place.strategy]) for t in ns)
-        return forward, backward
-
-    return Chunks(
-        count=part.chunks,
-        way_back_ns=int(part.transfer_ns[back]),
-        way_back_occupancy_ns=int(with_way_back(part).occupancy_ns[back]),
-        lead_ns=ends(places[0]),
-        trail_ns=ends(places[-1]),
-    )
-
-
-def _memory_bytes(place: _Place, held: NDArray[np.int64]) -> int:
-    """Return what a device of the stage needs (MODEL.md section 5).
-
-    Parameters
-    ----------
-    held
-        Activations of each kind; shape (N,).
-    """
-    costs, strategy, counts = place.table, place.strategy, place.counts
-    return (
-        int(costs.fixed_bytes[strategy])
-        + int(counts @ costs.state_bytes[strategy])
-        + int(counts * held @ costs.activation_bytes[strategy])
-        + int(costs.temporary_bytes[strategy][counts > 0].max())
-    )
-
-
-def _recompute_ns(place: _Place) -> int | None:
-    """Return how much longer backward takes than without recomputation."""
-    strategy = place.table.strategies[place.strategy]
-    try:
-        plain = place.table.row(replace(strategy, recompute="none"))
-    except KeyError:
-        return None
-    backward = place.table.backward_ns
-    more = int(place.counts @ (backward[place.strategy] - backward[plain]))
-    # A table of measurements may say that it takes less.
-    return more if more >= 0 else None

@@ -91,6 +91,7 @@ def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) ->
     return (
         not rule_of(table.schedule).free
         and not rule_of(table.schedule).blocking
+        and not rule_of(table.schedule).splits
         and not params.principles.relaxed
         and params.journal is None
         and params.executor == "process"

@@ -44,6 +44,8 @@ class Solver:
         Whether it knows schedules whose transfers keep stages waiting.
     interleaves
         Whether it knows schedules whose stages hold several chunks of the model.
+    splits
+        Whether it knows schedules that run gradients of weights later.
     samples
         Whether it draws at random, as often as ``--iterations`` says.
     space
@@ -59,6 +61,7 @@ class Solver:
     frees_warmups: bool = False
     blocks: bool = False
     interleaves: bool = False
+    splits: bool = False
     samples: bool = False
     space: Principles = PRUNED
 
@@ -89,6 +92,7 @@ def _race(
         frees_warmups=frees,
         blocks=steps,
         interleaves=steps,
+        splits=steps,
     )
 
 
@@ -198,6 +202,10 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
         able = ", ".join(each.name for each in _ALL if each.interleaves)
         msg = f"solver {name} has no stages of several chunks ({schedule}): use {able}"
         raise InputError(msg, field="--schedule")
+    if rule_of(schedule).splits and not solver(name).splits:
+        able = ", ".join(each.name for each in _ALL if each.splits)
+        msg = f"solver {name} has no weights' gradients apart ({schedule}): use {able}"
+        raise InputError(msg, field="--schedule")
     if rule_of(schedule).free and not solver(name).frees_warmups:
         msg = (
             f"solver {name} cannot choose warm-up counts ({schedule}): use dp or cp-sat"
@@ -207,7 +215,8 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
 
 def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
     """Raise InputError if a schedule is only known where P3 and P4 are kept."""
-    if rule_of(schedule).interleaved and principles.relaxed:
+    rule = rule_of(schedule)
+    if (rule.interleaved or rule.splits) and principles.relaxed:
         msg = f"does not go with {schedule}: leave it out, or name another schedule"
         raise InputError(msg, field="--relax")
 

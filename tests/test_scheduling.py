@@ -18,12 +18,13 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training import INTERLEAVED, SCHEDULES
 from hetopt.result import Result
+from hetopt.schedule.schedules import rule_of
 from hetopt.scheduling import ScheduleVariant, best_schedule, schedule_variants
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.cli.conftest import SMALL
 from tests.oracle import brute_force
-from tests.oracle.instances import ONE_CHUNK, make_instance
+from tests.oracle.instances import ONE_CHUNK, make_instance, with_weights
 
 if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
@@ -65,11 +66,9 @@ class RequestOf:
 
 def under(problem: Problem, table: CostTable) -> CostTable:
     """Return a table under the schedule of a problem."""
-    return replace(
-        table,
-        schedule=problem.training.schedule,
-        problem_digest=problem_digest(problem),
-    )
+    schedule = problem.training.schedule
+    table = replace(table, schedule=schedule, problem_digest=problem_digest(problem))
+    return with_weights(table) if rule_of(schedule).splits else table
 
 
 def optima(request: Request) -> dict[ScheduleName, float]:

@@ -10,6 +10,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+    from hetopt.formulations.cp_sat.sets import Costs
     from hetopt.formulations.cp_sat.variables import Variables
 
 #: Largest sum of a constraint's terms that is stated.
@@ -34,7 +35,7 @@ def device_time(v: Variables) -> None:
         if PERIOD_SCALE * most + sets.data.devices[j] * sets.period_max > _MOST:
             # Sums of ever so many devices' times exceed what CP-SAT takes.
             continue
-        used = total(int(devices[k]) * work(v, j, k) for k in sets.options[j])
+        used = total(int(devices[k]) * work(v, j, k, sets.tau) for k in sets.options[j])
         v.model.add(PERIOD_SCALE * used <= sets.data.devices[j] * v.period)
 
 
@@ -42,7 +43,8 @@ def cluster_window(v: Variables) -> None:
     """Take all stages of (j, k), m of them, as one window of the period.
 
     ``work + 2 kappa (m - 1) <= lambda (delta (m - 1) + 1)``, with lambda at most its
-    upper bound; where delta is fixed and the cuts are alike.
+    upper bound; where delta is fixed and the cuts are alike. Work without what stages
+    hand on later.
     """
     sets = v.sets
     classes = sets.chain.cut_classes
@@ -54,15 +56,19 @@ def cluster_window(v: Variables) -> None:
         kappa = int(sets.part.transfer_ns[classes[0], a, a])
         hosts, takes = v.hosts[j, k], v.takes[j, k]
         v.model.add(
-            PERIOD_SCALE * (work(v, j, k) + 2 * kappa * (hosts - takes))
+            PERIOD_SCALE * (work(v, j, k, sets.handed_on) + 2 * kappa * (hosts - takes))
             <= sets.period_max * (delta * hosts - (delta - 1) * takes)
         )
 
 
-def work(v: Variables, j: int, k: int) -> cp_model.LinearExpr:
-    """Return tau summed over all stages of (j, k), 0 if it is not taken."""
-    tau, chain = v.sets.tau[j, k], v.sets.chain
+def work(v: Variables, j: int, k: int, costs: Costs) -> cp_model.LinearExpr:
+    """Return a cost summed over all stages of (j, k), 0 if it is not taken."""
+    cost, chain = costs[j, k], v.sets.chain
     return weighted(
         [*(v.held[j, k, f] for f in chain.kinds), v.opens[j, k], v.closes[j, k]],
-        [*(tau[f] for f in chain.kinds), dot(chain.lead, tau), dot(chain.trail, tau)],
+        [
+            *(cost[f] for f in chain.kinds),
+            dot(chain.lead, cost),
+            dot(chain.trail, cost),
+        ],
     )

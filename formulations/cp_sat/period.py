@@ -98,7 +98,14 @@ def bound_occupancy(v: Variables, pace: Expression, scale: int) -> None:
                 )
 
 
-def bound_lags(v: Variables, tau: Times, deltas: Deltas, where: Literals = ()) -> None:
+def bound_lags(
+    v: Variables,
+    tau: Times,
+    deltas: Deltas,
+    where: Literals = (),
+    *,
+    handed_on: Times | None = None,
+) -> None:
     """Keep what a stage inherits from its slow neighbours within the period.
 
     ``E_(k+1) = tau_(k+1) + max(0, E_k + 2 kappa_k - delta_k lambda) <= lambda``,
@@ -109,6 +116,9 @@ def bound_lags(v: Variables, tau: Times, deltas: Deltas, where: Literals = ()) -
     ----------
     where
         What says that there is a steady state, if there need not be one.
+    handed_on
+        What of tau comes before a gradient is handed on, where that is not all: it
+        takes the place of tau behind the maximum's second term.
     """
     model, sets, most = v.model, v.sets, v.sets.period_max
     lag = {(j, r): model.new_int_var(0, most, f"lag[{j},{r}]") for j, r in v.slots}
@@ -118,10 +128,13 @@ def bound_lags(v: Variables, tau: Times, deltas: Deltas, where: Literals = ()) -
     for (j, r), own in lag.items():
         time = PERIOD_SCALE * tau[j, r]
         model.add(own <= v.period).only_enforce_if(where)
+        if r > 0 or handed_on is not None:
+            model.add(own >= time)
+        if handed_on is not None:
+            time = PERIOD_SCALE * handed_on[j, r]
         if r == 0:
             model.add(own >= time + inherited[j])
             continue
-        model.add(own >= time)
         before = lag[j, r - 1] + 2 * PERIOD_SCALE * v.kappa[j, r - 1]
         for delta, literals in deltas.inside[j, r - 1]:
             model.add(own >= time + before - delta * v.period).only_enforce_if(

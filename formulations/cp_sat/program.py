@@ -116,7 +116,10 @@ class PipelineProgram:
             period.fix_times(v, tau, sets.tau)
             deltas = warmups.adaptive_deltas(v, tau)
         period.bound_occupancy(v, v.period, PERIOD_SCALE)
-        period.bound_lags(v, tau, deltas)
+        handed_on = None
+        if sets.rule.splits:
+            handed_on = period.stage_times(v, "handed_on", sets.handed_on)
+        period.bound_lags(v, tau, deltas, handed_on=handed_on)
         if sets.rule.blocking:
             period.bound_blocked(v, tau)
         return warmups.count_warmups(v, deltas)
@@ -124,10 +127,11 @@ class PipelineProgram:
     def _minimise(self) -> cp_model.LinearExpr:
         """Minimise the closed form ``sum (tau + 2 kappa) + (q - 1) lambda + max g``.
 
-        Of stages of several chunks it has one term more (``chunks.go_back``).
+        Of stages of several chunks it has one term more (``chunks.go_back``); where
+        gradients of weights run apart, ``2 w`` is part of g instead of the fill.
         """
         v, sets, data = self.variables, self.sets, self.data
-        fill = [cuts.work(v, j, k) for j, k in sets.capacity]
+        fill = [cuts.work(v, j, k, sets.fill) for j, k in sets.capacity]
         fill += [2 * kappa for kappa in v.kappa_in.values()]
         fill += boundaries.inner_fill(v)
         objective = weighted(

@@ -10,9 +10,6 @@ from hetopt.formulations.program import PERIOD_SCALE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from hetopt.cost.table import ClusterTable
     from hetopt.formulations.program import ProgramData
 
@@ -96,31 +93,39 @@ class Sets:
     @cached_property
     def tau(self) -> Costs:
         """Forward and backward time of one unit."""
-        return {
-            (j, k): list(map(int, self._round_trip(j, k))) for j, k in self.capacity
-        }
+        return self._of_units("round_trip_ns")
+
+    @cached_property
+    def fill(self) -> Costs:
+        """What one unit adds to the fill: tau, but for weights' gradients apart."""
+        return self._of_units("fill_ns")
+
+    @cached_property
+    def handed_on(self) -> Costs:
+        """What of tau comes before a unit hands its gradient on."""
+        return self._of_units("handed_on_ns")
+
+    @cached_property
+    def ending(self) -> Costs:
+        """What one unit adds to the end of a stage: g, and more where so named."""
+        return self._of_units("end_unit_ns")
 
     @cached_property
     def phi(self) -> Costs:
         """Forward time of one unit."""
-        return {
-            (j, k): list(map(int, self.table(j).forward_ns[k]))
-            for j, k in self.capacity
-        }
+        return self._of_units("forward_ns")
 
     @cached_property
     def beta(self) -> Costs:
         """Backward time of one unit."""
+        return self._of_units("backward_ns")
+
+    def _of_units(self, name: str) -> Costs:
+        """Return a column of the table by (cluster, strategy) on offer."""
         return {
-            (j, k): list(map(int, self.table(j).backward_ns[k]))
+            (j, k): list(map(int, getattr(self.table(j), name)[k]))
             for j, k in self.capacity
         }
-
-    def _round_trip(self, j: int, k: int) -> NDArray[np.int64]:
-        times: NDArray[np.int64] = (
-            self.table(j).forward_ns[k] + self.table(j).backward_ns[k]
-        )
-        return times
 
     def _capacities(self) -> dict[tuple[int, int], int]:
         """From lambda's upper bound, and memory at the least W.
@@ -143,7 +148,8 @@ class Sets:
         # Every other stage needs a unit too.
         length = self.chain.length - (self.stages - 1)
         if self.steady:
-            time = self.chain.shortest(self._round_trip(j, k)) * PERIOD_SCALE
+            time = self.chain.shortest(self.table(j).round_trip_ns[k])
+            time = time * PERIOD_SCALE
             length = min(length, int((time <= self.period_max).sum()) - 1)
         return min(length, self._memory_capacity(j, k))
 

@@ -15,13 +15,14 @@ def synchronise(v: Variables) -> None:
     """``sync >= g`` on every stage: what backward does not hide, and the optimizer.
 
     ``g = sync_ns + sum_f sync_unit_ns * units``, end units included, and on the
-    first and last stage what tied embeddings add.
+    first and last stage what tied embeddings add. Where gradients of weights run apart
+    ``2 w`` is part of it.
     """
     model, sets, chain = v.model, v.sets, v.sets.chain
     tied = tied_time(v)
     for j, k in sets.capacity:
         base = int(sets.table(j).sync_ns[k])
-        unit = [int(value) for value in sets.table(j).sync_unit_ns[k]]
+        unit = sets.ending[j, k]
         lead, trail = dot(chain.lead, unit), dot(chain.trail, unit)
         for r in range(sets.room_for(j, k)):
             units = [v.units[j, r][f] for f in chain.kinds]

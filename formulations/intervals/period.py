@@ -19,10 +19,20 @@ if TYPE_CHECKING:
 
 
 def add_up_times(v: IntervalVariables) -> None:
-    """``tau(s)`` from the units and ends of a stage, ``kappa(r)`` from its hop."""
-    for stage, tau in enumerate(v.tau):
-        terms = combine([(1, {tau: 1}), (-1, stage_time(v, stage, v.sets.tau))])
-        v.program.equal(f"tau({stage})", terms, 0)
+    """``tau(s)`` from the units and ends of a stage, ``kappa(r)`` from its hop.
+
+    Where gradients of weights run apart, also what it adds to the fill, and what of tau
+    comes before a gradient is handed on.
+    """
+    sums = [("tau", v.tau, v.sets.tau)]
+    if v.sets.rule.splits:
+        sums += [("fill", v.fill, v.sets.fill)]
+        sums += [("handed_on", v.handed_on, v.sets.handed_on)]
+    for name, columns, costs in sums:
+        for stage, column in enumerate(columns):
+            time = stage_time(v, stage, costs)
+            terms = combine([(1, {column: 1}), (-1, time)])
+            v.program.equal(f"{name}({stage})", terms, 0)
     for r, kappa in v.kappa.items():
         time = boundary_time(v, r, v.sets.part.transfer_ns)
         v.program.equal(f"kappa({r})", combine([(1, {kappa: 1}), (-1, time)]), 0)
@@ -52,16 +62,13 @@ def boundary_time(v: IntervalVariables, r: int, time_ns: NDArray[np.int64]) -> T
 def synchronise(v: IntervalVariables) -> None:
     """``sync >= g`` on every stage, with tied embeddings on the first and last.
 
-    ``g = sum_h (sync_ns on(h,s) + sum_f sync_unit_ns held(h,s,f))``, ends included.
+    ``g = sum_h (sync_ns on(h,s) + sum_f sync_unit_ns held(h,s,f))``, ends included;
+    where gradients of weights run apart, ``2 w`` too.
     """
     sets = v.sets
-    unit = {
-        (j, k): [int(value) for value in sets.table(j).sync_unit_ns[k]]
-        for j, k in sets.capacity
-    }
     tied_ns = sets.part.tied_ns
     for stage in range(sets.stages):
-        terms = stage_time(v, stage, unit)
+        terms = stage_time(v, stage, sets.ending)
         for host in v.hosts_at(stage):
             base = int(sets.table(host.cluster).sync_ns[host.strategy])
             terms[v.on[host, stage]] += v.time(base)
@@ -96,7 +103,8 @@ def bound_lags(v: IntervalVariables) -> None:
     """Keep what a stage inherits from its slow neighbours within the period.
 
     ``lag(0) = tau(0)`` and ``lag(r) >= tau(r) + max(0, lag(r - 1) + 2 kappa(r) -
-    delta lambda)``, all at most lambda.
+    delta lambda)``, all at most lambda; what is handed on in the place of tau(r) before
+    the maximum's second term.
     """
     program = v.program
     before = 0
@@ -105,7 +113,8 @@ def bound_lags(v: IntervalVariables) -> None:
         program.row(f"own({stage})", {lag: 1, tau: -1}, lower=0)
         program.row(f"within({stage})", {_period(v): 1, lag: -1}, lower=0)
         if stage:
-            terms: Terms = {lag: 1, tau: -1, before: -1, v.kappa[stage]: -2}
+            own = v.handed_on[stage]
+            terms: Terms = {lag: 1, own: -1, before: -1, v.kappa[stage]: -2}
             terms.update(_warmup_time(v, stage))
             program.row(f"inherit({stage})", terms, lower=0)
         before = lag

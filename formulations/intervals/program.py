@@ -107,7 +107,7 @@ class IntervalProgram:
         """Minimise the closed form ``sum (tau + 2 kappa) + (q - 1) lambda + max g``."""
         v, sets = self.variables, self.sets
         parts = [
-            (1.0, total(v.tau)),
+            (1.0, total(v.fill)),
             (2.0, total(v.kappa.values())),
             (1.0, total([v.sync])),
         ]

@@ -87,6 +87,10 @@ class IntervalVariables:
         """Make what the objective adds up."""
         program, sets, p = self.program, self.sets, self.sets.stages
         self.tau = [program.column(f"tau({s})") for s in range(p)]
+        self.fill = self.handed_on = self.tau
+        if sets.rule.splits:
+            self.fill = [program.column(f"fill({s})") for s in range(p)]
+            self.handed_on = [program.column(f"handed_on({s})") for s in range(p)]
         self.kappa = {r: program.column(f"kappa({r})") for r in range(1, p)}
         self.sync = program.column("sync")
         #: With several chunks a stage; see ``intervals.period.bound_way_back``.

@@ -27,9 +27,15 @@ from hetopt.cost.memory import (
     fixed_bytes,
     state_bytes,
     temporary_bytes,
+    weight_bytes,
 )
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
-from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
+from hetopt.cost.ranges import (
+    at_most_half,
+    ensure_sums_fit,
+    nanoseconds,
+    whole_bytes,
+)
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
@@ -39,6 +45,7 @@ from hetopt.cost.units import model_flops, unit_parameters
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,12 +88,16 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Memory:
-    """Bytes of every row; (R, N), and ``fixed`` (R,)."""
+    """Bytes of every row; (R, N), and ``fixed`` (R,).
+
+    ``weight`` is None where the schedule has no gradients of weights apart.
+    """
 
     state: Ints
     activation: Ints
     temporary: Ints
     fixed: Ints
+    weight: Ints | None
 
 
 def build_table(problem: Problem, source: LatencySource | None = None) -> CostTable:
@@ -225,8 +236,7 @@ def _cluster_tables(
     memory = _memory(problem, rows, kinds, limit_bytes)
     one_unit = memory.state + memory.activation + memory.temporary
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
-    keep = np.flatnonzero(least <= limit_bytes)
-    rows = rows.select(keep)
+    rows = rows.select(keep := np.flatnonzero(least <= limit_bytes))
     # Rows that differ in q, dp or recomputation alone compute the same shard.
     keys = np.stack([rows.shape.microbatch, rows.shape.cp, rows.shape.tp], axis=1)
     unique, where = np.unique(keys, axis=0, return_inverse=True)
@@ -245,6 +255,9 @@ def _cluster_tables(
         problem, rows, kinds, body, backward_s, times.update_s_per_parameter
     )
     forward, backward = nanoseconds(forward_s), nanoseconds(backward_s)
+    weight = None
+    if rule_of(problem.training.schedule).splits:
+        weight = at_most_half(times.weight_s[where.reshape(-1)], backward)
     sync, sync_unit = nanoseconds(sync_s), nanoseconds(sync_unit_s)
     tables = {}
     for q in problem.microbatch_counts:
@@ -266,6 +279,8 @@ def _cluster_tables(
             fixed_bytes=memory.fixed[kept],
             sync_ns=sync[at],
             sync_unit_ns=sync_unit[at],
+            weight_ns=None if weight is None else weight[at],
+            weight_bytes=None if memory.weight is None else memory.weight[kept],
         )
     return tables
 
@@ -283,10 +298,14 @@ def _memory(
     state: list[Floats] = []
     activation: list[Floats] = []
     temporary: list[Floats] = []
+    weight: list[Floats] = []
+    splits = rule_of(training.schedule).splits
     for kind in kinds:
         state.append(
             state_bytes(model, training, kind, shape.tp, rows.replicas, alone=alone)
         )
+        if splits:
+            weight.append(weight_bytes(model, training, kind, shape))
         for found, evaluate in (
             (activation, activation_bytes),
             (temporary, temporary_bytes),
@@ -300,6 +319,7 @@ def _memory(
         activation=whole_bytes(np.stack(activation, axis=1), limit_bytes),
         temporary=whole_bytes(np.stack(temporary, axis=1), limit_bytes),
         fixed=whole_bytes(fixed_bytes(model, training, shape), limit_bytes),
+        weight=(whole_bytes(np.stack(weight, axis=1), limit_bytes) if splits else None),
     )
 
 

@@ -5,7 +5,8 @@ each part alike. So a plan places the units of one part (``one_chunk``): the uni
 the ends of the model, and a v-th of those between. What a unit costs is then counted
 per pass, one micro-batch on one chunk (``folded``). Every stage holds (v - 1) p passes
 beside those of 1F1B's warm-ups: with p known, they are part of what it holds at rest
-(``with_stages``), and no program needs to know of them.
+(``with_stages``), and no program needs to know of them. So it is with micro-batches
+whose gradients of weights wait (``hetopt.schedule.weights``).
 """
 
 from __future__ import annotations
@@ -175,7 +176,7 @@ def with_stages(
         p, which divides q.
     """
     if part.chunks == 1:
-        return part
+        return with_waiting(part, stages)
     ahead = held_ahead(stages, part.chunks)
     first, last = ends_in_flight(stages, part.microbatches, part.chunks)
     held = np.where(lead, first, np.where(trail, last, ahead)).astype(np.int64)
@@ -191,3 +192,31 @@ def with_stages(
         ),
         ahead=ahead,
     )
+
+
+def with_waiting(part: TableSlice, stages: int) -> TableSlice:
+    """Return the slice in which units hold, at rest, what waits for weights' gradients.
+
+    A stage holds min(W, q) activations and what min(p, q) - min(W, q) micro-batches
+    wait with. As a backward pass turns the one into the other, a micro-batch in flight
+    takes the larger of both: min(p, q) of the latter are held at rest, and what an
+    activation is larger by for each of min(W, q).
+
+    Parameters
+    ----------
+    stages
+        p.
+    """
+    count = min(stages, part.microbatches)
+
+    def waiting(own: ClusterTable) -> ClusterTable:
+        if own.weight_bytes is None:
+            return own
+        return replace(
+            own,
+            state_bytes=own.state_bytes + count * own.weight_bytes,
+            activation_bytes=np.maximum(own.activation_bytes - own.weight_bytes, 0),
+            weight_bytes=np.zeros_like(own.weight_bytes),
+        )
+
+    return replace(part, clusters=tuple(map(waiting, part.clusters)))

@@ -37,6 +37,7 @@ class CorrectedSource:
             backward_s=times.backward_s / factor,
             attention_core_s=times.attention_core_s / factor,
             attention_core_backward_s=times.attention_core_backward_s / factor,
+            weight_s=times.weight_s / factor,
         )
 
 

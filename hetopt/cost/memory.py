@@ -40,7 +40,7 @@ import numpy as np
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
-from hetopt.cost.units import unit_parameters
+from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.model import EMBEDDING, END_KINDS, HEAD, Model
 
 if TYPE_CHECKING:
@@ -133,6 +133,19 @@ def activation_bytes(
             kept = kept + piece.context_bytes(shape, e)
         return kept
     return sum_of(piece.kept_bytes(shape, e, recompute) for piece in pieces)
+
+
+def weight_bytes(model: Model, training: Training, kind: str, shape: Shape) -> Floats:
+    """Bytes that gradients of weights wait with, of one unit and micro-batch.
+
+    Of every multiplication its input, and the gradient of its result, as autograd hands
+    them over: gathered over ``tp`` where it works on gathered ones.
+    """
+    work = unit_operations(model, training, kind, shape)
+    kept = np.zeros(len(shape.tp))
+    for part in work.multiplications:
+        kept = kept + part.element_bytes * part.m * (part.k + part.n)
+    return np.ceil(kept)
 
 
 def temporary_bytes(

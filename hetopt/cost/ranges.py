@@ -35,6 +35,11 @@ def nanoseconds(seconds: Floats) -> Ints:
     return np.rint(np.minimum(ticks, TOO_LONG_NS)).astype(np.int64)
 
 
+def at_most_half(seconds: Floats, of_ns: Ints) -> Ints:
+    """Round to the nearest tick; what is more than half of another time is half."""
+    return np.minimum(nanoseconds(seconds), of_ns // 2)
+
+
 def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
     """Round up to whole bytes; what fits no device becomes one byte too many.
 
@@ -99,7 +104,7 @@ def slices_of(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
 def _largest_ns(cluster: ClusterTable, counts: Floats) -> float:
     """Return the most that all units of so many of each kind take."""
     both = (cluster.forward_ns + cluster.backward_ns) @ counts
-    sync = cluster.sync_ns + cluster.sync_unit_ns @ counts
+    sync = cluster.sync_ns + cluster.end_unit_ns @ counts
     return float(np.maximum(both, sync).max(initial=0))
 
 
@@ -108,5 +113,7 @@ def _largest_bytes(cluster: ClusterTable, counts: Floats, in_flight: int) -> flo
     held = cluster.state_bytes @ counts + in_flight * (
         cluster.activation_bytes @ counts
     )
+    if cluster.weight_bytes is not None:
+        held = held + in_flight * (cluster.weight_bytes @ counts)
     once = cluster.fixed_bytes + cluster.temporary_bytes.max(axis=1, initial=0)
     return float((held + once).max(initial=0))

@@ -110,6 +110,10 @@ class ClusterTable(_Rows):
         Receive buffers and all else that a stage needs once; (K,).
     sync_ns, sync_unit_ns
         g of a stage = ``sync_ns`` (K,) + units of each kind * ``sync_unit_ns`` (K, N).
+    weight_ns, weight_bytes
+        Where gradients of weights run apart: what of ``backward_ns`` they are, at most
+        half of it, and what one unit and micro-batch keeps until they run; (K, N).
+        None with any other schedule.
     """
 
     strategies: tuple[Strategy, ...]
@@ -125,6 +129,34 @@ class ClusterTable(_Rows):
     fixed_bytes: NDArray[np.int64]
     sync_ns: NDArray[np.int64]
     sync_unit_ns: NDArray[np.int64]
+    weight_ns: NDArray[np.int64] | None = None
+    weight_bytes: NDArray[np.int64] | None = None
+
+    @property
+    def round_trip_ns(self) -> NDArray[np.int64]:
+        """Forward and backward: what lambda is at least (tau); (K, N)."""
+        return self.forward_ns + self.backward_ns
+
+    @property
+    def handed_on_ns(self) -> NDArray[np.int64]:
+        """What of tau comes before a gradient is handed on: all but w; (K, N)."""
+        if self.weight_ns is None:
+            return self.round_trip_ns
+        return self.round_trip_ns - self.weight_ns
+
+    @property
+    def fill_ns(self) -> NDArray[np.int64]:
+        """What a unit adds to the fill: all but 2 w (MODEL.md section 4); (K, N)."""
+        if self.weight_ns is None:
+            return self.round_trip_ns
+        return self.round_trip_ns - 2 * self.weight_ns
+
+    @property
+    def end_unit_ns(self) -> NDArray[np.int64]:
+        """What a unit adds to the end of a stage: its share of g, and 2 w; (K, N)."""
+        if self.weight_ns is None:
+            return self.sync_unit_ns
+        return self.sync_unit_ns + 2 * self.weight_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

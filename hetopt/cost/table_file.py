@@ -38,7 +38,10 @@ cluster with a list ``strategies`` of
 ``sync_ns``             once per stage and iteration
 ``forward_ns ...``      by kind: ``forward_ns``, ``backward_ns``, ``state_bytes``,
                         ``activation_bytes`` per in-flight micro-batch,
-                        ``temporary_bytes`` (the largest counts), ``sync_unit_ns``
+                        ``temporary_bytes`` (the largest counts), ``sync_unit_ns``;
+                        with a schedule that runs gradients of weights later
+                        ``weight_ns``, what of ``backward_ns`` they are, at most half,
+                        and ``weight_bytes`` that wait with them
 ======================  ==========================================================
 
 Problems of one cluster and schedule gpipe also have ``per_unit``, what a plan with a
@@ -57,12 +60,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.chunks import one_chunk
 from hetopt.cost.ranges import ensure_sums_fit, slices_of
-from hetopt.cost.table_parsing import (
-    KIND_NUMBERS,
-    STRATEGY_NUMBERS,
-    TABLE_SCHEMA,
-    TableReader,
-)
+from hetopt.cost.table_columns import STRATEGY_NUMBERS, kind_numbers
+from hetopt.cost.table_parsing import TABLE_SCHEMA, TableReader
 from hetopt.errors import DigestError, InputError
 from hetopt.files import write_text
 from hetopt.problem.digest import problem_digest
@@ -224,7 +223,8 @@ def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
 
 def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
     numbers = {name: getattr(cluster, name).tolist() for name in STRATEGY_NUMBERS}
-    by_kind = {name: getattr(cluster, name).tolist() for name in KIND_NUMBERS}
+    names = kind_numbers(table.schedule)
+    by_kind = {name: getattr(cluster, name).tolist() for name in names}
     return [
         {
             "dp": strategy.dp,

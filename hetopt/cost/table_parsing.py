@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from hetopt.cost.table import (
-    TOO_LONG_NS,
     ClusterTable,
     CostTable,
     Layout,
@@ -16,7 +15,13 @@ from hetopt.cost.table import (
     TableSlice,
     UnitTable,
 )
-from hetopt.cost.value_reading import LARGEST, DocumentReader
+from hetopt.cost.table_columns import (
+    STRATEGY_NUMBERS,
+    WEIGHT_NUMBERS,
+    kind_numbers,
+    most_of,
+)
+from hetopt.cost.value_reading import DocumentReader
 from hetopt.plans import Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
@@ -27,34 +32,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetopt.problem.training import ScheduleName
+
 TABLE_SCHEMA = "hetopt-table/1"
 
-#: Fields of a strategy that hold one number, and one number per kind.
-STRATEGY_NUMBERS = (
-    "microbatch",
-    "devices",
-    "max_stages",
-    "layout",
-    "fixed_bytes",
-    "sync_ns",
-)
-KIND_NUMBERS = (
-    "forward_ns",
-    "backward_ns",
-    "state_bytes",
-    "activation_bytes",
-    "temporary_bytes",
-    "sync_unit_ns",
-)
-
 _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
-
-
-def _most(name: str) -> int:
-    """Return the largest number that a field of this name may hold."""
-    if name.endswith("_ns"):
-        return TOO_LONG_NS
-    return TOO_MANY_BYTES if name.endswith("_bytes") else LARGEST
 
 
 class TableReader(DocumentReader):
@@ -64,16 +46,22 @@ class TableReader(DocumentReader):
     ----------
     kinds, names, devices
         Of the whole table: kinds of units, and the clusters with their devices.
+    schedule
+        Its name.
     """
 
     kinds: tuple[str, ...]
     names: tuple[str, ...]
     devices: tuple[int, ...]
+    schedule: ScheduleName
 
     def table(self, data: Any) -> CostTable:
         """Read the whole document."""
         top = self._object(data, "")
         self._choice(self._get(top, "", "schema"), "schema", (TABLE_SCHEMA,))
+        self.schedule = self._choice(
+            self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
+        )
         self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
         body = self._list(top, "", "body", length=len(kinds))
@@ -100,9 +88,7 @@ class TableReader(DocumentReader):
         )
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
-            schedule=self._choice(
-                self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
-            ),
+            schedule=self.schedule,
             kinds=kinds,
             cut_classes=cut_classes,
             units=units,
@@ -268,8 +254,9 @@ class TableReader(DocumentReader):
         cluster: int,
     ) -> ClusterTable:
         strategies = []
+        by_kind_names = kind_numbers(self.schedule)
         columns: dict[str, list[Any]] = {
-            name: [] for name in (*STRATEGY_NUMBERS, *KIND_NUMBERS)
+            name: [] for name in (*STRATEGY_NUMBERS, *by_kind_names)
         }
         for place, item in enumerate(self._list(entry, where, "strategies")):
             field = f"{where}.strategies.{place}"
@@ -284,16 +271,20 @@ class TableReader(DocumentReader):
                 zero=self._zero(row, field),
             )
             for name in STRATEGY_NUMBERS:
-                columns[name].append(self._integer(row, field, name, most=_most(name)))
-            for name in KIND_NUMBERS:
+                columns[name].append(
+                    self._integer(row, field, name, most=most_of(name))
+                )
+            for name in by_kind_names:
+                self._ensure_apart(row, field, name)
                 where_kind = f"{field}.{name}"
                 by_kind = self._object(self._get(row, field, name), where_kind)
                 columns[name].append(
                     [
-                        self._integer(by_kind, where_kind, kind, most=_most(name))
+                        self._integer(by_kind, where_kind, kind, most=most_of(name))
                         for kind in self.kinds
                     ]
                 )
+            self._weights(columns, field)
             number = columns["layout"][-1]
             self._strategy(strategy, row, field, self.devices[cluster])
             lies = Layout(
@@ -306,7 +297,7 @@ class TableReader(DocumentReader):
         if len(set(strategies)) < len(strategies):
             self._wrong(f"{where}.strategies", "a repeated strategy", "each once")
         shapes = dict.fromkeys(STRATEGY_NUMBERS, (len(strategies),)) | (
-            dict.fromkeys(KIND_NUMBERS, (len(strategies), len(self.kinds)))
+            dict.fromkeys(by_kind_names, (len(strategies), len(self.kinds)))
         )
         return ClusterTable(
             strategies=tuple(strategies),
@@ -315,6 +306,22 @@ class TableReader(DocumentReader):
                 for name, values in columns.items()
             },
         )
+
+    def _ensure_apart(self, row: dict[str, Any], field: str, name: str) -> None:
+        """Refuse a table that does not have gradients of weights apart."""
+        if name in WEIGHT_NUMBERS and name not in row:
+            expected = f"it with schedule {self.schedule}: make the table again"
+            self._wrong(f"{field}.{name}", "missing", expected)
+
+    def _weights(self, columns: dict[str, list[Any]], field: str) -> None:
+        """Check the last strategy's gradients of weights against backward times."""
+        if "weight_ns" not in columns:
+            return
+        both = zip(columns["weight_ns"][-1], columns["backward_ns"][-1], strict=True)
+        for kind, (weight, backward) in zip(self.kinds, both, strict=True):
+            if 2 * weight > backward:
+                where = f"{field}.weight_ns.{kind}"
+                self._wrong(where, weight, f"at most half of backward_ns, {backward}")
 
     def _zero(self, row: dict[str, Any], field: str) -> int | None:
         """Read the ZeRO stage, which strategies of units have and no others."""
@@ -348,7 +355,7 @@ class TableReader(DocumentReader):
         field = f"{where}.{key}"
         flat = self._flatten(self._get(entry, where, key), field, shape)
         for place, value in enumerate(flat):
-            self._whole(value, field, least=0, most=_most(key), place=place)
+            self._whole(value, field, least=0, most=most_of(key), place=place)
         return np.array(flat, dtype=np.int64).reshape(shape)
 
     def _resharding(

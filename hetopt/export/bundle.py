@@ -56,13 +56,19 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
 
 
 def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
-    """Yield that a launcher's stages neither wait nor hold chunks as the plan says."""
+    """Yield that a launcher's stages do not wait, hold chunks or split as planned."""
     schedule = job.plan.schedule
     limits = launcher.limits
     runs = () if isinstance(limits, str) else limits.schedules
     if rule_of(schedule).blocking and schedule not in runs:
         yield Loss(
             what=f"schedule {schedule}: it has no transfers that block in this way",
+            instead=None,
+        )
+    if rule_of(schedule).splits and schedule not in runs:
+        yield Loss(
+            what=f"schedule {schedule}: it runs gradients of weights with the rest of "
+            "the backward pass",
             instead=None,
         )
     if rule_of(schedule).interleaved and schedule not in runs:

@@ -22,6 +22,7 @@ ScheduleName = Literal[
     "virtual-1f1b",
     "h-1f1b",
     "interleaved-1f1b",
+    "zb-h1",
     "gpipe",
     "auto",
 ]

@@ -9,7 +9,8 @@ from typing import get_args
 
 from hetopt.certificate import CERTIFICATE_SCHEMA
 from hetopt.cost.table import SourceKind
-from hetopt.cost.table_parsing import KIND_NUMBERS, STRATEGY_NUMBERS, TABLE_SCHEMA
+from hetopt.cost.table_columns import KIND_NUMBERS, STRATEGY_NUMBERS, WEIGHT_NUMBERS
+from hetopt.cost.table_parsing import TABLE_SCHEMA
 from hetopt.per_schedule import ScheduleStatus
 from hetopt.plans import PLAN_SCHEMA
 from hetopt.problem.principles import RELAXABLE
@@ -241,21 +242,19 @@ RESULT: Schema = {
 }
 
 _MATRIX = row(row(whole()))
+_BY_KIND = {
+    "type": "object",
+    "description": "One number per unit kind, by its name.",
+    "additionalProperties": whole(),
+}
 
 _TABLE_STRATEGY = record(
     {
         **_STRATEGY,
         **{name: whole() for name in STRATEGY_NUMBERS},
-        **{
-            name: {
-                "type": "object",
-                "description": "One number per unit kind, by its name.",
-                "additionalProperties": whole(),
-            }
-            for name in KIND_NUMBERS
-        },
+        **dict.fromkeys(KIND_NUMBERS, _BY_KIND),
     },
-    {"zero": _ZERO},
+    {"zero": _ZERO, **dict.fromkeys(WEIGHT_NUMBERS, _BY_KIND)},
 )
 
 _SLICE = record(

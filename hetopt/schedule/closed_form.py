@@ -24,10 +24,15 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
             + (v - 1) * max(0, R - p * lambda) + max g_i
 
     where R, a whole round of the pipeline and back, is ``round_ns``: if it takes longer
-    than p passes, every stage waits for it v - 1 times. An estimate, not a bound
-    on the simulated time. Deviations from HAPT: its T has max tau, which is right
-    only where every transfer is hidden, for lambda, and no gradient
-    synchronisation.
+    than p passes, every stage waits for it v - 1 times. Where gradients of weights run
+    later, each for w_i, they fill gaps:
+
+        T = sum of (tau_i - 2 w_i) + 2 * sum of kappa_i + (q - 1) * lambda
+            + max (g_i + 2 w_i)
+
+    An estimate, not a bound on the simulated time. Deviations from HAPT: its T has
+    max tau, which is right only where every transfer is hidden, for lambda, and no
+    gradient synchronisation.
 
     Raises
     ------
@@ -42,11 +47,14 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
 def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
     """Return the closed form with a known period, or pace; it rises with that."""
     fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
+    later = [2 * weight for weight in times.later_ns]
+    fill -= sum(later)
     late = Fraction(0)
     if times.chunks is not None:
         wait = round_ns(times, times.chunks) - times.stages * period_ns
         late = (times.chunks.count - 1) * max(late, wait)
-    return fill + (times.passes - 1) * period_ns + late + max(times.sync_ns)
+    end = max(map(sum, zip(times.sync_ns, later, strict=True)))
+    return fill + (times.passes - 1) * period_ns + late + end
 
 
 def gpipe_pace_ns(times: PipelineTimes) -> int:

@@ -18,6 +18,13 @@ both of its boundaries too (MODEL.md section 4):
 
 No window exceeds it, as it is the mean of such terms at most.
 
+Where gradients of weights run later, for w_i of tau_i, only the first stage of a window
+runs one within it: backward passes hand gradients on before. What the others would
+add is not in the window:
+
+    [sum of tau_i..tau_k - sum of w_(i+1)..w_k + 2 * sum of kappa_i..kappa_(k-1)]
+        / (W_i - W_k + 1)
+
 With v chunks a stage (``hetopt.schedule.chunks``), all is of one pass, and
 
     lambda >= R / 2 p,   lambda >= (v - 1) / v of omega of the way back
@@ -49,9 +56,11 @@ def period_by_recursion(times: PipelineTimes) -> Fraction:
 
         E_1 = tau_1,  E_(k+1) = tau_(k+1) + max(0, E_k + 2 kappa_k - delta_k lambda)
 
-    never exceeds lambda (MODEL.md section 4). E is what a stage inherits from slow
-    neighbours before it. If it exceeds lambda, the window in the way gives a ratio
-    that is larger and still at most the period sought, so a few rounds of O(p) end at
+    never exceeds lambda (MODEL.md section 4); where gradients of weights run later, w
+    of stage k + 1 is no part of what follows the maximum's second term. E is what a
+    stage inherits from slow neighbours before it. If it exceeds lambda, the window in
+    the way gives a ratio that is larger and still at most the period sought, so a few
+    rounds of O(p) end at
     it exactly (Dinkelbach's method).
 
     Raises
@@ -107,9 +116,10 @@ def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
     deltas = [here - after for here, after in pairwise(times.warmups)]
     worst: Fraction | None = None
     length = shift = 0
+    later = times.later_ns
     for stage, duration in enumerate(times.round_trip_ns):
         if stage:
-            length += 2 * times.transfer_ns[stage - 1]
+            length += 2 * times.transfer_ns[stage - 1] - later[stage]
             shift += deltas[stage - 1]
             if length * scale <= shift * limit:
                 length = shift = 0

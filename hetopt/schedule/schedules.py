@@ -51,6 +51,9 @@ class ScheduleRule:
         Whether stages hold several chunks of the model (``hetopt.schedule.chunks``):
         what is said of micro-batches is then of passes, and W of what comes after
         those that every stage runs ahead (``held_ahead``).
+    splits
+        Whether the backward pass is two: gradients of inputs, and later those of
+        weights (``hetopt.schedule.weights``). Only with deltas of 1.
     """
 
     name: ScheduleName
@@ -62,6 +65,7 @@ class ScheduleRule:
     also: ScheduleName | None = None
     blocking: int = 0
     interleaved: bool = False
+    splits: bool = False
 
     @property
     def fixed(self) -> bool:
@@ -121,6 +125,7 @@ _ALL = (
     # least max kappa here (MODEL.md's deviation), that is 2 or 3.
     ScheduleRule(name="h-1f1b", inside=1, across=1, thresholds=(100, 2)),
     ScheduleRule(name="interleaved-1f1b", inside=2, across=2, interleaved=True),
+    ScheduleRule(name="zb-h1", inside=1, across=1, splits=True),
     ScheduleRule(name="gpipe", inside=0, across=0, all_first=True),
     ScheduleRule(name="auto", inside=0, across=0, free=True, also="gpipe"),
 )

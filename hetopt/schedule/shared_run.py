@@ -1,9 +1,10 @@
-"""One iteration whose transfers take turns, or whose stages hold several chunks.
+"""One iteration whose transfers take turns, or whose stages have more than two passes.
 
 Of the transfers that are ready, the one that has been so for longest goes first.
 Whatever becomes ready later follows from one that still waits, so it is no earlier.
 With several chunks (``hetopt.schedule.chunks``) micro-batches are passes, and boundary
-p - 1 is the way back from the last stage to the first.
+p - 1 is the way back from the last stage to the first. Gradients of weights that run
+later (``hetopt.schedule.weights``) wait for nothing but their stage.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from hetopt.schedule.events import (
     SEND_BACKWARD,
     SEND_FORWARD,
 )
+from hetopt.schedule.weights import WEIGHT, split_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def run_sharing(times: PipelineTimes) -> SharedRun:
-    """Run one iteration whose boundaries share links, or stages hold chunks."""
+    """Run one iteration of transfers, chunks or weights that ``events.run`` has not."""
     run = SharedRun(times)
     run.advance(range(times.stages))
     while run.is_waiting:
@@ -46,16 +48,22 @@ class SharedRun:
     Attributes
     ----------
     starts
-        As ``events.run`` fills them, by pass; shape (4, p, q v).
+        As ``events.run`` fills them, by pass, and with gradients of weights apart in
+        row WEIGHT; shape (7, p, q v).
     """
 
     def __init__(self, times: PipelineTimes) -> None:
         p, passes = times.stages, times.passes
-        self.starts = np.zeros((4, p, passes), np.int64)
+        self.starts = np.zeros((WEIGHT + 1, p, passes), np.int64)
         self._times, self._sharing = times, times.sharing
         self._orders = [list(_order(times, stage)) for stage in range(p)]
         #: Of each stage, by kind and chunk.
-        self._durations = [times.durations_ns(stage) for stage in range(p)]
+        self._durations = [
+            {FORWARD: forward, BACKWARD: backward, WEIGHT: [later]}
+            for (forward, backward), later in zip(
+                map(times.durations_ns, range(p)), times.later_ns, strict=True
+            )
+        ]
         self._transfer, self._occupancy = _boundaries(times)
         self._done = [0] * p
         #: Transfers by when they became ready: kind, sending stage, micro-batch.
@@ -81,12 +89,14 @@ class SharedRun:
             while self._done[stage] < len(order):
                 kind, m = order[self._done[stage]]
                 needed = self._arrived.get((kind, stage, m))
-                if needed is None and self._next(1 - kind, stage, m) is not None:
+                if needed is None and self._waits(kind, stage, m):
                     break
                 start = self._begin((kind, stage, m), 0, [self._ran[stage], needed])
                 end = start + self._duration(kind, stage, m)
                 self._ran[stage] = (kind, stage, m, start, end)
                 self._done[stage] += 1
+                if kind == WEIGHT:
+                    continue
                 sent = (SEND_FORWARD if kind == FORWARD else SEND_BACKWARD, stage, m)
                 if self._next(kind, stage, m) is None:
                     # The other end of the model sends nothing on.
@@ -94,6 +104,10 @@ class SharedRun:
                 else:
                     self._cause[sent] = self._ran[stage]
                     heapq.heappush(self._waiting, (end, sent))
+
+    def _waits(self, kind: int, stage: int, m: int) -> bool:
+        """Whether a pass needs what another stage, or another chunk, sends."""
+        return kind != WEIGHT and self._next(1 - kind, stage, m) is not None
 
     def _next(self, kind: int, stage: int, m: int) -> tuple[int, int] | None:
         """Return stage and micro-batch of the pass that one sends to; None at an end.
@@ -170,7 +184,7 @@ class SharedRun:
         while row is not None:
             rows.append(row)
             kind, stage, m = row[:3]
-            if kind >= OCCUPY_FORWARD:
+            if OCCUPY_FORWARD <= kind < WEIGHT:
                 kind -= OCCUPY_FORWARD - SEND_FORWARD
             row = self._cause.get((kind, stage, m))
         return rows[::-1]
@@ -179,6 +193,9 @@ class SharedRun:
 def _order(times: PipelineTimes, stage: int) -> Iterator[tuple[int, int]]:
     """Yield the passes of a stage: F_1..F_W, B_1, F_(W+1), B_2, ..."""
     warmup, passes = times.inflight[stage], times.passes
+    if times.weight_ns is not None:
+        yield from split_order(warmup, times.postponed[stage], passes)
+        return
     yield from ((FORWARD, m) for m in range(warmup))
     for m in range(passes):
         if times.chunks is None:

@@ -5,7 +5,8 @@ then B_1, F_(W+1), B_2, ..., with W = min(W_i, q); gpipe is W = q. A forward's
 output leaves when it ends, if the link is free: transfers in one direction start at
 least omega apart, and each arrives kappa after it starts. The two directions do not
 disturb each other; boundaries that share a link or an uplink take turns, and stages may
-hold several chunks (``hetopt.schedule.shared_run``). Where transfers block, both stages
+hold several chunks, or run gradients of weights later (``hetopt.schedule.shared_run``).
+Where transfers block, both stages
 wait for them (``hetopt.schedule.blocking_run``). Everything starts as early as these
 rules allow, so the makespan is the longest path in the event graph, and the simulator
 returns one such path.
@@ -34,6 +35,7 @@ from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shared_run import run_sharing
 from hetopt.schedule.times import EventKind
+from hetopt.schedule.weights import WEIGHT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,6 +56,7 @@ class CriticalEvent(NamedTuple):
         ``forward`` and ``backward`` compute; ``send-*`` is a whole transfer
         (kappa) and ``occupy-*`` only the part of it for which the next transfer in
         the same direction has to wait (omega); ``sync`` is a stage's g.
+        ``weight`` are gradients of weights, where they are not part of ``backward``.
     stage
         Counted from 0; of a transfer, the sending stage.
     microbatch
@@ -138,12 +141,16 @@ class Simulation:
         By kind (forward, backward, and the transfers that send-forward and
         send-backward begin), stage and micro-batch, or pass; a transfer belongs to the
         stage that sends it. Shape (4, p, q v).
+    weight_start_ns
+        When gradients of weights start that run later, by stage and micro-batch; shape
+        (p, q). None where they are part of the backward pass.
     """
 
     times: PipelineTimes
     makespan_ns: int
     stages: tuple[StageActivity, ...]
     starts_ns: NDArray[np.int64]
+    weight_start_ns: NDArray[np.int64] | None = None
 
     @property
     def forward_start_ns(self) -> NDArray[np.int64]:
@@ -187,11 +194,12 @@ class Simulation:
         """Return a longest chain of events, from time 0 to the makespan."""
         times = self.times
         final = _last_backward(times)
-        ends = self.backward_end_ns[:, final]
-        stage = int(np.argmax(ends + np.array(times.sync_ns)))
+        kind = BACKWARD if self.weight_start_ns is None else WEIGHT
+        ends = _last_ends_ns(times, self.starts_ns, self.weight_start_ns)
+        stage = int(np.argmax(np.array(ends) + np.array(times.sync_ns)))
         last = (_KINDS.index("sync"), stage, final, ends[stage], self.makespan_ns)
         if (other := _run_apart(times)) is not None:
-            rows = other.path(BACKWARD, stage, final)
+            rows = other.path(kind, stage, final)
             return CriticalPath(np.array([*rows, last]))
         path = np.empty((self._walk_back(stage, np.empty((0, 5), int)), 5), int)
         self._walk_back(stage, path)
@@ -215,8 +223,11 @@ def simulate(times: PipelineTimes) -> Simulation:
     """
     check_warmups_fall(times.inflight)
     p, q = times.stages, times.microbatches
+    weights = None
     if (other := _run_apart(times)) is not None:
-        starts_ns = other.starts
+        starts_ns = other.starts[: SEND_BACKWARD + 1]
+        if times.weight_ns is not None:
+            weights = other.starts[WEIGHT]
     elif _is_large(times):
         starts_ns = np.zeros((4, p, q), np.int64)
         run(np.array(_fixed(times)), starts_ns, np.zeros((4, p), np.int64))
@@ -224,16 +235,8 @@ def simulate(times: PipelineTimes) -> Simulation:
         starts = [[[0] * q for _ in range(p)] for _ in range(4)]
         as_written(run)(_fixed(times), starts, [[0] * p for _ in range(4)])
         starts_ns = np.array(starts, dtype=np.int64)
-    final, backward_ns = _last_backward(times), _durations_ns(times, BACKWARD)
-    makespan = max(
-        start + backward + sync
-        for start, backward, sync in zip(
-            starts_ns[BACKWARD, :, final].tolist(),
-            backward_ns[:, final if times.chunks else 0].tolist(),
-            times.sync_ns,
-            strict=True,
-        )
-    )
+    ends = _last_ends_ns(times, starts_ns, weights)
+    makespan = max(end + g for end, g in zip(ends, times.sync_ns, strict=True))
     return Simulation(
         times=times,
         makespan_ns=makespan,
@@ -242,14 +245,35 @@ def simulate(times: PipelineTimes) -> Simulation:
             for round_trip, sync in zip(times.round_trip_ns, times.sync_ns, strict=True)
         ),
         starts_ns=starts_ns,
+        weight_start_ns=weights,
     )
 
 
+def _last_ends_ns(
+    times: PipelineTimes,
+    starts_ns: NDArray[np.int64],
+    weights: NDArray[np.int64] | None,
+) -> list[int]:
+    """Return when each stage has run its last pass.
+
+    Parameters
+    ----------
+    starts_ns, weights
+        As ``Simulation`` has them.
+    """
+    final, durations = _last_backward(times), _durations_ns(times, BACKWARD)
+    starts = starts_ns[BACKWARD, :, final]
+    lengths = durations[:, final if times.chunks else 0]
+    if weights is not None:
+        starts, lengths = weights[:, final], np.array(times.later_ns)
+    return [a + b for a, b in zip(starts.tolist(), lengths.tolist(), strict=True)]
+
+
 def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
-    """Run what ``events.run`` cannot: blocking or shared transfers, and chunks."""
+    """Run what ``events.run`` cannot: blocking or shared transfers, chunks, weights."""
     if rule_of(times.schedule).blocking:
         return run_blocking(times)
-    if times.sharing is None and times.chunks is None:
+    if times.sharing is None and times.chunks is None and times.weight_ns is None:
         return None
     return run_sharing(times)
 

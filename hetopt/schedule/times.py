@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hetopt.schedule.shares import Sharing
 
 #: What takes time in a simulated iteration, in the order of
-#: ``hetopt.schedule.events``, with ``sync`` last.
+#: ``hetopt.schedule.events``, with ``sync`` last. ``weight`` is a gradient of weights
+#: that runs after its backward pass.
 EventKind = Literal[
     "forward",
     "backward",
@@ -22,6 +23,7 @@ EventKind = Literal[
     "send-backward",
     "occupy-forward",
     "occupy-backward",
+    "weight",
     "sync",
 ]
 
@@ -57,12 +59,16 @@ class PipelineTimes:
         has transfers take turns instead.
     chunks
         What stages of several chunks have beside this; None where each has one.
+    weight_ns
+        What of the backward times is of weights' gradients that run later, at most
+        half of each (MODEL.md's w); length p. None: they are not apart.
 
     Raises
     ------
     ValueError
         If lengths differ, a time is negative, a count is less than 1, or stages have
-        several chunks and are one, or do not divide the micro-batches.
+        several chunks and are one, or do not divide the micro-batches; if weights'
+        gradients are apart and the schedule has them not, or the reverse.
     """
 
     schedule: ScheduleName
@@ -75,6 +81,7 @@ class PipelineTimes:
     warmups: tuple[int, ...]
     sharing: Sharing | None = None
     chunks: Chunks | None = None
+    weight_ns: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "microbatches", index(self.microbatches))
@@ -88,6 +95,7 @@ class PipelineTimes:
         if rule_of(self.schedule).interleaved != (self.chunks is not None):
             msg = f"{self.schedule} with {'no' if self.chunks is None else 'several'}"
             raise ValueError(f"{msg} chunks")
+        self._check_weights()
         if self.chunks is not None and (stages == 1 or self.microbatches % stages):
             msg = (
                 f"{stages} stages of several chunks and {self.microbatches} "
@@ -107,6 +115,24 @@ class PipelineTimes:
             least = 1 if name == "warmups" else 0
             if values and min(values) < least:
                 msg = f"{name} holds {min(values)}, expected at least {least}"
+                raise ValueError(msg)
+
+    def _check_weights(self) -> None:
+        """Keep ``weight_ns`` as Python's integers; raises ValueError."""
+        weights = self.weight_ns
+        if rule_of(self.schedule).splits != (weights is not None):
+            apart = "not apart" if weights is None else "apart"
+            msg = f"{self.schedule} with gradients of weights {apart}"
+            raise ValueError(msg)
+        if weights is None:
+            return
+        object.__setattr__(self, "weight_ns", tuple(map(index, weights)))
+        if len(weights) != len(self.backward_ns):
+            msg = f"weight_ns has {len(weights)} entries"
+            raise ValueError(f"{msg}, expected {len(self.backward_ns)}")
+        for weight, backward in zip(weights, self.backward_ns, strict=True):
+            if not 0 <= 2 * weight <= backward:
+                msg = f"weight_ns holds {weight}, expected at most half of {backward}"
                 raise ValueError(msg)
 
     @property
@@ -134,9 +160,26 @@ class PipelineTimes:
             for forward, backward in zip(self.forward_ns, self.backward_ns, strict=True)
         )
 
+    @property
+    def later_ns(self) -> tuple[int, ...]:
+        """What of each stage's backward time runs later (w); 0 where nothing does."""
+        return self.weight_ns or (0,) * self.stages
+
+    @property
+    def postponed(self) -> tuple[int, ...]:
+        """How many micro-batches each stage's gradients of weights wait for; length p.
+
+        As many as there are stages before it: then all hold p micro-batches.
+        """
+        return tuple(max(0, self.stages - warmup) for warmup in self.warmups)
+
     def durations_ns(self, stage: int) -> tuple[list[int], list[int]]:
-        """Return forward and backward of a stage's chunks, or of all it holds."""
-        means = self.forward_ns[stage], self.backward_ns[stage]
+        """Return forward and backward of a stage's chunks, or of all it holds.
+
+        Without the gradients of weights that run later.
+        """
+        backward_ns = self.backward_ns[stage] - self.later_ns[stage]
+        means = self.forward_ns[stage], backward_ns
         if self.chunks is None:
             return [means[0]], [means[1]]
         ends = {"first": stage == 0, "last": stage == self.stages - 1}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table import ClusterTable, CostTable
     from hetopt.plans import Plan
     from hetopt.problem.cluster import ClusterLink, ClusterLinks
     from hetopt.problem.problem import Problem
@@ -109,18 +109,23 @@ def _quicker(table: CostTable, cluster: str, factor: float) -> CostTable:
         moved = np.minimum(np.rint(times / factor), TOO_LONG_NS).astype(np.int64)
         return np.where(times >= TOO_LONG_NS, times, np.maximum(moved, 1))
 
+    def quicker(own: ClusterTable) -> ClusterTable:
+        backward_ns, weight_ns = scaled(own.backward_ns), own.weight_ns
+        if weight_ns is not None:
+            moved = np.rint(weight_ns / factor).astype(np.int64)
+            weight_ns = np.minimum(moved, backward_ns // 2)
+        return replace(
+            own,
+            forward_ns=scaled(own.forward_ns),
+            backward_ns=backward_ns,
+            weight_ns=weight_ns,
+        )
+
     slices = tuple(
         replace(
             part,
             clusters=tuple(
-                replace(
-                    own,
-                    forward_ns=scaled(own.forward_ns),
-                    backward_ns=scaled(own.backward_ns),
-                )
-                if i == j
-                else own
-                for i, own in enumerate(part.clusters)
+                quicker(own) if i == j else own for i, own in enumerate(part.clusters)
             ),
         )
         for part in table.slices

@@ -26,13 +26,13 @@ class Option(IntEnum):
     """
 
     CLUSTER, RANK, LAYOUT, DEVICES, TENSOR = range(5)
-    MOST_STAGES, SYNC_FIXED, FREE_BYTES, LEAD, TRAIL = 5, 6, 7, 8, 14
+    MOST_STAGES, SYNC_FIXED, FREE_BYTES, LEAD, TRAIL = 5, 6, 7, 8, 15
 
 
 class Sum(IntEnum):
     """Rows of ``Costs.sums``, but for PEAK, and the order within LEAD and TRAIL."""
 
-    TAU, FORWARD, SYNC, STATE, ACTIVE, PEAK = range(6)
+    TAU, FORWARD, SYNC, STATE, ACTIVE, FILL, PEAK = range(7)
 
 
 class Edge(IntEnum):
@@ -76,8 +76,9 @@ class Costs(NamedTuple):
         of a stage, tensor degree, most stages, g without units, memory left for
         units, and what lead and trail add.
     sums
-        Prefix sums over body units of tau, forward time, g, state and activation
-        bytes; shape (5, O, L + 1).
+        Prefix sums over body units of tau, forward time, what they add to the end of a
+        stage (g but for gradients of weights apart), state and activation bytes, and
+        what they add to the fill, tau - 2 w; shape (6, O, L + 1).
     temporary
         Of each body unit; shape (O, L).
     edge

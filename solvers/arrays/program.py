@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
 
 
+#: What units of each kind add to a stage, in the order of ``Sum``.
+_SUMMED = (
+    "round_trip_ns",
+    "forward_ns",
+    "end_unit_ns",
+    "state_bytes",
+    "activation_bytes",
+    "fill_ns",
+)
 #: Steps that a table over subsets of clusters may take; with more it is too slow.
 _MOST_STEPS = 50_000_000
 
@@ -92,17 +101,12 @@ class Offer:
         def by_kind(name: str) -> Ints:
             return self._gather(name).reshape(len(self.options), units)
 
-        forward = by_kind("forward_ns")
-        tau = forward + by_kind("backward_ns")
-        sync = by_kind("sync_unit_ns")
-        state, active = by_kind("state_bytes"), by_kind("activation_bytes")
+        summed = [by_kind(name) for name in _SUMMED]
         temporary = by_kind("temporary_bytes")
         prefix = chain.prefix.T
         kept, layouts = self._layouts()
         grid = np.ix_(range(len(data.part.transfer_ns)), kept, kept)
-        option = self._option_rows(
-            layouts, (tau, forward, sync, state, active), temporary
-        )
+        option = self._option_rows(layouts, summed, temporary)
         tied, way_back = data.part.tied_ns, self._way_back(kept)
         priced = bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS
         whole = np.ascontiguousarray
@@ -110,7 +114,7 @@ class Offer:
         pins["host"] = whole(np.hstack([pins["host"], self._turns()]))
         return Costs(
             option=option,
-            sums=np.stack([c @ prefix for c in (tau, forward, sync, state, active)]),
+            sums=np.stack([cost @ prefix for cost in summed]),
             temporary=whole(temporary[:, list(chain.body)]),
             edge=np.stack([data.part.transfer_ns[grid], data.part.occupancy_ns[grid]]),
             cut=np.array([0, *chain.cuts, 0], dtype=np.int64),

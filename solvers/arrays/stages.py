@@ -12,13 +12,17 @@ if TYPE_CHECKING:
 
 
 class StageSums(NamedTuple):
-    """Times of a stage in ns, and its bytes; ``peak`` is its largest temporary."""
+    """Times of a stage in ns, and its bytes; ``peak`` is its largest temporary.
+
+    ``fill`` is what it adds to the fill: tau, but for gradients of weights apart.
+    """
 
     tau: int
     forward: int
     sync: int
     state: int
     active: int
+    fill: int
     peak: int
 
 
@@ -33,7 +37,7 @@ def ends_of(option: Ints, is_first: bool, is_last: bool) -> StageSums:
     is_first, is_last
         Of the pipeline.
     """
-    tau = forward = state = active = peak = 0
+    tau = forward = state = active = fill = peak = 0
     sync = option[Option.SYNC_FIXED]
     for at in (Option.LEAD, Option.TRAIL):
         if not (is_first if at == Option.LEAD else is_last):
@@ -43,8 +47,9 @@ def ends_of(option: Ints, is_first: bool, is_last: bool) -> StageSums:
         sync += option[at + Sum.SYNC]
         state += option[at + Sum.STATE]
         active += option[at + Sum.ACTIVE]
+        fill += option[at + Sum.FILL]
         peak = max(peak, option[at + Sum.PEAK])
-    return StageSums(tau, forward, sync, state, active, peak)
+    return StageSums(tau, forward, sync, state, active, fill, peak)
 
 
 @step
@@ -59,5 +64,6 @@ def with_units(ends: StageSums, sums: Ints, o: int, left: int, right: int) -> St
         ends.sync + sums[Sum.SYNC, o, right] - sums[Sum.SYNC, o, left],
         ends.state + sums[Sum.STATE, o, right] - sums[Sum.STATE, o, left],
         ends.active + sums[Sum.ACTIVE, o, right] - sums[Sum.ACTIVE, o, left],
+        ends.fill + sums[Sum.FILL, o, right] - sums[Sum.FILL, o, left],
         ends.peak,
     )

@@ -52,7 +52,11 @@ class Options(NamedTuple):
     cluster, most
         Of each option, and how many stages it has room for; shape (O,).
     run, sync
-        Least time and least g of l body units; shape (O, L + 1).
+        What l body units add at least to the fill, and to a stage's end; shape
+        (O, L + 1).
+    busy, handed_on
+        What they keep a stage busy for, and what of that comes before a gradient is
+        handed on; shape (O, L + 1).
     edge, ends
         Times at boundaries, and of the units at the ends; shapes (7, O), (4, O).
     fits
@@ -68,6 +72,8 @@ class Options(NamedTuple):
     cluster: Ints
     most: Ints
     run: Costs
+    busy: Costs
+    handed_on: Costs
     sync: Costs
     edge: Costs
     ends: Costs
@@ -170,7 +176,8 @@ def cost_run(
     if not options.roles[j, role] or _is_too_slow(options, o, role, period):
         return
     sides = _sides(options, o, role, period, sync)
-    run, steps = options.run[o], options.steps
+    busy, steps = options.busy[o], options.steps
+    handed_on = options.handed_on[o]
     inside, most_step = options.edge[OptionEdge.INSIDE, o], steps[BoxFact.MOST_STEP]
     by_sync = most_within(options.sync[o], sync)
     most = min(options.most[o], size - 1)
@@ -190,10 +197,10 @@ def cost_run(
             slot = min(slot, sides.closing)
         # At least one unit has to fit, with nothing to wait for.
         last = min(slot, sides.opening)
-        if min(last, most_within(run, period - sides.ahead - before)) < 1:
+        if min(last, most_within(busy, period - sides.ahead - before)) < 1:
             return
-        last = min(last, most_within(run, period - load - sides.ahead - before))
-        slot = max(0, min(slot, most_within(run, period - load - chi * inside)))
+        last = min(last, most_within(busy, period - load - sides.ahead - before))
+        slot = max(0, min(slot, most_within(busy, period - load - chi * inside)))
         if m == 1 and max(slot, last) < 1:
             return
         cap = min(total + max(0, last), size - 1)
@@ -204,11 +211,11 @@ def cost_run(
             # most to others: one unit fewer here makes room for one at most. That
             # every stage needs a unit is left out.
             if steps[BoxFact.UNIFORM]:
-                delay = min(period, run[slot] + load)
+                delay = min(period, handed_on[slot] + load)
                 carry = max(0.0, delay + 2 * inside - most_step * period)
             span = (1 + most_step * (m - 1)) * period
             span -= 2 * (m - 1) * inside + sides.ahead + sides.behind
-            cap = min(cap, most_within(run, span))
+            cap = min(cap, most_within(handed_on, span))
         if not options.stages_ok[j, m]:
             continue
         rest = sides.base + 2 * (m - 1) * inside

@@ -117,13 +117,15 @@ class BoxBounds:
             )
 
         self._blocking = rule.blocking
+        self._whole = gather("whole")
+        run = gather("run", size)
         pace = [self._paces(j) for j in range(len(clusters))]
         sync = [
-            own.cluster.sync_ns[:, None] + chain.shortest(own.cluster.sync_unit_ns)
+            own.cluster.sync_ns[:, None] + chain.shortest(own.cluster.end_unit_ns)
             for own in clusters
         ]
         ends = [
-            own.cluster.sync_unit_ns @ np.array([chain.lead, chain.trail]).T
+            own.cluster.end_unit_ns @ np.array([chain.lead, chain.trail]).T
             for own in clusters
         ]
         roles = [[role in own.roles for role in ROLES] for own in clusters]
@@ -131,7 +133,9 @@ class BoxBounds:
         return Options(
             cluster=np.array([j for j, _ in self.names], dtype=np.int64),
             most=np.concatenate([own.cluster.max_stages for own in clusters]),
-            run=gather("run", size),
+            run=run,
+            busy=gather("busy", size) if rule.splits else run,
+            handed_on=gather("handed_on", size) if rule.splits else run,
             sync=np.ascontiguousarray(np.concatenate(sync), dtype=np.float64),
             edge=np.stack(
                 [
@@ -191,11 +195,6 @@ class BoxBounds:
     def root(self) -> Box:
         """Return the box of all plans."""
         options, part = self.options, self.part
-        whole = (
-            options.run[:, -1]
-            + options.ends[OptionEnd.LEAD]
-            + options.ends[OptionEnd.TRAIL]
-        )
         sync = (
             options.sync[:, -1]
             + options.ends[OptionEnd.LEAD_SYNC]
@@ -204,7 +203,7 @@ class BoxBounds:
         # A window's stages and boundaries, shared out over as many micro-batches; or
         # a stage and both of its boundaries, where transfers block.
         slowest = part.transfer_ns.max(initial=0)
-        high = whole.max(initial=0.0) + 2 * max(1, self._blocking) * slowest
+        high = self._whole.max(initial=0.0) + 2 * max(1, self._blocking) * slowest
         tied = 0 if part.tied_ns is None else part.tied_ns.max(initial=0)
         return Box(
             bound=0.0,
@@ -306,8 +305,8 @@ def _permitted(domains: list[Domain], count: int) -> NDArray[np.bool_]:
 
 
 def _others(clusters: list[ClusterCosts]) -> Costs:
-    """Return the least time of a unit on other clusters, by cluster."""
-    units = [float(own.shortest_unit) if own.count else inf for own in clusters]
+    """Return the least that a unit on other clusters hands on, by cluster."""
+    units = [own.shortest_handed_on if own.count else inf for own in clusters]
     least = [
         min((unit for i, unit in enumerate(units) if i != j), default=inf)
         for j in range(len(units))

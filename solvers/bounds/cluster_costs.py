@@ -62,19 +62,23 @@ class ClusterCosts:
         self.count = len(cluster.strategies)
         self.most_stages = min(most_stages, int(cluster.max_stages.max(initial=0)))
         self.usable_bytes = table.usable_bytes[j]
-        tau = cluster.forward_ns + cluster.backward_ns
-        self.lead = tau @ np.array(chain.lead)
-        self.trail = tau @ np.array(chain.trail)
-        self.run = chain.shortest(tau).astype(np.float64)
-        body = tau[:, list(chain.kinds)]
-        self.shortest_unit = float(body.min(initial=2**62))
+        tau, fill, kinds = cluster.round_trip_ns, cluster.fill_ns, list(chain.kinds)
+        self.lead = fill @ np.array(chain.lead)
+        self.trail = fill @ np.array(chain.trail)
+        self.run, self.busy, self.handed_on = self._runs()
+        #: Of all units on one stage.
+        self.whole = self.busy[:, -1] + tau @ (np.array(chain.lead) + chain.trail)
+        self.shortest_unit = float(tau[:, kinds].min(initial=2**62))
+        self.shortest_handed_on = float(
+            cluster.handed_on_ns[:, kinds].min(initial=2**62)
+        )
         devices = table.cluster_devices[j]
         self.best_rate = float(
             (devices / cluster.devices / np.maximum(self._cheapest(), 1)).max(
                 initial=0.0
             )
         )
-        sync = cluster.sync_unit_ns[:, list(chain.kinds)].min(axis=1, initial=2**62)
+        sync = cluster.end_unit_ns[:, kinds].min(axis=1, initial=2**62)
         self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
         self._boundaries(part, j)
         self._inner = np.asarray(self.inner, dtype=np.float64)
@@ -104,10 +108,28 @@ class ClusterCosts:
             maxsize=_REMEMBERED
         )(lambda period: own._costs(period))
 
+    def _runs(self) -> tuple[Costs, Costs, Costs]:
+        """Return what l body units cost at least; three of shape (K, L + 1).
+
+        What they add to the fill, what they keep a stage busy for, and what of that
+        comes before a gradient is handed on. All are the same unless gradients of
+        weights run apart.
+        """
+        own = self.cluster
+        run, busy, handed_on = (
+            self.chain.shortest(times).astype(np.float64)
+            for times in (
+                (own.fill_ns, own.round_trip_ns, own.handed_on_ns)
+                if self.rule.splits
+                else (own.round_trip_ns,) * 3
+            )
+        )
+        return run, busy, handed_on
+
     def _cheapest(self) -> Costs:
         """Return the least time per body unit over runs of any length."""
         lengths = np.arange(1, self.chain.length + 1)
-        cheapest: Costs = (self.run[:, 1:] / lengths).min(axis=1, initial=np.inf)
+        cheapest: Costs = (self.busy[:, 1:] / lengths).min(axis=1, initial=np.inf)
         return cheapest
 
     def _boundaries(self, part: TableSlice, j: int) -> None:
@@ -228,7 +250,8 @@ class ClusterCosts:
         caps = np.zeros((self.count, self.most_stages + 1), dtype=np.int64)
         steady = self.passes > 1
         capped(
-            self.run,
+            self.busy,
+            self.handed_on,
             self._memory[role],
             self._ends,
             np.array(
@@ -261,7 +284,7 @@ class ClusterCosts:
     def _within(self, room: float | Costs) -> NDArray[np.int64]:
         """Body units whose shortest run takes at most ``room``, per strategy."""
         limit = np.broadcast_to(np.asarray(room, dtype=np.float64), (self.count,))
-        units: NDArray[np.int64] = (self.run <= limit[:, None]).sum(axis=1) - 1
+        units: NDArray[np.int64] = (self.busy <= limit[:, None]).sum(axis=1) - 1
         return np.maximum(units, 0)
 
     def _base(self, role: int) -> Costs:

@@ -75,7 +75,7 @@ class Ordering:
         self._names = [box_bounds.names[o] for o in own]
         hosts = options.cluster[own]
         self._first = np.searchsorted(hosts, np.arange(self._clusters + 1))
-        self._run = options.run[own]
+        self._run = options.busy[own]
         self._most = options.most[own].copy()
         single = not box_bounds.more
         self._most[options.edge[OptionEdge.INSIDE_PACE, own] > box.high] = 1

@@ -164,6 +164,7 @@ def cheapest_with(
 @kernel
 def capped(
     run: Costs,
+    handed_on: Costs,
     memory: Ints,
     ends: Costs,
     pace: Costs,
@@ -175,8 +176,8 @@ def capped(
 
     Parameters
     ----------
-    run
-        Cost of l units; shape (K, L + 1), ascending.
+    run, handed_on
+        What l units keep a stage busy for, and add to windows; shape (K, L + 1).
     memory
         Most units per slot, the last stage's first; shape (K, M).
     ends
@@ -188,10 +189,8 @@ def capped(
     flags
         Whether the cluster hosts the first and the last stage, whether lambda
         limits a stage, and whether it limits several together.
-    most
-        Stages there is room for; shape (K,).
-    caps
-        What is found, where zeros were; shape (K, M + 1).
+    most, caps
+        Stages there is room for; what is found, where zeros were; shape (K, M + 1).
     """
     length = run.shape[1] - 1
     period, more, chi = pace[0], pace[1], pace[2]
@@ -216,8 +215,8 @@ def capped(
                 cap = min(total + first, length)
                 if flags[3]:
                     room = (1 + more * m) * period - 2 * m * ends[2, k] - (lead + trail)
-                    if run[k, cap] > room:
-                        cap = min(cap, _most_within(run[k], room))
+                    if handed_on[k, cap] > room:
+                        cap = min(cap, _most_within(handed_on[k], room))
                 caps[k, m + 1] = cap
             if slot < 1:
                 break

@@ -156,6 +156,9 @@ def _times(
             way_back_ns=int(part.transfer_ns[back]),
             way_back_occupancy_ns=int(part.occupancy_ns[back]),
         )
+    weights = None
+    if data.rule.splits:
+        weights = tuple(sums("weight_ns"))
     round_trip = [f + b for f, b in zip(forward, backward, strict=True)]
     return PipelineTimes(
         schedule=data.schedule,
@@ -167,6 +170,7 @@ def _times(
         sync_ns=tuple(sync),
         warmups=_warmups(decision, data, hosts, round_trip, transfer),
         chunks=chunks,
+        weight_ns=weights,
     )
 
 

@@ -14,6 +14,9 @@ of its place), and no more than the window over all of it:
 
     sum of tau <= (1 + sum of delta) lambda - 2 sum of kappa.
 
+Where gradients of weights run apart for w, a stage adds tau - 2 w to the fill instead,
+and tau - w to windows, but for w of the first stage.
+
 Of identical clusters those with the lowest numbers are left (``Offer.leaders``), so
 few masks occur. For fixed (j, k, m) the minimum over l is one over a window that
 slides with R.
@@ -205,7 +208,8 @@ def _cap_stages(
     costs: Costs, short: Ints, limits: RangeLimits, o: int, least: int, across: int
 ) -> None:
     """Fill in how many units a stage holds at each place, by lambda and memory."""
-    q, p, tau = costs.facts[Fact.Q], costs.facts[Fact.P], short[Sum.TAU, o]
+    q, p = costs.facts[Fact.Q], costs.facts[Fact.P]
+    tau = short[Sum.TAU, o]
     wait = costs.facts[Fact.BLOCKING] * _least_kappa(costs, o)
     peak = costs.temporary[o, 0]
     for u in range(1, costs.facts[Fact.L]):
@@ -244,6 +248,7 @@ def _least_kappa(costs: Costs, o: int) -> int:
 def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
     """Fill in how many units a run of m stages holds by the window over all of it."""
     period, tau = limits.scalars[Scalar.PERIOD], short[Sum.TAU, o]
+    fill = short[Sum.FILL, o]
     a = costs.option[o, Option.LAYOUT]
     gain = -INFINITE
     blocked = costs.facts[Fact.BLOCKING] * limits.out[len(limits.out) - 1, a]
@@ -264,7 +269,8 @@ def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
             if blocked and period <= _LARGEST // m:
                 # Each of them is busy for its own boundaries as well.
                 span = min(span, m * period // PERIOD_SCALE - (m - 1) * blocked)
-            limits.caps[Cap.WINDOW, o, m] = _fitting(tau, tau, 0, span)
+            # tau - w is half of tau and of what it adds to the fill.
+            limits.caps[Cap.WINDOW, o, m] = _fitting(tau, fill, 1, 2 * span)
 
 
 @step
@@ -314,7 +320,7 @@ def _begin_with(
 ) -> None:
     """Let a run of one option be the last of so many stages on clusters of ``mask``."""
     p, a = costs.facts[Fact.P], costs.option[o, Option.LAYOUT]
-    j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.TAU, o]
+    j, fill = costs.option[o, Option.CLUSTER], costs.sums[Sum.FILL, o]
     after = limits.rest[costs.row[mask], stages]
     ended = Cap.ALONE if stages == p else Cap.ENDED
     total = 0
@@ -328,16 +334,16 @@ def _begin_with(
             continue
         extra = (m - 1) * limits.out[len(limits.out) - 1, a]
         if stages == p:
-            extra += costs.option[o, Option.TRAIL + Sum.TAU]
+            extra += costs.option[o, Option.TRAIL + Sum.FILL]
         if stages == m:
-            extra += costs.option[o, Option.LEAD + Sum.TAU]
+            extra += costs.option[o, Option.LEAD + Sum.FILL]
         before = limits.rest[costs.row[mask ^ (1 << j)], stages - m]
-        start, stop = slide(before, tau, m, longest, stages == p, scratch)
+        start, stop = slide(before, fill, m, longest, stages == p, scratch)
         for end in range(start, stop + 1):
             y = scratch[2, end]
             if y < 0:
                 continue
-            cost = tau[end] - tau[y] + before[y] + extra
+            cost = fill[end] - fill[y] + before[y] + extra
             if stages < p:
                 cost += limits.out[costs.cut[end], a]
             if cost <= most and cost < after[end]:

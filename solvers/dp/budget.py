@@ -136,7 +136,7 @@ def to_go(
         return least_left(costs, limits, configs, state[Bucket.CONFIG], stages, left)
     rest = limits.rest[costs.row[untouched(configs, state[Bucket.CONFIG])]]
     best = rest[stages, left]
-    tau = costs.sums[Sum.TAU, o]
+    fill = costs.sums[Sum.FILL, o]
     inner = limits.out[len(limits.out) - 1, costs.option[o, Option.LAYOUT]]
     j = costs.option[o, Option.CLUSTER]
     used = stages_used(configs, state[Bucket.CONFIG], j)
@@ -149,15 +149,15 @@ def to_go(
             break
         total += each
         longest = min(total, limits.caps[Cap.WINDOW, o, m], left)
-        extra = m * inner + tau[left]
+        extra = m * inner + fill[left]
         if m == stages:
             if longest == left:
                 best = min(
-                    best, extra + costs.option[o, Option.LEAD + Sum.TAU] - tau[0]
+                    best, extra + costs.option[o, Option.LEAD + Sum.FILL] - fill[0]
                 )
             continue
         row = rest[stages - m]
         for y in range(max(left - longest, stages - m), left - m + 1):
             if row[y] < INFINITE:
-                best = min(best, row[y] - tau[y] + extra)
+                best = min(best, row[y] - fill[y] + extra)
     return best

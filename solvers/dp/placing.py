@@ -64,15 +64,17 @@ def place_stages(
     right = facts[Fact.L] - here[Bucket.UNITS]
     least, most = _units(costs, placed, right)
     period, peak = limits.scalars[Scalar.PERIOD], ends.peak
-    tau = costs.sums[Sum.TAU, o]
+    tau, fill = costs.sums[Sum.TAU, o], costs.sums[Sum.FILL, o]
     state, active = costs.sums[Sum.STATE, o], costs.sums[Sum.ACTIVE, o]
     for units in range(1, most + 1):
         left = right - units
         time = tau[right] - tau[left] + ends.tau
         if time > limits.scalars[Scalar.STAGE]:
             break
-        delay, flight = _delay(costs, period, base, PERIOD_SCALE * time)
-        if period < INFINITE and delay > period:
+        # Gradients of weights that run later are not handed on.
+        later = PERIOD_SCALE * (time - (fill[right] - fill[left] + ends.fill)) // 2
+        delay, flight = _delay(costs, period, base, PERIOD_SCALE * time - later)
+        if period < INFINITE and delay > period - later:
             break
         peak = max(peak, costs.temporary[o, left])
         need = state[right] - state[left] + ends.state + peak
@@ -127,7 +129,8 @@ def _delay(costs: Costs, period: int, base: Ints, own: int) -> tuple[int, int]:
     Parameters
     ----------
     own
-        The stage's tau in 1 / PERIOD_SCALE ticks, as the period.
+        The stage's tau, without what it hands on later, in 1 / PERIOD_SCALE ticks, as
+        the period.
     """
     delay, flight = base[Label.DELAY] + own, base[Label.WARMUP]
     if period < INFINITE and costs.facts[Fact.AUTO] and own <= period:
@@ -154,7 +157,7 @@ def _fill(
     placed = base[Label.PARENT] >= 0
     right = facts[Fact.L] - here[Bucket.UNITS]
     own = with_units(ends, costs.sums, o, right - label[Label.LENGTH], right)
-    label[Label.FILL] = base[Label.FILL] + own.tau
+    label[Label.FILL] = base[Label.FILL] + own.fill
     label[Label.FLAG] = base[Label.FLAG]
     if facts[Fact.GPIPE]:
         label[Label.DELAY] = max(base[Label.DELAY], own.forward)

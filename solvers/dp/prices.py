@@ -133,19 +133,19 @@ def _fill_in(
             longest = limits.caps[Cap.ALONE, o, p - stages + 1]
             if longest < 1:
                 continue
-            tau, a = costs.sums[Sum.TAU, o], costs.option[o, Option.LAYOUT]
+            fill, a = costs.sums[Sum.FILL, o], costs.option[o, Option.LAYOUT]
             extra = costs.option[o, Option.DEVICES]
             extra *= limits.price[costs.option[o, Option.CLUSTER]] * row
             if stages == 1:
-                extra += costs.option[o, Option.LEAD + Sum.TAU]
+                extra += costs.option[o, Option.LEAD + Sum.FILL]
             if stages == p:
-                extra += costs.option[o, Option.TRAIL + Sum.TAU]
-            start, stop = slide(before, tau, 1, longest, stages == p, scratch)
+                extra += costs.option[o, Option.TRAIL + Sum.FILL]
+            start, stop = slide(before, fill, 1, longest, stages == p, scratch)
             for end in range(start, stop + 1):
                 y = scratch[2, end]
                 if y < 0:
                     continue
-                cost = tau[end] - tau[y] + before[y] + extra
+                cost = fill[end] - fill[y] + before[y] + extra
                 if stages < p:
                     cost += limits.out[costs.cut[end], a]
                 if cost < after[end]:

@@ -34,28 +34,30 @@ class DeviceRates:
     ----------
     per_device
         1 / w_j, in units per ns; 0 where a cluster has no strategy; shape (J,).
-    shortest_ns
-        Of one unit on any cluster.
+    shortest_ns, least_fill_ns
+        Of one unit on any cluster: least time, and least that it adds to the fill.
     """
 
     per_device: NDArray[np.float64]
     shortest_ns: float
+    least_fill_ns: float
 
     @classmethod
     def of(cls, table: CostTable, part: TableSlice) -> Self:
         """Return the rates at the q of a slice."""
         kinds = list(Chain.of(table).kinds)
-        rates, shortest = [], np.inf
+        rates, shortest, fill = [], np.inf, np.inf
         for own in part.clusters:
             if not own.strategies:
                 rates.append(0.0)
                 continue
-            tau = (own.forward_ns + own.backward_ns)[:, kinds].min(axis=1)
+            tau = own.round_trip_ns[:, kinds].min(axis=1)
             # A time of ever so many devices may exceed 64 bits.
             work = max(1.0, float((tau.astype(np.float64) * own.devices).min()))
             rates.append(1 / work)
             shortest = min(shortest, int(tau.min()))
-        return cls(per_device=np.array(rates), shortest_ns=shortest)
+            fill = min(fill, int(own.fill_ns[:, kinds].min()))
+        return cls(per_device=np.array(rates), shortest_ns=shortest, least_fill_ns=fill)
 
 
 def share_out(ledger: Ledger) -> None:
@@ -68,7 +70,7 @@ def share_out(ledger: Ledger) -> None:
             continue
         q = part.microbatches
         period = max(units / rate, rates.shortest_ns)
-        below = scaled_below((part.passes - 1) * period + units * rates.shortest_ns)
+        below = scaled_below((part.passes - 1) * period + units * rates.least_fill_ns)
         for program in ledger.open():
             if program.microbatches == q:
                 program.bound = max(program.bound, below)

@@ -119,6 +119,9 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
     if rule_of(table.schedule).blocking:
         msg = f"does not go with --objective simulated: {table.schedule} blocks"
         raise InputError(msg, field="--schedule")
+    if rule_of(table.schedule).splits:
+        msg = f"does not go with --objective simulated: {table.schedule} runs gradients"
+        raise InputError(f"{msg} of weights later", field="--schedule")
     if table.chunks > 1:
         msg = f"does not go with --objective simulated: {table.schedule} has chunks"
         raise InputError(msg, field="--schedule")

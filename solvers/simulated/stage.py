@@ -93,7 +93,15 @@ def _price(
     times[StageTime.PHI], times[StageTime.BETA] = held.forward, held.tau - held.forward
     times[StageTime.HOP], times[StageTime.PACE] = hop, pace
     times[StageTime.SYNCED] = held.sync
-    whole = StageSums(held.tau, held.forward, held.sync, held.state, held.active, peak)
+    whole = StageSums(
+        held.tau,
+        held.forward,
+        held.sync,
+        held.state,
+        held.active,
+        held.fill,
+        peak,
+    )
     return whole, fill, warmup
 
 

@@ -212,6 +212,7 @@ def test_each_cluster_asks_its_source_once() -> None:
             return ShardTimes(
                 forward_s=ones,
                 backward_s=2 * ones,
+                weight_s=0.5 * ones,
                 attention_core_s=0 * ones,
                 attention_core_backward_s=0 * ones,
             )

@@ -46,6 +46,46 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["table.json"]
 
 
+def with_weights() -> tuple[Problem, dict[str, Any]]:
+    problem = PROBLEM.under("zb-h1")
+    return problem, json.loads(json.dumps(table_to_json(build_table(problem))))
+
+
+def test_gradients_of_weights_survive() -> None:
+    problem, data = with_weights()
+    again = table_from_json(data, problem=problem)
+    assert table_to_json(again) == data
+    for own in again.slices[0].clusters:
+        assert own.weight_ns is not None
+        assert (2 * own.weight_ns <= own.backward_ns).all()
+        kinds = again.kinds.index("attention"), again.kinds.index("embedding")
+        assert (own.weight_ns[:, kinds] > 0).all(axis=0).tolist() == [True, False]
+    # Other schedules' tables have not changed.
+    assert "weight_ns" not in DOCUMENT["slices"][0]["clusters"][0]["strategies"][0]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            None,
+            "weight_ns: is missing, expected it with schedule zb-h1: make the table",
+        ),
+        (10**9, "weight_ns.head: is 1000000000, expected at most half of backward_ns"),
+    ],
+)
+def test_malformed_gradients_of_weights(value: int | None, message: str) -> None:
+    _, data = with_weights()
+    row = data["slices"][0]["clusters"][0]["strategies"][0]
+    if value is None:
+        del row["weight_ns"]
+    else:
+        row["weight_ns"]["head"] = value
+    with pytest.raises(InputError) as caught:
+        table_from_json(data, file="t.json")
+    assert message in str(caught.value)
+
+
 def with_uplinks() -> tuple[Problem, CostTable]:
     problem = replace(
         PROBLEM,

@@ -16,6 +16,8 @@ from tests.oracle.instances import OVERLAPPING
 
 #: Schedules whose stages wait for transfers.
 BLOCKING = tuple(rule.name for rule in RULES.values() if rule.blocking)
+#: Schedules whose gradients of weights run later.
+SPLIT = tuple(rule.name for rule in RULES.values() if rule.splits)
 #: Rates and latencies from dead to beyond anything there is.
 RATES = ("1 B/s", "1 bps", "8 bps", "1e-3 bps", "100 kbps", "1 Mbps", "1 Gbps")
 FAST_RATES = ("10 Gbps", "100 Gbps", "400 Gbps", "3 TB/s", "1e12 GB/s")
@@ -167,6 +169,8 @@ def _training(rng: Random) -> dict[str, Any]:
         training |= {"schedule": INTERLEAVED, "chunks": more.choice((2, 2, 3, 4))}
     elif more.random() < 0.1:
         training["schedule"] = more.choice(BLOCKING)
+    elif more.random() < 0.1:
+        training["schedule"] = more.choice(SPLIT)
     return training
 
 

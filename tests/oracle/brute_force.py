@@ -32,7 +32,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
-from tests.oracle import chunks, wide
+from tests.oracle import chunks, weights, wide
 from tests.oracle.plan_times import (
     Pieces,
     closed_form,
@@ -348,10 +348,24 @@ def _splits(
             held = [chunks.most_held(p, q, v, i, None) for i in range(p)]
             at_ends[0] = (held[0], chunks.most_held(p, q, v, 0, 0))
             at_ends[-1] = (held[-1], chunks.most_held(p, q, v, p - 1, v - 1))
-        if any(
+        needs = [
             pieces.memory(host, ends[i], ends[i + 1], held[i], at_ends[i])
-            > table.usable_bytes[host[0]]
             for i, host in enumerate(hosts)
+        ]
+        if schedule == "zb-h1":
+            needs = [
+                weights.memory(
+                    table,
+                    pieces.part,
+                    host,
+                    (ends[i], ends[i + 1]),
+                    (held[i], min(p, q) - held[i]),
+                )
+                for i, host in enumerate(hosts)
+            ]
+        if any(
+            need > table.usable_bytes[j]
+            for need, (j, _) in zip(needs, hosts, strict=True)
         ):
             continue
         all_first = schedule == "auto" and min(warmups) >= q
@@ -359,6 +373,14 @@ def _splits(
             tau = [f + b for f, b in zip(forward, backward, strict=True)]
             around = pieces.way_back(hosts[-1], hosts[0])
             value, exact = chunks.closed_form(q, v, tau, kappa, omega, sync, around)
+        elif schedule == "zb-h1":
+            later = [
+                weights.weights(table, pieces.part, host, ends[i], ends[i + 1])
+                for i, host in enumerate(hosts)
+            ]
+            value, exact = weights.closed_form(
+                q, forward, backward, later, kappa, omega, sync
+            )
         else:
             value, exact = closed_form(
                 "gpipe" if all_first else schedule,

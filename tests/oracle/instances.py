@@ -14,7 +14,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from hetopt.cost.table import CostTable
+import numpy as np
+from numpy.typing import NDArray
+
+from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
@@ -26,8 +29,11 @@ from tests.oracle.tables import draw_table
 
 #: Schedules whose stages hold one chunk of the model.
 ONE_CHUNK = tuple(name for name in SCHEDULES if not rule_of(name).interleaved)
-#: Schedules whose stages compute while boundaries transfer, and hold one chunk.
-OVERLAPPING = tuple(name for name in ONE_CHUNK if not rule_of(name).blocking)
+#: Those whose stages also compute while boundaries transfer, and run whole backward
+#: passes.
+OVERLAPPING = tuple(
+    name for name in ONE_CHUNK if not (rule_of(name).blocking or rule_of(name).splits)
+)
 #: All others.
 OTHERS = tuple(name for name in SCHEDULES if name not in OVERLAPPING)
 #: Plans an instance may have before memory and pins, so that brute force is quick.
@@ -128,10 +134,54 @@ def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
     return Instance(seed=seed, problem=problem, table=table)
 
 
+def make_split(seed: int, schedule: ScheduleName = "zb-h1", **options: Any) -> Instance:
+    """Draw an instance whose gradients of weights run apart.
+
+    Parameters
+    ----------
+    options
+        As of ``make_instance``.
+    """
+    instance = make_instance(seed, schedule="1f1b", **options)
+    problem, table = instance.problem, instance.table
+    training = replace(problem.training, schedule=schedule)
+    problem = replace(problem, training=training)
+    table = replace(table, problem_digest=problem_digest(problem), schedule=schedule)
+    return Instance(seed=seed, problem=problem, table=with_weights(table))
+
+
+def with_weights(table: CostTable) -> CostTable:
+    """Return a table in which gradients of weights are apart, drawn by its content."""
+    slices = tuple(
+        replace(part, clusters=tuple(map(_split, part.clusters)))
+        for part in table.slices
+    )
+    return replace(table, slices=slices)
+
+
+def _split(own: ClusterTable) -> ClusterTable:
+    """Draw gradients of weights; equal clusters have equal ones."""
+    rng = Random(f"{own.backward_ns.tolist()} {own.activation_bytes.tolist()}")
+    most = rng.choice((0.0, 0.2, 0.5, 0.5))
+    shape = own.backward_ns.shape
+
+    def shares(limit: float) -> NDArray[np.float64]:
+        return np.array(
+            [rng.uniform(0, limit) for _ in range(own.backward_ns.size)]
+        ).reshape(shape)
+
+    # At most half, to the nanosecond.
+    weight_ns = np.floor(own.backward_ns * shares(most)).astype(np.int64)
+    waiting = own.activation_bytes * shares(rng.choice((0.5, 1.5)))
+    return replace(own, weight_ns=weight_ns, weight_bytes=waiting.astype(np.int64))
+
+
 def make_other(seed: int, kind: ScheduleName) -> Instance:
     """Draw an instance of any schedule, of two to four chunks where it has several."""
     if rule_of(kind).interleaved:
         return make_chunked(seed, 2 + seed % 3)
+    if rule_of(kind).splits:
+        return make_split(seed, kind)
     return make_instance(seed, schedule=kind)
 
 

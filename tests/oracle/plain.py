@@ -21,9 +21,12 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Pins, Training
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
 LINK = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e10)
 LINK_BETWEEN = ClusterLink(latency_s=1e-6, connection_bytes_per_s=1e10)
@@ -82,6 +85,18 @@ def problem(**changes: Any) -> Problem:
     return Problem(**{**fields, **changes})
 
 
+def _weights(
+    of: Problem, per_unit: NDArray[np.int64], activation_bytes: int
+) -> dict[str, NDArray[np.int64]]:
+    """What gradients of weights take, where the schedule has them apart."""
+    if not rule_of(of.training.schedule).splits:
+        return {}
+    return {
+        "weight_ns": per_unit * (20, 700, 60),
+        "weight_bytes": per_unit * (activation_bytes // 2),
+    }
+
+
 # A table written out.
 def table(
     of: Problem,
@@ -134,6 +149,7 @@ def table(
                     fixed_bytes=np.full(rows, 20),
                     sync_ns=np.full(rows, 50),
                     sync_unit_ns=per_unit * 0,
+                    **_weights(of, per_unit, activation_bytes),
                 )
             )
         square = np.ones((1, len(layouts), len(layouts)), dtype=np.int64)

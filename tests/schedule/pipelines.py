@@ -60,7 +60,9 @@ def pipelines(
     named = [
         name
         for name in SCHEDULES
-        if not (rule_of(name).blocking or rule_of(name).interleaved)
+        if not (
+            rule_of(name).blocking or rule_of(name).interleaved or rule_of(name).splits
+        )
     ]
     schedule = draw(st.sampled_from(named))
     if draw(st.booleans()):

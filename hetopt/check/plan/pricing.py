@@ -10,6 +10,7 @@ from hetopt.check.plan.meeting import Alone, ways_of
 from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedules import STEPS
 from hetopt.check.plan.times import Times, warmups
+from hetopt.check.plan.weights import split_bytes
 from hetopt.problem.training import RESHARDING
 
 if TYPE_CHECKING:
@@ -96,11 +97,14 @@ class PricedStages:
     def _times(self) -> Times:
         p = len(self.rows)
         forward, backward, sync = [], [], []
+        later: list[int] = []
         for i in range(p):
             own, k = self._costs(i)
             kinds = self._kinds(i)
             forward.append(sum(int(own.forward_ns[k, kind]) for kind in kinds))
             backward.append(sum(int(own.backward_ns[k, kind]) for kind in kinds))
+            if own.weight_ns is not None:
+                later.append(sum(int(own.weight_ns[k, kind]) for kind in kinds))
             units = sum(int(own.sync_unit_ns[k, kind]) for kind in kinds)
             sync.append(int(own.sync_ns[k]) + units)
         tied = self.slice.tied_ns
@@ -126,6 +130,7 @@ class PricedStages:
             occupancy=alone.together(),
             sync=tuple(sync),
             alone=alone if any(alone.ways) else None,
+            later=tuple(later) or None,
         )
 
     def _times_of_chunks(
@@ -185,6 +190,16 @@ class PricedStages:
             self.table.chunks * sum(int(own.backward_ns[k, kind]) for kind in kinds),
         )
 
+    def _activations(self, i: int, kind: int) -> int:
+        """Return the bytes of a unit's activations, and what waits for w."""
+        own, k = self._costs(i)
+        each = int(own.activation_bytes[k, kind])
+        if own.weight_bytes is None:
+            return self._held(i, kind) * each
+        waits, p = int(own.weight_bytes[k, kind]), len(self.rows)
+        q = self.pipeline.microbatches
+        return split_bytes(each, waits, self.warmups[i], p, q)
+
     def _held(self, i: int, kind: int) -> int:
         """Return how many activations of a unit the stage holds at once."""
         p, q, v = len(self.rows), self.pipeline.microbatches, self.table.chunks
@@ -195,11 +210,11 @@ class PricedStages:
     def _memory(self, i: int) -> int:
         own, k = self._costs(i)
         kinds = self._kinds(i)
-        held = {kind: self._held(i, kind) for kind in set(kinds)}
+        held = {kind: self._activations(i, kind) for kind in set(kinds)}
         return (
             int(own.fixed_bytes[k])
             + sum(int(own.state_bytes[k, kind]) for kind in kinds)
-            + sum(held[kind] * int(own.activation_bytes[k, kind]) for kind in kinds)
+            + sum(held[kind] for kind in kinds)
             + max(int(own.temporary_bytes[k, kind]) for kind in kinds)
         )
 

@@ -28,6 +28,8 @@ class Steps(NamedTuple):
         micro-batch: 1 an exchange, 2 there and back; 0 if stages compute meanwhile.
     interleaved
         Whether stages hold several chunks (``check.plan.chunks``).
+    splits
+        Whether gradients of weights run later (``check.plan.weights``).
     """
 
     inside: int
@@ -37,6 +39,7 @@ class Steps(NamedTuple):
     free: bool = False
     blocking: int = 0
     interleaved: bool = False
+    splits: bool = False
 
     def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
         """Return it for one boundary; not if ``all_first`` or ``free``.
@@ -62,6 +65,7 @@ STEPS = {
     "virtual-1f1b": Steps(inside=1, across=2, most=1),
     "h-1f1b": Steps(inside=1, across=1, most=3),
     "interleaved-1f1b": Steps(inside=2, across=2, most=2, interleaved=True),
+    "zb-h1": Steps(inside=1, across=1, most=1, splits=True),
     "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
     "auto": Steps(inside=0, across=0, most=0, free=True),
 }

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.plan.chunks import Rounds, order, simulate_rounds, warm_passes
+from hetopt.check.plan.meeting import Alone
 from hetopt.check.plan.meeting_stages import Durations, simulate_blocking
 from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.weights import split_closed_form, split_passes
 from hetopt.compiled import FITS, PAYS_FROM, as_written, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from hetopt.check.plan.meeting import Alone
     from hetopt.problem.training import ScheduleName
 
 
@@ -36,6 +37,9 @@ class Times:
     rounds
         Of stages that hold several chunks: forward and backward are then of a pass, a
         chunk's on average.
+    later
+        What of the backward times are gradients of weights that run later; None where
+        none do.
     """
 
     schedule: ScheduleName
@@ -47,6 +51,7 @@ class Times:
     sync: tuple[int, ...]
     alone: Alone | None = None
     rounds: Rounds | None = None
+    later: tuple[int, ...] | None = None
 
     @property
     def passes(self) -> int:
@@ -84,8 +89,17 @@ def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
 
 def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
     """Return the closed form in nanoseconds, exactly (MODEL.md section 4)."""
-    fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
     slowest = max(times.occupancy, default=0)
+    if times.later is not None:
+        return split_closed_form(
+            times.both,
+            times.later,
+            times.transfer,
+            slowest,
+            times.sync,
+            times.microbatches - 1,
+        )
+    fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
     steps = STEPS[times.schedule]
     if steps.all_first or (steps.free and min(counts) >= times.microbatches):
         steady = Fraction(max(*times.forward, slowest) + max(*times.backward, slowest))
@@ -135,8 +149,8 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
         passes = Durations(times.forward, times.backward, times.transfer, q)
         ended = simulate_blocking(passes, counts, chi)
         return max(end + g for end, g in zip(ended, times.sync, strict=True))
-    if times.alone is not None:
-        ended = _simulate_together(times, times.alone, warm)
+    if times.alone is not None or times.later is not None:
+        ended = _simulate_together(times, warm)
         return max(end + g for end, g in zip(ended, times.sync, strict=True))
     durations = [
         list(times.forward),
@@ -178,7 +192,7 @@ def _simulate_rounds(times: Times, rounds: Rounds, counts: Sequence[int]) -> lis
     return simulate_rounds(passes, durations, transfer, rounds)
 
 
-def _simulate_together(times: Times, alone: Alone, counts: Sequence[int]) -> list[int]:
+def _simulate_together(times: Times, counts: Sequence[int]) -> list[int]:
     """Return when every stage has run its last pass.
 
     Transfers that meet take turns: the one that is ready first goes first, of equals
@@ -190,24 +204,32 @@ def _simulate_together(times: Times, alone: Alone, counts: Sequence[int]) -> lis
         Warm-ups per stage, at most q, not increasing along the pipeline.
     """
     p, q = len(counts), times.microbatches
+    alone = times.alone or Alone(
+        in_phases=False, occupancy=times.occupancy, ways=((),) * (p - 1)
+    )
     passes = [_passes(count, q) for count in counts]
+    took = [{"forward": f, "backward": b} for f, b in _paired(times)]
+    if times.later is not None:
+        passes = [split_passes(i, count, q) for i, count in enumerate(counts)]
+        for own, later in zip(took, times.later, strict=True):
+            own["weight"], own["backward"] = later, own["backward"] - later
     ran, free = [0] * p, [0] * p
     here: dict[tuple[str, int, int], int] = {}
     for m in range(q):
         here["forward", 0, m] = here["backward", p - 1, m] = 0
+        here |= {("weight", i, m): 0 for i in range(p)}
     until: dict[object, int] = {}
     waiting: list[tuple[int, int, int, int]] = []
     while True:
         for i in range(p):
             while (
-                ran[i] < 2 * q
+                ran[i] < len(passes[i])
                 and (passes[i][ran[i]][0], i, passes[i][ran[i]][1]) in here
             ):
                 name, m = passes[i][ran[i]]
-                took = times.forward[i] if name == "forward" else times.backward[i]
-                free[i] = max(free[i], here[name, i, m]) + took
+                free[i] = max(free[i], here[name, i, m]) + took[i][name]
                 ran[i] += 1
-                to = i + 1 if name == "forward" else i - 1
+                to = i + {"forward": 1, "backward": -1, "weight": p}[name]
                 if 0 <= to < p:
                     waiting.append((free[i], 0 if name == "forward" else 1, i, m))
         if not waiting:
@@ -225,6 +247,11 @@ def _simulate_together(times: Times, alone: Alone, counts: Sequence[int]) -> lis
             here["backward", i - 1, m] = arrives
         else:
             here["forward", i + 1, m] = arrives
+
+
+def _paired(times: Times) -> Iterator[tuple[int, int]]:
+    """Yield forward and backward of every stage."""
+    return zip(times.forward, times.backward, strict=True)
 
 
 def _passes(warm: int, q: int) -> list[tuple[str, int]]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.check.verify.chunks import Rounds, at_rest
+from hetopt.check.verify.chunks import Rounds, at_rest, is_sized
 from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER, add, together
 from hetopt.check.verify.hosting import Host
@@ -148,7 +148,7 @@ def unproven_ranges(
     if not bounds:
         return {}
     groups = [bounds]
-    if table.chunks > 1:
+    if is_sized(table):
         groups = [{p: bound} for p, bound in bounds.items()]
     failed: Open = {}
     for group in groups:

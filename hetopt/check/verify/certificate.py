@@ -21,7 +21,7 @@ from hetopt.check.plan.reading import (
     whole,
 )
 from hetopt.check.verify.bound import OutOfTime
-from hetopt.check.verify.chunks import counted_twice
+from hetopt.check.verify.chunks import counted_twice, is_sized
 from hetopt.check.verify.findings import Doubt, Finding
 from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
 from hetopt.cost.boundaries.places import searched_table
@@ -131,20 +131,20 @@ class CertificateCheck:
         Raises
         ------
         InputError
-            It claims what plans of several chunks a stage are never sought by.
+            It claims what plans whose memory depends on p are never sought by.
         """
         simulated = self.objective == "simulated"
-        if self.table.chunks == 1:
-            return searched_table(self.table, self.principles, simulated=simulated)
         relaxed = bool(self.principles.relaxed)
         for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
-            if claimed:
+            if claimed and is_sized(self.table):
                 msg = (
                     f"no certificate covers this with {self.table.schedule}: plan "
                     "again for the closed form with all principles kept"
                 )
                 raise InputError(msg, field=field)
-        return counted_twice(self.table)
+        if self.table.chunks > 1:
+            return counted_twice(self.table)
+        return searched_table(self.table, self.principles, simulated=simulated)
 
     def findings(self) -> Iterator[Finding]:
         """Yield every claim that does not hold.

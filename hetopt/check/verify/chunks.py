@@ -20,7 +20,9 @@ import numpy as np
 
 from hetopt.check.plan.chunks import most_held
 from hetopt.check.plan.meeting import ways_of
+from hetopt.check.plan.schedules import STEPS
 from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.weights import waiting_at_rest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,9 +51,15 @@ def _counted_twice(part: TableSlice) -> TableSlice:
     return replace(part, occupancy_ns=np.maximum(part.occupancy_ns, least), shared=None)
 
 
+def is_sized(table: CostTable) -> bool:
+    """Whether memory depends on p, so that one is looked at after the other."""
+    return table.chunks > 1 or STEPS[table.schedule].splits
+
+
 def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
     """Return the slice in which units hold at rest what no warm-up of 1F1B is.
 
+    With one chunk that is what waits for gradients of weights, if anything does.
     A stage holds W passes as under eager-1f1b, and (v - 1) p more. Units at the ends of
     the model are in one chunk only, and hold what that does, whatever W is.
 
@@ -62,7 +70,7 @@ def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
     """
     part = table.at(microbatches)
     if part.chunks == 1:
-        return part
+        return waiting_at_rest(part, stages)
     ahead = (part.chunks - 1) * stages
     kinds = list(table.units)
     inside = [u for u, kind in enumerate(kinds) if table.body[kind]]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.verify.fills import replaced
+from hetopt.check.verify.weights import unit_times
 from hetopt.cost.table import ClusterTable, TableSlice
 
 if TYPE_CHECKING:
@@ -37,9 +38,10 @@ def _kept(part: TableSlice, cluster: ClusterTable) -> ClusterTable:
 def with_rows(cluster: ClusterTable, rows: NDArray[np.intp]) -> ClusterTable:
     """Return a cluster with some of its strategies only."""
     arrays = {
-        field.name: getattr(cluster, field.name)[rows]
+        field.name: column[rows]
         for field in fields(cluster)
         if field.name != "strategies"
+        and (column := getattr(cluster, field.name)) is not None
     }
     return replace(
         cluster, strategies=tuple(cluster.strategies[k] for k in rows), **arrays
@@ -48,10 +50,12 @@ def with_rows(cluster: ClusterTable, rows: NDArray[np.intp]) -> ClusterTable:
 
 def _columns(part: TableSlice, cluster: ClusterTable) -> NDArray[np.int64]:
     """Return whatever a bound may read, so that less is better; one row each."""
-    own = cluster.layout
+    own, times = cluster.layout, unit_times(cluster)
     columns = [
         cluster.forward_ns,
         cluster.backward_ns,
+        times.fill,
+        times.end,
         cluster.state_bytes,
         cluster.activation_bytes,
         cluster.temporary_bytes,
@@ -64,8 +68,8 @@ def _columns(part: TableSlice, cluster: ClusterTable) -> NDArray[np.int64]:
     boundaries = [*part.transfer_ns, *part.occupancy_ns]
     if part.tied_ns is not None:
         boundaries.append(part.tied_ns)
-    for times in boundaries:
-        columns += [times[own, own], times[own, :], times[:, own].T]
+    for between in boundaries:
+        columns += [between[own, own], between[own, :], between[:, own].T]
     rows = [column.reshape(len(own), -1) for column in columns]
     table: NDArray[np.int64] = np.ascontiguousarray(np.concatenate(rows, axis=1))
     return table

@@ -16,6 +16,7 @@ from hetopt.check.plan.schedules import STEPS
 from hetopt.check.verify.body_units import Units
 from hetopt.check.verify.fills import NEVER, StageCosts, cheapest, spared
 from hetopt.check.verify.free_room import FreeRoom
+from hetopt.check.verify.weights import unit_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,10 +72,12 @@ class Host:
         self.stages_ok = np.array(
             [pins.stages.permits(m) for m in range(self.most + 1)], dtype=bool
         )
-        self.tau = tau = rows.forward_ns + rows.backward_ns
-        self.lead, self.trail = tau @ units.lead, tau @ units.trail
-        self.run = units.runs(tau)
-        sync = rows.sync_unit_ns[:, units.kinds].min(axis=1, initial=NEVER)
+        times = unit_times(rows)
+        self.tau = times.busy
+        self.lead, self.trail = times.fill @ units.lead, times.fill @ units.trail
+        self.run, self.busy = units.runs(times.fill), units.runs(times.busy)
+        self.end = times.end[:, units.kinds].min(axis=1, initial=NEVER)
+        sync = self.end
         self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
         self._cross(table, part, j)
         self.most_stages = most
@@ -129,7 +132,6 @@ class Host:
             alone; each of shape (M + 1, length + 1).
         """
         limits, middle, last = self.rooms(period)
-        own = self.rows.sync_unit_ns[:, self.units.kinds].min(axis=1, initial=NEVER)
         kept = np.zeros(self.count, dtype=np.bool_)
         for role, room, cost in zip(
             (_MIDDLE, _LAST, _FIRST, _ALONE),
@@ -138,7 +140,7 @@ class Host:
             strict=True,
         ):
             costs = self._costs(limits, room, role)
-            sides = costs.sides + self.rows.sync_ns + own
+            sides = costs.sides + self.rows.sync_ns + self.end
             spared(costs._replace(sides=sides), cost, kept)
         return kept
 
@@ -321,7 +323,7 @@ class Host:
         if self.microbatches == 1:
             return np.full(self.count, self.units.length, dtype=np.int64)
         room = period - self.tau @ sum(ends, start=np.zeros_like(self.units.lead))
-        most: Ints = (self.run <= room[:, None]).sum(axis=1) - 1
+        most: Ints = (self.busy <= room[:, None]).sum(axis=1) - 1
         return np.maximum(most, 0)
 
     def _keeping_up(self, period: int) -> NDArray[np.bool_]:

@@ -24,9 +24,9 @@ class At(IntEnum):
 
 
 class Cost(IntEnum):
-    """Columns of what a unit costs."""
+    """Columns of what a unit costs; LATER is w, which BACKWARD holds as well."""
 
-    FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC = range(6)
+    FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC, LATER = range(7)
 
 
 class Round(IntEnum):
@@ -53,9 +53,9 @@ class Facts(NamedTuple):
     once
         g of a stage without its units, in ns; length O.
     unit
-        What one unit costs, by kind; shape (O, N, 6).
+        What one unit costs, by kind; shape (O, N, 7).
     lead, trail
-        The same of all units at either end together; shape (O, 6).
+        The same of all units at either end together; shape (O, 7).
     kinds
         Of the body; length L.
     cut
@@ -128,7 +128,7 @@ class Left(NamedTuple):
     Attributes
     ----------
     run
-        Least time of l neighbouring body units, in ns; shape (O, L + 1).
+        Least that l neighbouring body units add to the fill, in ns; shape (O, L + 1).
     within
         Most body units of a stage that another one of its cluster follows; length O.
     inner, into
@@ -145,7 +145,7 @@ class Left(NamedTuple):
     slack
         Most ns that F and g may be at a place; shape (places, P + 1, L + 1).
     finish, held
-        Scratch; shape (P + 1, L + 1), and length 6.
+        Scratch; shape (P + 1, L + 1), and length 7.
     used
         Places taken; length 1.
     heads

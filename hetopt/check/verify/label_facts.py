@@ -10,6 +10,7 @@ import numpy as np
 from hetopt.check.plan.schedules import STEPS, Steps
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.label_data import Cost, Facts, Rule
+from hetopt.check.verify.weights import unit_times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,13 +65,15 @@ def _way_back(part: TableSlice) -> tuple[Ints, Ints, Ints]:
 
 def _unit_costs(own: ClusterTable) -> Ints:
     """Return the columns of ``Cost`` of one unit; shape (options, kinds, columns)."""
+    times = unit_times(own)
     columns = (
         own.forward_ns,
         own.backward_ns,
         own.state_bytes,
         own.activation_bytes,
         own.temporary_bytes,
-        own.sync_unit_ns,
+        times.end,
+        times.later,
     )
     return np.stack(columns, axis=2)
 

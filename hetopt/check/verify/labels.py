@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     AFTER,
     LAST,
 ) = map(int, At)
-FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G = map(int, Cost)
+FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER = map(int, Cost)
 STEADY, ALL_FIRST, FREE, ONCE = map(int, Rule)
 
 
@@ -186,7 +186,7 @@ def _place(
     warmup = _warmup(facts, mask, placed + 1)
     # The sums of the stage, from its last unit to its first.
     held = left.held
-    for c in range(6):
+    for c in range(len(held)):
         held[c] = facts.trail[o, c] if row < 0 else 0
     summed = 0
     for n in range(1, length - units + 1):
@@ -285,13 +285,15 @@ def _priced(
 ) -> bool:
     """Write down what a stage adds to a label; False if more units are no use."""
     label = pool[new]
-    both = held[FORWARD] + held[BACKWARD]
-    label[FILL] = both
+    both, later = held[FORWARD] + held[BACKWARD], held[LATER]
+    label[FILL] = both - 2 * later
     label[SYNC] = facts.once[o] + held[G] + tied
-    label[CARRY], label[OTHER] = both * PS_PER_NS, 0
+    label[CARRY], label[OTHER] = (both - later) * PS_PER_NS, 0
     label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
     once = facts.rule == ONCE
-    if not once and label[CARRY] > high_ps:
+    # Gradients of weights run within lambda, but nothing before the stage waits.
+    room_ps = high_ps - later * PS_PER_NS
+    if not once and label[CARRY] > room_ps:
         return False
     forward, backward = held[FORWARD], held[BACKWARD]
     if row >= 0:
@@ -316,7 +318,7 @@ def _priced(
             pace = facts.paces[1 if across else 0]
             more = before[CARRY] + 2 * kappa * PS_PER_NS - pace * high_ps
             label[CARRY] += max(0, more)
-            if label[CARRY] > high_ps:
+            if label[CARRY] > room_ps:
                 return False
         forward = max(forward, omega, before[CARRY])
         backward = max(backward, omega, before[OTHER])

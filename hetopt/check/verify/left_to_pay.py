@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Bytes of the tables that say what labels may cost.
 _MOST_BYTES = 64 * 2**20
 # What is compiled reads plain numbers.
-_FORWARD, _BACKWARD = int(Cost.FORWARD), int(Cost.BACKWARD)
+_FORWARD, _BACKWARD, _LATER = int(Cost.FORWARD), int(Cost.BACKWARD), int(Cost.LATER)
 _OPTION, _UNITS, _FILL = int(At.OPTION), int(At.UNITS), int(At.FILL)
 _SYNC, _LAST = int(At.SYNC), int(At.LAST)
 _CHUNKS, _STAGES, _LOW = map(int, Round)
@@ -70,7 +70,7 @@ def left_to_pay(
         place=np.full((sets, len(facts.cluster)), -1, dtype=np.int64),
         slack=np.empty(shape, dtype=np.int64),
         finish=np.full(shape[1:], NEVER, dtype=np.int64),
-        held=np.zeros(6, dtype=np.int64),
+        held=np.zeros(len(Cost), dtype=np.int64),
         used=np.zeros(1, dtype=np.int64),
         heads=np.empty((places, length + 1), dtype=np.int64),
         leaving=np.empty((sets, len(hosts), length + 1), dtype=np.int64),
@@ -86,9 +86,10 @@ def calm(facts: Facts, high_ps: int) -> Ints:
     A stage of time tau before it has E' = tau + max(0, E + 2 kappa - delta lambda), as
     ``labels`` reckons with lambda = ``high_ps`` and the most delta. With every
     E <= delta lambda - 2 kappa the maximum is 0, so E' is the same, and so is whatever
-    follows from it. Calm is the least of these over all boundaries that can come
-    before a stage: to its own strategy, and to those of other clusters. Where
-    transfers block, E is only asked to leave lambda room for those of the boundary.
+    follows from it; of gradients of weights that run later E holds nothing. Calm is the
+    least of these over all boundaries that can come before a stage: to its own
+    strategy, and to those of other clusters. Where transfers block, E is only asked to
+    leave lambda room for those of the boundary.
 
     Returns
     -------
@@ -137,8 +138,9 @@ def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
                 if m > 1 and k < n:
                     best = min(best, cost + least[m - 1, n - k])
                 elif m == 1 and k == n:
-                    both = facts.lead[o, _FORWARD] + facts.lead[o, _BACKWARD]
-                    best = min(best, cost + both)
+                    lead = facts.lead[o, _FORWARD] + facts.lead[o, _BACKWARD]
+                    lead -= 2 * facts.lead[o, _LATER]
+                    best = min(best, cost + lead)
             least[m, n] = best
     for s in range(stages + 1):
         for n in range(length + 1):

@@ -21,7 +21,7 @@ import numpy as np
 from hetopt.certificate import PS_S
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify.bound import OutOfTime
-from hetopt.check.verify.chunks import Rounds, at_rest
+from hetopt.check.verify.chunks import Rounds, at_rest, is_sized
 from hetopt.check.verify.dominance import with_rows, without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.hosting import Host
@@ -109,7 +109,7 @@ def search(
     """
     if len(table.cluster_names) > _MOST_CLUSTERS:
         return {p: Found(open=True) for p in bounds}
-    if table.chunks == 1:
+    if not is_sized(table):
         return _Search(problem, table, microbatches, bounds, end).run(ranges)
     found: dict[int, Found] = {}
     for p, bound in bounds.items():
@@ -136,7 +136,7 @@ class _Search:
         self.bounds = bounds
         self.end = end
         self.most = max(bounds)
-        #: With several chunks there is one stage count.
+        #: There is one stage count where memory depends on it.
         part = at_rest(table, microbatches, self.most)
         self.rounds = Rounds.of(part, self.most)
         self.steps = self.rounds.steps

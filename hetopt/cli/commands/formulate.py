@@ -98,6 +98,9 @@ def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
     if rule_of(problem.training.schedule).blocking and form == "miqp":
         msg = "miqp has no transfers that block: use cp-sat or intervals"
         raise InputError(msg, field="training.schedule")
+    if rule_of(problem.training.schedule).splits and form == "miqp":
+        msg = "miqp has no gradients of weights apart: use cp-sat or intervals"
+        raise InputError(msg, field="training.schedule")
     if problem.training.chunks > 1 and form in ("miqp", "uniap"):
         msg = f"{form} has no stages of several chunks: use cp-sat or intervals"
         raise InputError(msg, field="training.chunks")

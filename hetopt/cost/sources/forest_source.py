@@ -8,6 +8,7 @@ layer               the sum of its three blocks, if only those were profiled
 one of the blocks   its share of the layer in the roofline, if only layers were
 attention core      from ``attention-core`` rows, never more than the unit it is part
                     of; without such rows its share of the unit in the roofline
+weights' gradients  their share of the backward pass in the roofline
 
 bf16 and fp16 take equally long on the devices we know of, so each learns from both
 (which of the two is a feature); fp32 learns from fp32 alone.
@@ -160,6 +161,7 @@ class ForestSource:
         )
         times = np.empty((len(shape.microbatch), len(kinds), 2))
         core = np.empty_like(times)
+        apart = roofline.weight_s / roofline.backward_s
         for number, kind in enumerate(kinds):
             if not parts[kind]:
                 times[:, number] = modelled[:, number]
@@ -179,6 +181,7 @@ class ForestSource:
             backward_s=times[:, :, 1],
             attention_core_s=core[:, :, 0],
             attention_core_backward_s=core[:, :, 1],
+            weight_s=times[:, :, 1] * apart[:, : len(kinds)],
             communicates=tuple(
                 self.profile.communicates and bool(parts[kind]) for kind in kinds
             ),

@@ -172,16 +172,17 @@ class OperatorSource:
     ) -> ShardTimes:
         """Add up what was predicted, in the order in which it was asked for."""
         share = self.sustained
-        times: tuple[list[Floats], ...] = ([], [], [], [])
+        times: tuple[list[Floats], ...] = ([], [], [], [], [])
         product, core = iter(products), iter(zip(*cores, strict=True))
         kernel = iter(moved)
         for unit in units:
             nothing = np.zeros(len(unit.elementwise_bytes))
-            computed = [nothing, nothing]
+            computed, weights = [nothing, nothing], nothing
             for _ in unit.multiplications:
                 forward, of_input, of_weight = (next(product) for _ in LAYOUTS)
                 computed[0] = computed[0] + forward
                 computed[1] = computed[1] + of_input + of_weight
+                weights = weights + of_weight
             attention = [nothing, nothing]
             for _ in unit.cores:
                 pair = next(core)
@@ -197,12 +198,14 @@ class OperatorSource:
                     + elementwise[pass_] / share.elementwise
                 )
                 times[2 + pass_].append(inside)
+            times[4].append(weights / share.multiplication)
         stacked = [np.stack(part, axis=1) for part in times]
         return ShardTimes(
             forward_s=stacked[0],
             backward_s=stacked[1],
             attention_core_s=stacked[2],
             attention_core_backward_s=stacked[3],
+            weight_s=stacked[4],
             sharding=share.sharding,
         )
 

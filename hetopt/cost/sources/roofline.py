@@ -167,7 +167,7 @@ class Roofline:
         of_layers = device
         if training.precision == "fp8":
             of_layers = _Device(accelerator, "fp8", training.emulate, efficiency)
-        forward, backward, core, core_backward = [], [], [], []
+        forward, backward, core, core_backward, weight = [], [], [], [], []
         for kind in query.kinds:
             work = unit_operations(query.model, training, kind, query.shape)
             attention = device.attention_s(work)
@@ -184,12 +184,14 @@ class Roofline:
             )
             core.append(attention)
             core_backward.append(ATTENTION_BACKWARD * attention)
+            weight.append(dense.weight_gradients_s(work))
         return ShardTimes(
             forward_s=np.stack(forward, axis=1) / efficiency.sustained,
             backward_s=np.stack(backward, axis=1) / efficiency.sustained,
             attention_core_s=np.stack(core, axis=1) / efficiency.sustained,
             attention_core_backward_s=np.stack(core_backward, axis=1)
             / efficiency.sustained,
+            weight_s=np.stack(weight, axis=1) / efficiency.sustained,
         )
 
 
@@ -220,6 +222,13 @@ class _Device:
     def dense_backward_s(self, work: Operations) -> Floats:
         """Seconds of the gradients of inputs and weights."""
         total = self.dense_s(work)
+        for part in work.multiplications:
+            total += self._multiplication_s(part.flops, part.weight_gradient_bytes)
+        return total
+
+    def weight_gradients_s(self, work: Operations) -> Floats:
+        """Seconds of the gradients of weights."""
+        total = np.zeros(len(work.attention_flops))
         for part in work.multiplications:
             total += self._multiplication_s(part.flops, part.weight_gradient_bytes)
         return total

@@ -57,6 +57,8 @@ class ShardTimes:
         which context parallelism hides its ring; 0 for kinds without attention.
     attention_core_backward_s
         The same part of ``backward_s``.
+    weight_s
+        The part of ``backward_s`` that computes gradients of weights.
     communicates
         Of each kind: whether its times hold the tensor-parallel communication too,
         which is then not added; (N,).
@@ -71,6 +73,7 @@ class ShardTimes:
     backward_s: NDArray[np.float64]
     attention_core_s: NDArray[np.float64]
     attention_core_backward_s: NDArray[np.float64]
+    weight_s: NDArray[np.float64]
     communicates: tuple[bool, ...] = ()
     update_s_per_parameter: float | None = None
     sharding: float = 1.0

@@ -286,7 +286,11 @@ def _scheduled(
     if rule_of(problem.training.schedule).free:
         return problem, found
     names = [problem.training.schedule, pipeline.schedule]
-    for schedule in (name for name in names if not rule_of(name).interleaved):
+    for schedule in names:
+        rule = rule_of(schedule)
+        if rule.interleaved or rule.splits:
+            # Files whose stages hold one chunk and run whole backward passes.
+            continue
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
             return problem.under(schedule), None

@@ -244,7 +244,9 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=Limits(
         schedules=tuple(
-            name for name in SCHEDULE_CHOICES if not rule_of(name).blocking
+            name
+            for name in SCHEDULE_CHOICES
+            if not (rule_of(name).blocking or rule_of(name).splits)
         ),
         resharding=RESHARDING,
         zero=(0, 1),

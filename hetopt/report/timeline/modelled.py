@@ -81,6 +81,10 @@ def _stage_events(price: Price, run: Simulation, stage: int) -> Iterator[Timelin
     if price.recompute_ns[stage]:
         yield from _all(lane, "recompute", backward, again)
     yield from _all(lane, "backward", again, ends)
+    if run.weight_start_ns is not None:
+        weights = run.weight_start_ns[stage]
+        ends = weights + times.later_ns[stage]
+        yield from _all(lane, "weight", weights, ends)
     end, sync = int(ends.max()), times.sync_ns[stage]
     if sync:
         yield TimelineEvent(lane, "sync", None, end * TICK_S, (end + sync) * TICK_S)

@@ -29,13 +29,14 @@ ACTIVITIES: Mapping[Activity, Paint] = MappingProxyType(
         "forward": Paint("f", "#0072b2", "forward"),
         "recompute": Paint("r", "#f0e442", "recomputation"),
         "backward": Paint("b", "#e69f00", "backward"),
+        "weight": Paint("k", "#8c6100", "gradients of weights"),
         "sync": Paint("g", "#cc79a7", "gradient synchronisation, optimizer"),
         "send-forward": Paint("s", "#56b4e9", "send activations"),
         "send-backward": Paint("t", "#d55e00", "send gradients"),
     }
 )
 #: Activities on which numbers are white.
-DARK: frozenset[Activity] = frozenset({"forward"})
+DARK: frozenset[Activity] = frozenset({"forward", "weight"})
 IDLE = Paint("i", "#e8e8e8", "idle")
 FREE = Paint("l", "#f5f5f5", "link not used")
 BASE = Paint("w", "#b4b4b4", "weights, gradients, optimizer states, buffers")

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 TimeSource = Literal["modelled", "measured"]
 #: What happens in a lane.
 Activity = Literal[
-    "forward", "recompute", "backward", "send-forward", "send-backward", "sync"
+    "forward",
+    "recompute",
+    "backward",
+    "weight",
+    "send-forward",
+    "send-backward",
+    "sync",
 ]
 #: A stage computes; its link downstream carries activations, and its link upstream
 #: gradients.
@@ -73,7 +79,8 @@ class TimelineStage:
     mesh
         (d, c, t) and recomputation, in words.
     base_bytes
-        What a device holds all the time: weights, gradients, optimizer states, buffers.
+        What a device holds all the time: weights, gradients, optimizer states, buffers,
+        and room for what waits for gradients of weights.
     activation_bytes
         What it holds beside that for each micro-batch, from the start of its forward
         pass to the end of its backward pass.

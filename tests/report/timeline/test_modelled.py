@@ -15,6 +15,7 @@ from hetopt.report.timeline.trace import trace_json
 from hetopt.schedule.simulator import simulate
 from tests.report.timeline.making import GB, MS, balanced, price_of, timeline_of
 from tests.schedule.pipelines import chunked, pipeline, random_pipeline
+from tests.schedule.test_weights import split_pipeline
 
 RANDOM = range(15)
 
@@ -54,6 +55,25 @@ def test_every_event_is_there_when_the_simulator_has_it(seed: int) -> None:
             end = (run.backward_end_ns[stage, -1] + times.sync_ns[stage]) * 1e-9
             assert sync.end_s == pytest.approx(end)
     assert found == {}
+
+
+@pytest.mark.parametrize("seed", RANDOM)
+def test_gradients_of_weights_have_events_of_their_own(seed: int) -> None:
+    times = split_pipeline(Random(seed))
+    run = simulate(times)
+    timeline = timeline_of(times)
+    assert timeline.end_s("modelled") == pytest.approx(run.makespan_ns * 1e-9)
+    assert run.weight_start_ns is not None
+    for stage in range(times.stages):
+        own = [e for e in timeline.events if e.lane == Lane(stage, "stage")]
+        assert all(a.end_s <= b.start_s + 1e-12 for a, b in pairwise(own))
+        weights = [e for e in own if e.activity == "weight"]
+        assert len(weights) == times.microbatches
+        for event in weights:
+            expected = run.weight_start_ns[stage, event.microbatch] * 1e-9
+            assert event.start_s == pytest.approx(expected)
+            lasts = times.later_ns[stage] * 1e-9
+            assert event.end_s - event.start_s == pytest.approx(lasts)
 
 
 @pytest.mark.parametrize("seed", RANDOM)

@@ -1,0 +1,61 @@
+"""Zero bubble (ZB-H1): gradients of weights that run later than those of inputs.
+
+Stage i of p runs forwards ahead as under 1F1B. Its backward pass takes a gradient to
+the stage before it first (B); the gradients of its weights (W) depend on nothing that
+comes later, so they fill gaps. Stage i, counted from 0, runs the W of a micro-batch
+right behind the B that comes i micro-batches later, and what is left at the end: as
+Qi et al., "Zero Bubble Pipeline Parallelism", section 2.3, and PyTorch's
+``ScheduleInterleavedZeroBubble`` with one stage a rank. So every stage holds p
+micro-batches: p - i before their B, and i that wait for their W.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.schedule.events import BACKWARD, FORWARD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Kind of the gradients of weights, behind the kinds of ``hetopt.schedule.events``.
+WEIGHT = 6
+
+
+def held_and_waiting(warmup: int, stages: int, microbatches: int) -> tuple[int, int]:
+    """Return how many micro-batches a stage holds before their B, and before their W.
+
+    That many at once, and for both together at any time.
+
+    Parameters
+    ----------
+    warmup
+        W of the stage, not cut to q.
+    stages, microbatches
+        p and q.
+    """
+    held = min(warmup, microbatches)
+    return held, max(0, min(stages, microbatches) - held)
+
+
+def split_order(
+    warmup: int, postponed: int, microbatches: int
+) -> Iterator[tuple[int, int]]:
+    """Yield the passes of a stage: kind and micro-batch.
+
+    Parameters
+    ----------
+    warmup
+        Forwards before the first backward, at most q.
+    postponed
+        How many micro-batches later a W runs than its B.
+    """
+    yield from ((FORWARD, m) for m in range(warmup))
+    for m in range(microbatches):
+        yield BACKWARD, m
+        if m >= postponed:
+            yield WEIGHT, m - postponed
+        if m + warmup < microbatches:
+            yield FORWARD, m + warmup
+    for m in range(max(0, microbatches - postponed), microbatches):
+        yield WEIGHT, m
