@@ -1,0 +1,91 @@
+"""How stages of so many devices lie in a cluster's nodes (MODEL.md, section 2).
+
+A stage of no more devices than the largest node has lies inside one node, beside others
+as far as there is room. A larger one takes equally many devices of several nodes, each
+of which is its own: as many as nodes of some size have.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hetopt.problem.cluster import Cluster
+
+
+class Packed(NamedTuple):
+    """Stages that are all alike, in the nodes of a cluster.
+
+    Attributes
+    ----------
+    per_node
+        Devices that a stage has in each of its nodes; they divide its devices.
+    stages
+        The most that there is room for, at least 1.
+    """
+
+    per_node: int
+    stages: int
+
+
+def packed(cluster: Cluster, devices: int, tp: int) -> Packed | None:
+    """Return how stages of so many devices lie in the nodes; None if none fits.
+
+    Parameters
+    ----------
+    devices
+        Of a stage, a multiple of ``tp``.
+    tp
+        Its tensor degree, which stays inside a node.
+
+    Notes
+    -----
+    n <= the largest node: sum over nodes of floor(m_k / n) stages. Otherwise n = r m'
+    for the size m' of a node that t divides: floor(#{m_k >= m'} / r) stages. Of several
+    m' the one that holds most stages is taken, of those the largest.
+    """
+    if devices <= cluster.devices_per_node:
+        fit = sum(count * (size // devices) for size, count in cluster.sizes)
+        return Packed(devices, fit)
+    best = None
+    nodes = most = 0
+    for size, count in cluster.sizes:
+        nodes += count
+        if devices % size or size % tp:
+            continue
+        stages = nodes // (devices // size)
+        if stages > most:
+            best, most = Packed(size, stages), stages
+    return best
+
+
+def fills_by_sum(cluster: Cluster, devices: Iterable[int]) -> bool:
+    """Whether stages of these sizes fit whenever their devices add up to no more.
+
+    So they do in equal nodes that every size divides, or is a multiple of.
+    """
+    size = cluster.devices_per_node
+    return cluster.unequal is None and all(
+        size % own == 0 or own % size == 0 for own in devices
+    )
+
+
+def nodes_for(cluster: Cluster, stages: Mapping[int, int]) -> int:
+    """Return how many of a cluster's equal nodes stages need.
+
+    Parameters
+    ----------
+    stages
+        How many stages there are of each number of devices. If there are several such
+        numbers, they fit by their sum (``fills_by_sum``).
+    """
+    size = cluster.devices_per_node
+    whole = sum(count * (own // size) for own, count in stages.items() if own > size)
+    shared = {own: count for own, count in stages.items() if own <= size}
+    if len(shared) == 1:
+        ((own, count),) = shared.items()
+        return whole + ceil(count / (size // own))
+    return whole + ceil(sum(own * count for own, count in shared.items()) / size)
