@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.plugins import Plugins
+from hetopt.problem.packing import fills_by_sum
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.schedule.schedules import rule_of
 from hetopt.words import suggest
@@ -16,6 +17,8 @@ from hetopt.words import suggest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.solvers.request import Solve
 
@@ -209,6 +212,35 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
     """Raise InputError if a schedule is only known where P3 and P4 are kept."""
     if rule_of(schedule).interleaved and principles.relaxed:
         msg = f"does not go with {schedule}: leave it out, or name another schedule"
+        raise InputError(msg, field="--relax")
+
+
+def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> None:
+    """Raise InputError if stages of several sizes may not fit though devices suffice.
+
+    Without P4 programs count a cluster's devices, and not its nodes.
+    """
+    if principles.sharing == "one":
+        return
+    for j, cluster in enumerate(problem.clusters):
+        sizes = {
+            own.devices
+            for part in table.slices
+            for own in part.clusters[j].strategies
+        }
+        if fills_by_sum(cluster, sizes):
+            continue
+        msg = f"does not go with cluster {cluster.name!r}: without P4 "
+        if cluster.unequal is not None:
+            msg += "its nodes have to be equal; give each size a cluster of its own"
+        else:
+            odd = {own for own in sizes if not fills_by_sum(cluster, {own})}
+            listed = ", ".join(map(str, sorted(odd)))
+            msg += (
+                f"stages divide its nodes of {cluster.devices_per_node} devices, or "
+                f"are whole nodes, not {listed} devices; forbid the dp that make them "
+                f"(pin.forbid.clusters.{cluster.name}.dp)"
+            )
         raise InputError(msg, field="--relax")
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
+from hetopt.problem.packing import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from hetopt.plans import Plan, Stage
     from hetopt.problem.cluster import Cluster
@@ -78,9 +79,9 @@ class Placement:
 def place(problem: Problem, plan: Plan) -> Placement:
     """Place the stages of a plan on hosts, each host with consecutive ranks.
 
-    A stage smaller than a node may share the node with its neighbours and never
-    spans two nodes; a larger one starts on a node of its own. The latency table
-    assumes the same.
+    A stage of no more devices than a node may share it with its neighbours and never
+    spans two; a larger one has nodes of its own. The latency table assumes the same.
+    What stages leave over in a node is idle.
 
     Raises
     ------
@@ -89,43 +90,88 @@ def place(problem: Problem, plan: Plan) -> Placement:
         stages of a cluster have several strategies.
     """
     clusters = {cluster.name: cluster for cluster in problem.clusters}
-    spelled = labels(clusters)
-    used = dict.fromkeys(clusters, 0)
+    hosts = _Hosts(clusters)
     ranks: list[Rank] = []
-    nodes: list[PlacedNode] = []
     for number, stage in enumerate(plan.pipeline.stages):
         cluster = clusters[stage.cluster]
         coordinates = _coordinates(stage)
-        left = stage.strategy.devices
-        while left:
-            taken = min(left, cluster.devices_per_node)
-            if not nodes or not _has_room(nodes[-1], cluster, taken):
-                if used[cluster.name] == cluster.nodes:
-                    msg = (
-                        f"stage {number} needs {left} more devices on nodes of its "
-                        f"own, but cluster {cluster.name} has none left"
-                    )
-                    raise InputError(msg, field=f"pipelines.0.stages.{number}")
-                host = _host(cluster, used[cluster.name], spelled[cluster.name])
-                nodes.append(
-                    PlacedNode(
-                        host=host, cluster=cluster.name, first_rank=len(ranks), slots=0
-                    )
+        devices = stage.strategy.devices
+        fit = packed(cluster, devices, stage.strategy.tp)
+        taken = devices if fit is None else fit.per_node
+        for left in range(devices, 0, -taken):
+            node = hosts.take(cluster, taken, alone=taken < devices)
+            if node is None:
+                msg = (
+                    f"stage {number} needs {left} more devices on nodes of its "
+                    f"own, but cluster {cluster.name} has none left"
                 )
-                used[cluster.name] += 1
-            node = nodes[-1]
+                raise InputError(msg, field=f"pipelines.0.stages.{number}")
             ranks += _ranks(node, number, taken, coordinates)
-            nodes[-1] = replace(node, slots=node.slots + taken)
-            left -= taken
     return Placement(
         ranks=tuple(ranks),
-        nodes=tuple(nodes),
+        nodes=tuple(hosts.nodes),
         invented=tuple(
             name
-            for name in dict.fromkeys(node.cluster for node in nodes)
+            for name in dict.fromkeys(node.cluster for node in hosts.nodes)
             if not clusters[name].hosts
         ),
     )
+
+
+class _Hosts:
+    """The nodes that are taken so far, in rank order.
+
+    Attributes
+    ----------
+    nodes
+        With what is taken of each.
+    """
+
+    def __init__(self, clusters: Mapping[str, Cluster]) -> None:
+        self.nodes: list[PlacedNode] = []
+        self._spelled = labels(clusters)
+        #: The first node of each cluster that nobody has looked at yet.
+        self._next = dict.fromkeys(clusters, 0)
+        #: Devices left in the last node.
+        self._left = 0
+
+    def take(
+        self, cluster: Cluster, devices: int, *, alone: bool
+    ) -> PlacedNode | None:
+        """Take devices of one node; return it as it was before, None if none is left.
+
+        Parameters
+        ----------
+        alone
+            Whether nothing else may be in the node.
+        """
+        here = self.nodes[-1] if self.nodes else None
+        shares = here is not None and here.cluster == cluster.name
+        if here is None or not shares or alone or self._left < devices:
+            here = self._opened(cluster, devices)
+            if here is None:
+                return None
+            self.nodes.append(here)
+        self.nodes[-1] = replace(here, slots=here.slots + devices)
+        self._left = 0 if alone else self._left - devices
+        return here
+
+    def _opened(self, cluster: Cluster, devices: int) -> PlacedNode | None:
+        """Return the cluster's next node with so many devices."""
+        if devices > cluster.devices_per_node:
+            return None
+        nodes = range(self._next[cluster.name], cluster.nodes)
+        number = next((k for k in nodes if cluster.devices_of(k) >= devices), None)
+        if number is None:
+            return None
+        self._next[cluster.name], self._left = number + 1, cluster.devices_of(number)
+        ranks = self.nodes[-1].first_rank + self.nodes[-1].slots if self.nodes else 0
+        return PlacedNode(
+            host=_host(cluster, number, self._spelled[cluster.name]),
+            cluster=cluster.name,
+            first_rank=ranks,
+            slots=0,
+        )
 
 
 def _ranks(
@@ -139,14 +185,6 @@ def _ranks(
         dp, cp, tp = next(coordinates)
         rank = node.first_rank + device
         yield Rank(rank, node.host, device, node.cluster, stage, dp, cp, tp)
-
-
-def _has_room(node: PlacedNode, cluster: Cluster, devices: int) -> bool:
-    """Whether a node of this cluster has so many devices left."""
-    return (
-        node.cluster == cluster.name
-        and node.slots + devices <= cluster.devices_per_node
-    )
 
 
 def _coordinates(stage: Stage) -> Iterator[tuple[int, int, int]]:

@@ -74,18 +74,27 @@ def fills_by_sum(cluster: Cluster, devices: Iterable[int]) -> bool:
 
 
 def nodes_for(cluster: Cluster, stages: Mapping[int, int]) -> int:
-    """Return how many of a cluster's equal nodes stages need.
+    """Return how many of a cluster's nodes stages need, of unequal ones the largest.
 
     Parameters
     ----------
     stages
-        How many stages there are of each number of devices. If there are several such
-        numbers, they fit by their sum (``fills_by_sum``).
+        How many stages there are of each number of devices. Stages of several sizes
+        fit by their sum (``fills_by_sum``); in unequal nodes they share none.
     """
     size = cluster.devices_per_node
-    whole = sum(count * (own // size) for own, count in stages.items() if own > size)
     shared = {own: count for own, count in stages.items() if own <= size}
-    if len(shared) == 1:
-        ((own, count),) = shared.items()
-        return whole + ceil(count / (size // own))
-    return whole + ceil(sum(own * count for own, count in shared.items()) / size)
+    whole = sum(-(-own // size) * stages[own] for own in stages.keys() - shared.keys())
+    if len(shared) > 1 and cluster.unequal is None:
+        return whole + ceil(sum(own * count for own, count in shared.items()) / size)
+    return whole + sum(_shared_nodes(cluster, *each) for each in shared.items())
+
+
+def _shared_nodes(cluster: Cluster, devices: int, stages: int) -> int:
+    """Return how many nodes stages of so many devices need, largest nodes first."""
+    nodes = 0
+    for size, count in cluster.sizes:
+        if stages > 0 and size >= devices:
+            taken = min(count, ceil(stages / (size // devices)))
+            nodes, stages = nodes + taken, stages - taken * (size // devices)
+    return nodes
