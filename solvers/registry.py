@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.plugins import Plugins
-from hetopt.problem.packing import fills_by_sum
+from hetopt.problem.packing import fills_by_sum, fits_by_limits
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.schedule.schedules import rule_of
 from hetopt.words import suggest
@@ -216,31 +216,28 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
 
 
 def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> None:
-    """Raise InputError if stages of several sizes may not fit though devices suffice.
+    """Raise InputError if it takes more than counting to pack stages into nodes.
 
-    Without P4 programs count a cluster's devices, and not its nodes.
+    Without P4 they are of several sizes; programs count a cluster's devices, and those
+    of stages of at least so many (``ProgramData.stock``).
     """
     if principles.sharing == "one":
         return
     for j, cluster in enumerate(problem.clusters):
-        sizes = {
-            own.devices
+        stages = {
+            (own.devices, own.tp)
             for part in table.slices
             for own in part.clusters[j].strategies
         }
-        if fills_by_sum(cluster, sizes):
+        sizes = sorted({devices for devices, _ in stages})
+        if fills_by_sum(cluster, sizes) or fits_by_limits(cluster, stages):
             continue
-        msg = f"does not go with cluster {cluster.name!r}: without P4 "
-        if cluster.unequal is not None:
-            msg += "its nodes have to be equal; give each size a cluster of its own"
-        else:
-            odd = {own for own in sizes if not fills_by_sum(cluster, {own})}
-            listed = ", ".join(map(str, sorted(odd)))
-            msg += (
-                f"stages divide its nodes of {cluster.devices_per_node} devices, or "
-                f"are whole nodes, not {listed} devices; forbid the dp that make them "
-                f"(pin.forbid.clusters.{cluster.name}.dp)"
-            )
+        nodes = " and ".join(str(size) for size, _ in cluster.sizes)
+        msg = (
+            f"does not go with stages of {', '.join(map(str, sizes))} devices in nodes "
+            f"of {nodes} (cluster {cluster.name!r}): without P4 each size has to divide "
+            f"the next; forbid others by pin.forbid.clusters.{cluster.name}.dp"
+        )
         raise InputError(msg, field="--relax")
 
 

@@ -7,6 +7,7 @@ of which is its own: as many as nodes of some size have.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -71,6 +72,28 @@ def fills_by_sum(cluster: Cluster, devices: Iterable[int]) -> bool:
     return cluster.unequal is None and all(
         size % own == 0 or own % size == 0 for own in devices
     )
+
+
+def fits_by_limits(cluster: Cluster, stages: Iterable[tuple[int, int]]) -> bool:
+    """Whether stages of these sizes fit whenever each size and larger ones leave room.
+
+    The room is what ``packed`` has for stages of that size alone. So it is if every
+    size divides the next: the largest ones are put first, and take of each node a
+    multiple of what the others need. Those of several nodes have to fill them.
+
+    Parameters
+    ----------
+    stages
+        Devices and tensor degree.
+    """
+    largest = cluster.devices_per_node
+    pairs = sorted(set(stages))
+    sizes = [devices for devices, _ in pairs]
+    across = [packed(cluster, *pair) for pair in pairs if pair[0] > largest]
+    if across:
+        sizes = sorted([*sizes, largest])
+    whole = all(fit is not None and fit.per_node == largest for fit in across)
+    return whole and all(more % own == 0 for own, more in pairwise(sizes))
 
 
 def nodes_for(cluster: Cluster, stages: Mapping[int, int]) -> int:
