@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
-from hetopt.problem.packing import packed
+from hetopt.export.node_order import node_order, shares_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from hetopt.plans import Plan, Stage
     from hetopt.problem.cluster import Cluster
@@ -90,88 +90,49 @@ def place(problem: Problem, plan: Plan) -> Placement:
         stages of a cluster have several strategies.
     """
     clusters = {cluster.name: cluster for cluster in problem.clusters}
-    hosts = _Hosts(clusters)
+    spelled = labels(clusters)
+    stages = plan.pipeline.stages
+    shares = {name: shares_of(own, stages) for name, own in clusters.items()}
+    order = {
+        name: iter(node_order(own, shares[name])) for name, own in clusters.items()
+    }
+    taken = {name: iter(own) for name, own in shares.items()}
     ranks: list[Rank] = []
-    for number, stage in enumerate(plan.pipeline.stages):
+    nodes: list[PlacedNode] = []
+    last: tuple[str, int] | None = None
+    for number, stage in enumerate(stages):
         cluster = clusters[stage.cluster]
         coordinates = _coordinates(stage)
-        devices = stage.strategy.devices
-        fit = packed(cluster, devices, stage.strategy.tp)
-        taken = devices if fit is None else fit.per_node
-        for left in range(devices, 0, -taken):
-            node = hosts.take(cluster, taken, alone=taken < devices)
-            if node is None:
+        left = stage.strategy.devices
+        while left:
+            devices = next(taken[cluster.name]).devices
+            here = cluster.name, next(order[cluster.name], -1)
+            if here[1] < 0:
                 msg = (
                     f"stage {number} needs {left} more devices on nodes of its "
                     f"own, but cluster {cluster.name} has none left"
                 )
                 raise InputError(msg, field=f"pipelines.0.stages.{number}")
-            ranks += _ranks(node, number, taken, coordinates)
+            if here != last:
+                host = _host(cluster, here[1], spelled[cluster.name])
+                nodes.append(
+                    PlacedNode(
+                        host=host, cluster=cluster.name, first_rank=len(ranks), slots=0
+                    )
+                )
+                last = here
+            ranks += _ranks(nodes[-1], number, devices, coordinates)
+            nodes[-1] = replace(nodes[-1], slots=nodes[-1].slots + devices)
+            left -= devices
     return Placement(
         ranks=tuple(ranks),
-        nodes=tuple(hosts.nodes),
+        nodes=tuple(nodes),
         invented=tuple(
             name
-            for name in dict.fromkeys(node.cluster for node in hosts.nodes)
+            for name in dict.fromkeys(node.cluster for node in nodes)
             if not clusters[name].hosts
         ),
     )
-
-
-class _Hosts:
-    """The nodes that are taken so far, in rank order.
-
-    Attributes
-    ----------
-    nodes
-        With what is taken of each.
-    """
-
-    def __init__(self, clusters: Mapping[str, Cluster]) -> None:
-        self.nodes: list[PlacedNode] = []
-        self._spelled = labels(clusters)
-        #: The first node of each cluster that nobody has looked at yet.
-        self._next = dict.fromkeys(clusters, 0)
-        #: Devices left in the last node.
-        self._left = 0
-
-    def take(
-        self, cluster: Cluster, devices: int, *, alone: bool
-    ) -> PlacedNode | None:
-        """Take devices of one node; return it as it was before, None if none is left.
-
-        Parameters
-        ----------
-        alone
-            Whether nothing else may be in the node.
-        """
-        here = self.nodes[-1] if self.nodes else None
-        shares = here is not None and here.cluster == cluster.name
-        if here is None or not shares or alone or self._left < devices:
-            here = self._opened(cluster, devices)
-            if here is None:
-                return None
-            self.nodes.append(here)
-        self.nodes[-1] = replace(here, slots=here.slots + devices)
-        self._left = 0 if alone else self._left - devices
-        return here
-
-    def _opened(self, cluster: Cluster, devices: int) -> PlacedNode | None:
-        """Return the cluster's next node with so many devices."""
-        if devices > cluster.devices_per_node:
-            return None
-        nodes = range(self._next[cluster.name], cluster.nodes)
-        number = next((k for k in nodes if cluster.devices_of(k) >= devices), None)
-        if number is None:
-            return None
-        self._next[cluster.name], self._left = number + 1, cluster.devices_of(number)
-        ranks = self.nodes[-1].first_rank + self.nodes[-1].slots if self.nodes else 0
-        return PlacedNode(
-            host=_host(cluster, number, self._spelled[cluster.name]),
-            cluster=cluster.name,
-            first_rank=ranks,
-            slots=0,
-        )
 
 
 def _ranks(

@@ -277,10 +277,14 @@ class Cluster:
             )
             raise ValueError(msg)
         if min(sizes) < 1 or min(sizes) == max(sizes):
-            msg = f"unequal is from {min(sizes)} to {max(sizes)}, expected several sizes"
+            msg = (
+                f"unequal is from {min(sizes)} to {max(sizes)}, expected several sizes"
+            )
             raise ValueError(msg)
         if self.price_per_hour is not None:
-            msg = "price_per_hour is of one of several equal nodes, but unequal is given"
+            msg = (
+                "price_per_hour is of one of several equal nodes, but unequal is given"
+            )
             raise ValueError(msg)
 
     def _check_hosts(self, hosts: tuple[str, ...]) -> None:

@@ -76,8 +76,7 @@ def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
         for tp in divisors(gcd(*(part.heads for part in model.parts)))
         if tp <= cluster.max_tp
         and all(
-            part.ffn % tp == 0
-            and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
+            part.ffn % tp == 0 and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
             for part in model.parts
         )
     )

@@ -254,9 +254,7 @@ def _draw_cluster(
         strategies=tuple(strategies),
         microbatch=_ints([batch // (q * strategy.dp) for strategy in strategies]),
         devices=_ints(devices),
-        max_stages=_ints(
-            [room(cluster, own.devices, own.tp) for own in strategies]
-        ),
+        max_stages=_ints([room(cluster, own.devices, own.tp) for own in strategies]),
         layout=_ints(own_layouts),
         forward_ns=arrays["forward"],
         backward_ns=arrays["backward"],

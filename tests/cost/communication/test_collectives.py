@@ -36,9 +36,7 @@ def bandwidth(cluster: Cluster, size: int, stride: int) -> float:
 def test_inside_a_node() -> None:
     assert bandwidth(CLUSTER, 8, 1) == pytest.approx(58e9)
     assert bandwidth(CLUSTER, 2, 4) == pytest.approx(58e9)
-    seconds = all_gather_s(
-        CLUSTER, np.array([8]), np.array([1]), NODE, np.array([8e9])
-    )
+    seconds = all_gather_s(CLUSTER, np.array([8]), np.array([1]), NODE, np.array([8e9]))
     assert seconds[0] == pytest.approx(START_S + 7 * (1e9 / 58e9 + 1e-6))
 
 
@@ -85,9 +83,7 @@ def test_one_rank_has_nothing_to_send() -> None:
 
 
 def test_all_reduce_is_two_passes_of_the_ring() -> None:
-    seconds = all_reduce_s(
-        CLUSTER, np.array([4]), np.array([1]), NODE, np.array([4e9])
-    )
+    seconds = all_reduce_s(CLUSTER, np.array([4]), np.array([1]), NODE, np.array([4e9]))
     assert seconds[0] == pytest.approx(2 * 3 / 4 * 4e9 / 58e9 + 6e-6 + START_S)
 
 

@@ -19,21 +19,15 @@ from tests.solvers.race.agreeing import ensure_best
 
 TICK = Fraction(1, 10**9)
 SOLVERS = ("dp", "cp-sat", "milp")
-#: Instances in all, and those that every run of the tests has.
-COUNT, QUICK = 100, 12
+#: Instances; every fifth has the same schedule.
+SEEDS = range(100)
 SPACES = tuple(
     Principles.relaxing(names)
     for names in (["p4"], ["p4-falling-tp"], ["p3"], ["p3", "p4"])
 )
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        seed if seed < QUICK else pytest.param(seed, marks=pytest.mark.slow)
-        for seed in range(COUNT)
-    ],
-)
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_all_agree_with_brute_force(solver: str, seed: int) -> None:
     ensure_best(solver, make_odd(seed))
