@@ -44,8 +44,9 @@ def undominated(
     Under ``auto`` k' must replace k both under gpipe and whatever the warm-up counts.
 
     Without P4 the stages of k may stand beside any others of their cluster: k' must
-    need no more devices. As they may then become one run with these, which the tie rule may like less, k' must be
-    strictly faster or need fewer devices; where tp must not rise, it must be k's.
+    need no more devices. As they may then become one run with these, which the tie rule
+    may like less, k' must be strictly faster or need fewer devices; where tp must not
+    rise, it must be k's.
     """
     keep = []
     for j in range(len(part.clusters)):

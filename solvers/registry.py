@@ -234,9 +234,9 @@ def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> 
             continue
         nodes = " and ".join(str(size) for size, _ in cluster.sizes)
         msg = (
-            f"does not go with stages of {', '.join(map(str, sizes))} devices in nodes "
-            f"of {nodes} (cluster {cluster.name!r}): without P4 each size has to divide "
-            f"the next; forbid others by pin.forbid.clusters.{cluster.name}.dp"
+            f"does not go with stages of {', '.join(map(str, sizes))} devices in "
+            f"nodes of {nodes} (cluster {cluster.name!r}): without P4 each size has to "
+            f"divide the next; forbid others by pin.forbid.clusters.{cluster.name}.dp"
         )
         raise InputError(msg, field="--relax")
 

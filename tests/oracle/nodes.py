@@ -26,7 +26,7 @@ def room(cluster: Cluster, devices: int, tp: int) -> int:
         count = 0
         for left in nodes:
             while left >= devices:
-                count, left = count + 1, left - devices  # noqa: PLW2901
+                count, left = count + 1, left - devices
         return count
     most = 0
     for size in set(nodes):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.plans import Pipeline, Plan, Stage, Strategy
+    from hetopt.plans import Pipeline, Plan, Stage
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 

@@ -137,8 +137,9 @@ class ClusterSpec(Strict):
     price_per_hour: OptionalPrice = Field(
         None,
         description="What one of equal nodes costs per hour, in any currency, the same "
-        "for all clusters; default: unknown. Reports say what plans cost by it; it decides "
-        "plans only where that is asked (--budget, --objective cost, --pareto).",
+        "for all clusters; default: unknown. Reports say what plans cost by it; it "
+        "decides plans only where that is asked (--budget, --objective cost, "
+        "--pareto).",
     )
     hosts: HostList = Field(
         None,
