@@ -144,6 +144,7 @@ def draw_table(
     )
 
 
+# In one piece: the order of the draws is what a seed stands for.
 def _draw_slice(
     rng: Random,
     clock: _Clock,

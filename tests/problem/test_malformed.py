@@ -68,7 +68,7 @@ REPLACED = [
     (
         "nodes: 2\n    devices_per_node: 8",
         "nodes: 2",
-        "2: clusters.0.devices_per_node: is missing, expected the number of devices",
+        "3: clusters.0.devices_per_node: is missing, expected the number of devices",
     ),
     (
         "nodes: 2\n    devices_per_node: 8",
@@ -172,7 +172,7 @@ REPLACED = [
     (
         "devices_per_node: 8",
         "devices_per_node: 8\n    group: {size: 3, bandwidth: 1 GB/s}",
-        "7: clusters.0.group.size: is 3, which does not divide devices_per_node (8)",
+        "7: clusters.0.group.size: is 3, which does not divide the 8 devices of a node",
     ),
     (
         "devices_per_node: 8",

@@ -124,15 +124,9 @@ def stage_communication(
             steps, step_s = shape.cp - 1, passed_on / bandwidth
             ring = steps * (step_s + latency)
             ring_backward = steps * (2 * step_s + latency)
-    gather = scatter = nothing
     parameters = unit_parameters(model, kind, shape.tp)
-    each = parameter_bytes(training)
-    if training.zero >= 3:
-        size = parameters * each.weight
-        gather = all_gather_s(cluster, replicas, shape.tp, per_node, size)
-    if training.zero >= 2:
-        size = parameters * each.gradient
-        scatter = all_gather_s(cluster, replicas, shape.tp, per_node, size)
+    group = cluster, replicas, shape.tp, per_node
+    gather, scatter = _sharded_s(training, parameters, group)
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,
@@ -141,6 +135,25 @@ def stage_communication(
         gather_s=gather,
         scatter_s=scatter,
     )
+
+
+def _sharded_s(
+    training: Training, parameters: Floats, group: tuple[Cluster, Ints, Ints, Ints]
+) -> tuple[Floats, Floats]:
+    """Return what ZeRO-3 gathers of a unit's weights, and ZeRO-2 scatters; (R,).
+
+    Parameters
+    ----------
+    group
+        As of ``all_gather_s``, of a stage's replicas.
+    """
+    each, nothing = parameter_bytes(training), np.zeros(len(parameters))
+    gather = scatter = nothing
+    if training.zero >= 3:
+        gather = all_gather_s(*group, parameters * each.weight)
+    if training.zero >= 2:
+        scatter = all_gather_s(*group, parameters * each.gradient)
+    return gather, scatter
 
 
 def _collectives(
