@@ -154,8 +154,9 @@ class _Rivals:
     ) -> NDArray[np.bool_]:
         """Whether k' comes before k in the tie rule if both take equally long."""
         devices = self.cluster.devices
-        fewer: NDArray[np.bool_] = devices[new] < devices[own]
-        return fewer | ((devices[new] == devices[own]) & (new < own) & self.by_index)
+        same = (devices[new] == devices[own]) & (new < own) & self.by_index
+        first: NDArray[np.bool_] = same | (devices[new] < devices[own])
+        return first
 
     def _fit_where(
         self, own: NDArray[np.int64], new: NDArray[np.int64]

@@ -22,7 +22,7 @@ class Nodes(NamedTuple):
         Devices of each node, where they are not the same for all; else None.
     """
 
-    count: int
+    number: int
     largest: int
     unequal: tuple[int, ...] | None
 

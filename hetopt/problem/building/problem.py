@@ -180,7 +180,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
             (*path, "inter_node"),
             DEFAULT_INTER_NODE_LATENCY_S,
         )
-    elif alone and nodes.count == 1:
+    elif alone and nodes.number == 1:
         # No byte ever leaves the node, so this is never read.
         inter_node = intra_node
     else:
@@ -211,7 +211,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
     return Cluster(
         name=spec.name,
         accelerator=accelerator,
-        nodes=nodes.count,
+        nodes=nodes.number,
         devices_per_node=nodes.largest,
         unequal=nodes.unequal,
         memory_bytes=memory,
@@ -250,7 +250,7 @@ def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
         if cluster.hosts is None:
             continue
         path: FieldPath = ("clusters", index, "hosts")
-        nodes = nodes_of(cluster, path[:-1]).count
+        nodes = nodes_of(cluster, path[:-1]).number
         if len(cluster.hosts) != nodes:
             msg = (
                 f"names {len(cluster.hosts)}, expected one host for each of the "
