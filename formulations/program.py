@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -96,6 +97,27 @@ class ProgramData:
             stages=stages,
             cutoff=cutoff,
         )
+
+    def stock(self, j: int) -> tuple[tuple[int, int], ...]:
+        """Return what a cluster's nodes say of stages of several sizes, without P4.
+
+        Pairs (n, N), n ascending: stages of at least n devices take at most N devices
+        together. The first has n = 0 and all devices.
+
+        Every size divides the next (``hetopt.problem.packing``): each larger stage
+        takes of a node a multiple of n, so that stages of n find room beside larger
+        ones as long as all of them take no more than the n max_stages(n) devices that
+        stages of n can have.
+        """
+        own = self.part.clusters[j]
+        found = [(0, self.devices[j])]
+        sizes = sorted(set(own.devices.tolist()))
+        if all(larger % size == 0 for size, larger in pairwise(sizes)):
+            most = dict(zip(own.devices.tolist(), own.max_stages.tolist(), strict=True))
+            for size in sizes:
+                if size * most[size] < found[-1][1]:
+                    found.append((size, size * most[size]))
+        return tuple(found)
 
     @property
     def permitted(self) -> Permitted:

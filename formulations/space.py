@@ -32,19 +32,21 @@ def undominated(
 ) -> TableSlice:
     """Return the slice without strategies that another one replaces.
 
-    k' replaces k when it needs no more devices, fits into memory wherever k fits,
-    and is faster per body unit by at least what it may lose at the boundaries of a
-    stage and in gradient synchronisation. It must also come first in the tie rule:
-    be strictly faster, need fewer devices, or stand before k in the table.
+    k' replaces k when its cluster has room for as many stages, it fits into memory
+    wherever k fits, and is faster per body unit by at least what it may lose at the
+    boundaries of a stage and in gradient synchronisation. It must also come first in
+    the tie rule: be strictly faster, need fewer devices, or, with as many devices,
+    stand before k in the table.
 
     Where times decide warm-up counts (``h-1f1b``), what is faster can change them for
     the worse, so there k' must equal k in every time.
 
     Under ``auto`` k' must replace k both under gpipe and whatever the warm-up counts.
 
-    Without P4 the stages of k may stand beside any others of their cluster. As they
-    may then become one run with these, which the tie rule may like less, k' must be
-    strictly faster or need fewer devices; where tp must not rise, it must be k's.
+    Without P4 the stages of k may stand beside any others of their cluster: k' must
+    need no more devices. As they may then become one run with these, which the tie rule
+    may like less, k' must be strictly faster or need fewer devices; where tp must not
+    rise, it must be k's.
     """
     keep = []
     for j in range(len(part.clusters)):
@@ -113,9 +115,7 @@ class _Rivals:
         for first in range(0, count, step):
             own, new = self._able(first, min(first + step, count))
             if self.rule.thresholds:
-                wins = self._same_times(own, new) & (
-                    self._smaller(own, new) | ((new < own) & self.by_index)
-                )
+                wins = self._same_times(own, new) & self._first(own, new)
                 own, new = own[wins], new[wins]
             else:
                 own, new = self._saving(own, new)
@@ -125,15 +125,17 @@ class _Rivals:
     def _able(
         self, first: int, end: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return pairs k, k' that the devices and tensor degrees permit.
+        """Return pairs k, k' that the nodes and tensor degrees permit.
 
         Parameters
         ----------
         first, end
             Range of k.
         """
-        devices = self.cluster.devices
-        able = devices <= devices[first:end, None]
+        devices, most = self.cluster.devices, self.cluster.max_stages
+        able = most >= most[first:end, None]
+        if not self.by_index:
+            able &= devices <= devices[first:end, None]
         if self.falling:
             able &= self.tp == self.tp[first:end, None]
         own, new = np.nonzero(able)
@@ -148,17 +150,18 @@ class _Rivals:
         # No loss is negative.
         own, new, gain = own[gain >= 0], new[gain >= 0], gain[gain >= 0]
         loss, quick = self._loss(own, new)
-        wins = (gain > loss) | self._smaller(own, new) | ((new < own) & self.by_index)
+        wins = (gain > loss) | self._first(own, new)
         able = quick & (gain >= loss) & wins
         return own[able], new[able]
 
-    def _smaller(
+    def _first(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Whether k' needs fewer devices than k."""
+        """Whether k' comes before k in the tie rule if both take equally long."""
         devices = self.cluster.devices
-        smaller: NDArray[np.bool_] = devices[new] < devices[own]
-        return smaller
+        same = (devices[new] == devices[own]) & (new < own) & self.by_index
+        first: NDArray[np.bool_] = same | (devices[new] < devices[own])
+        return first
 
     def _fit_where(
         self, own: NDArray[np.int64], new: NDArray[np.int64]

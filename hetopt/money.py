@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.packing import nodes_for
 from hetopt.spending import cost_of_time
 
 if TYPE_CHECKING:
@@ -92,21 +92,14 @@ def known_cost(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost:
 def rented_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
     """Return how many nodes a plan needs, by cluster, of those that host stages.
 
-    A stage has nodes of its own or shares one: its n devices are a multiple of the
-    node's m, or divide them. s stages of one strategy take s n / m nodes, or
-    ceil(s / (m / n)). Stages of several strategies are packed by their devices.
+    A stage has nodes of its own or shares one (``hetopt.problem.packing``).
     """
-    per_node = {each.name: each.devices_per_node for each in problem.clusters}
-    whole: Counter[str] = Counter()
-    shared: Counter[str] = Counter()
+    clusters = {each.name: each for each in problem.clusters}
+    stages: dict[str, Counter[int]] = {name: Counter() for name in clusters}
     for stage in (stage for each in plan.pipelines for stage in each.stages):
-        devices = stage.strategy.devices
-        if devices >= per_node[stage.cluster]:
-            whole[stage.cluster] += devices // per_node[stage.cluster]
-        else:
-            shared[stage.cluster] += devices
+        stages[stage.cluster][stage.strategy.devices] += 1
     return {
-        name: whole[name] + math.ceil(shared[name] / each)
-        for name, each in per_node.items()
-        if whole[name] or shared[name]
+        name: nodes_for(cluster, stages[name])
+        for name, cluster in clusters.items()
+        if stages[name]
     }

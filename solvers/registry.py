@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.plugins import Plugins
+from hetopt.problem.packing import fills_by_sum, fits_by_limits
 from hetopt.problem.principles import PRUNED, Principles
 from hetopt.schedule.schedules import rule_of
 from hetopt.words import suggest
@@ -16,6 +17,8 @@ from hetopt.words import suggest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.solvers.request import Solve
 
@@ -218,6 +221,32 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
     rule = rule_of(schedule)
     if (rule.interleaved or rule.splits) and principles.relaxed:
         msg = f"does not go with {schedule}: leave it out, or name another schedule"
+        raise InputError(msg, field="--relax")
+
+
+def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> None:
+    """Raise InputError if it takes more than counting to pack stages into nodes.
+
+    Without P4 they are of several sizes; programs count a cluster's devices, and those
+    of stages of at least so many (``ProgramData.stock``).
+    """
+    if principles.sharing == "one":
+        return
+    for j, cluster in enumerate(problem.clusters):
+        stages = {
+            (own.devices, own.tp)
+            for part in table.slices
+            for own in part.clusters[j].strategies
+        }
+        sizes = sorted({devices for devices, _ in stages})
+        if fills_by_sum(cluster, sizes) or fits_by_limits(cluster, stages):
+            continue
+        nodes = " and ".join(str(size) for size, _ in cluster.sizes)
+        msg = (
+            f"does not go with stages of {', '.join(map(str, sizes))} devices in "
+            f"nodes of {nodes} (cluster {cluster.name!r}): without P4 each size has to "
+            f"divide the next; forbid others by pin.forbid.clusters.{cluster.name}.dp"
+        )
         raise InputError(msg, field="--relax")
 
 

@@ -200,16 +200,22 @@ def keep_tp_falling(m: Any, s: Places) -> None:
 def limit_devices(m: Any, s: Places) -> None:
     """HetAuto Eq. 4: ``sum_i S[i, j, k] <= floor(devices_j / (d c t)) Y[j, k]``.
 
-    Without P4: ``sum_(i, k) d c t S[i, j, k] <= devices_j``.
+    Without P4: ``sum_(i, k) d c t S[i, j, k] <= devices_j``, and as much for the stages
+    of at least n devices alone, where nodes have less room for those.
     """
     if s.mixed:
+        limits = {(j, n): most for j in s.sets.clusters for n, most in s.data.stock(j)}
 
-        def together(m: Any, j: int) -> Any:
+        def together(m: Any, j: int, least: int) -> Any:
             devices = s.sets.table(j).devices
-            taken = [int(devices[k]) * m.S[i, o, k] for i, o, k in m.S if o == j]
-            return sum(taken) <= s.data.devices[j] if taken else pyo.Constraint.Skip
+            taken = [
+                int(devices[k]) * m.S[i, o, k]
+                for i, o, k in m.S
+                if o == j and devices[k] >= least
+            ]
+            return sum(taken) <= limits[j, least] if taken else pyo.Constraint.Skip
 
-        m.eq_4 = pyo.Constraint(s.sets.clusters, rule=together)
+        m.eq_4 = pyo.Constraint(list(limits), rule=together)
         return
     m.eq_4 = pyo.Constraint(
         list(s.sets.capacity),

@@ -44,6 +44,7 @@ from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.cost.units import model_flops, unit_parameters
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
+from hetopt.problem.packing import packed
 from hetopt.problem.training import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
@@ -59,7 +60,16 @@ if TYPE_CHECKING:
 class _Rows:
     """Feasible strategies of one cluster over all micro-batch counts; R rows.
 
-    Arrays are (R,) or (R, N); ``microbatches`` says which count a row belongs to.
+    Arrays are (R,) or (R, N).
+
+    Attributes
+    ----------
+    microbatches
+        The count that a row belongs to.
+    per_node
+        Devices that a stage has in each of its nodes.
+    most_stages
+        That the nodes have room for.
     """
 
     cluster: Cluster
@@ -68,6 +78,8 @@ class _Rows:
     shape: Shape
     dp: Ints
     replicas: Ints
+    per_node: Ints
+    most_stages: Ints
 
     def select(self, keep: Ints) -> _Rows:
         """Return some of the rows, in the order of ``keep``."""
@@ -83,6 +95,8 @@ class _Rows:
             ),
             dp=self.dp[keep],
             replicas=self.replicas[keep],
+            per_node=self.per_node[keep],
+            most_stages=self.most_stages[keep],
         )
 
 
@@ -208,6 +222,8 @@ def _rows(problem: Problem, cluster: Cluster) -> _Rows:
         dtype=np.int64,
     ).reshape(len(found), 5)
     q, microbatch, dp, cp, tp = numbers.T
+    pairs = [packed(cluster, strategy.devices, strategy.tp) for _, strategy in found]
+    per_node, most_stages = np.array(pairs, dtype=np.int64).reshape(len(found), 2).T
     return _Rows(
         cluster=cluster,
         strategies=tuple(strategy for _, strategy in found),
@@ -220,6 +236,8 @@ def _rows(problem: Problem, cluster: Cluster) -> _Rows:
         ),
         dp=dp,
         replicas=dp * cp,
+        per_node=per_node,
+        most_stages=most_stages,
     )
 
 
@@ -268,7 +286,7 @@ def _cluster_tables(
             strategies=part.strategies,
             microbatch=part.shape.microbatch,
             devices=devices,
-            max_stages=cluster.devices // devices,
+            max_stages=part.most_stages,
             # Renumbered when the slice's layouts are known.
             layout=np.zeros(len(at), dtype=np.int64),
             forward_ns=forward[at],
@@ -324,10 +342,8 @@ def _memory(
 
 
 def _alone(problem: Problem, rows: _Rows) -> NDArray[np.bool_]:
-    """Return which rows leave no devices for a second stage; (R,)."""
-    devices = rows.dp * rows.shape.cp * rows.shape.tp
-    second = rows.cluster.devices // devices > 1
-    return ~second & (len(problem.clusters) == 1)
+    """Return which rows leave no room for a second stage; (R,)."""
+    return (rows.most_stages == 1) & (len(problem.clusters) == 1)
 
 
 def _passes_s(
@@ -355,7 +371,7 @@ def _passes_s(
         core = times.attention_core_s[where, number]
         core_backward = times.attention_core_backward_s[where, number]
         moved = stage_communication(
-            model, training, rows.cluster, kind, shape, rows.replicas
+            model, training, rows.cluster, kind, shape, rows.replicas, rows.per_node
         )
         ring = exposed_ring_s(moved.ring_s, core, shape.cp)
         ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
@@ -384,7 +400,14 @@ def _sync_s(
     reductions, updates = [], []
     for kind in kinds:
         parameters = unit_parameters(problem.model, kind, tp)
-        unit = (problem.training, rows.cluster, parameters, tp, replicas)
+        unit = (
+            problem.training,
+            rows.cluster,
+            parameters,
+            tp,
+            replicas,
+            rows.per_node,
+        )
         reductions.append(reduction_s(*unit))
         updates.append(update_s(*unit, update_s_per_parameter))
     stage_s, unit_s = exposed_s(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
+from hetopt.export.node_order import node_order, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +79,9 @@ class Placement:
 def place(problem: Problem, plan: Plan) -> Placement:
     """Place the stages of a plan on hosts, each host with consecutive ranks.
 
-    A stage smaller than a node may share the node with its neighbours and never
-    spans two nodes; a larger one starts on a node of its own. The latency table
-    assumes the same.
+    A stage of no more devices than a node may share it with its neighbours and never
+    spans two; a larger one has nodes of its own. The latency table assumes the same.
+    What stages leave over in a node is idle.
 
     Raises
     ------
@@ -90,33 +91,39 @@ def place(problem: Problem, plan: Plan) -> Placement:
     """
     clusters = {cluster.name: cluster for cluster in problem.clusters}
     spelled = labels(clusters)
-    used = dict.fromkeys(clusters, 0)
+    stages = plan.pipeline.stages
+    shares = {name: shares_of(own, stages) for name, own in clusters.items()}
+    order = {
+        name: iter(node_order(own, shares[name])) for name, own in clusters.items()
+    }
+    taken = {name: iter(own) for name, own in shares.items()}
     ranks: list[Rank] = []
     nodes: list[PlacedNode] = []
-    for number, stage in enumerate(plan.pipeline.stages):
+    last: tuple[str, int] | None = None
+    for number, stage in enumerate(stages):
         cluster = clusters[stage.cluster]
         coordinates = _coordinates(stage)
         left = stage.strategy.devices
         while left:
-            taken = min(left, cluster.devices_per_node)
-            if not nodes or not _has_room(nodes[-1], cluster, taken):
-                if used[cluster.name] == cluster.nodes:
-                    msg = (
-                        f"stage {number} needs {left} more devices on nodes of its "
-                        f"own, but cluster {cluster.name} has none left"
-                    )
-                    raise InputError(msg, field=f"pipelines.0.stages.{number}")
-                host = _host(cluster, used[cluster.name], spelled[cluster.name])
+            devices = next(taken[cluster.name]).devices
+            here = cluster.name, next(order[cluster.name], -1)
+            if here[1] < 0:
+                msg = (
+                    f"stage {number} needs {left} more devices on nodes of its "
+                    f"own, but cluster {cluster.name} has none left"
+                )
+                raise InputError(msg, field=f"pipelines.0.stages.{number}")
+            if here != last:
+                host = _host(cluster, here[1], spelled[cluster.name])
                 nodes.append(
                     PlacedNode(
                         host=host, cluster=cluster.name, first_rank=len(ranks), slots=0
                     )
                 )
-                used[cluster.name] += 1
-            node = nodes[-1]
-            ranks += _ranks(node, number, taken, coordinates)
-            nodes[-1] = replace(node, slots=node.slots + taken)
-            left -= taken
+                last = here
+            ranks += _ranks(nodes[-1], number, devices, coordinates)
+            nodes[-1] = replace(nodes[-1], slots=nodes[-1].slots + devices)
+            left -= devices
     return Placement(
         ranks=tuple(ranks),
         nodes=tuple(nodes),
@@ -139,14 +146,6 @@ def _ranks(
         dp, cp, tp = next(coordinates)
         rank = node.first_rank + device
         yield Rank(rank, node.host, device, node.cluster, stage, dp, cp, tp)
-
-
-def _has_room(node: PlacedNode, cluster: Cluster, devices: int) -> bool:
-    """Whether a node of this cluster has so many devices left."""
-    return (
-        node.cluster == cluster.name
-        and node.slots + devices <= cluster.devices_per_node
-    )
 
 
 def _coordinates(stage: Stage) -> Iterator[tuple[int, int, int]]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
@@ -186,6 +188,11 @@ class Cluster:
 
     Attributes
     ----------
+    devices_per_node
+        Of the largest node, if they are unequal.
+    unequal
+        The devices of each node, in the order of ``hosts``, where they are not the same
+        for all; else None.
     memory_bytes
         Per device.
     overhead_bytes
@@ -221,6 +228,7 @@ class Cluster:
     group: DeviceGroup | None = None
     price_per_hour: float | None = None
     hosts: tuple[str, ...] | None = None
+    unequal: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -245,18 +253,39 @@ class Cluster:
                 f"devices_per_node ({self.devices_per_node})"
             )
             raise ValueError(msg)
-        if self.group is not None and self.devices_per_node % self.group.size:
-            msg = (
-                f"group.size ({self.group.size}) does not divide "
-                f"devices_per_node ({self.devices_per_node})"
-            )
-            raise ValueError(msg)
+        if self.unequal is not None:
+            self._check_unequal(self.unequal)
+        for size, _ in self.sizes if self.group is not None else ():
+            if self.group is not None and size % self.group.size:
+                msg = (
+                    f"group.size ({self.group.size}) does not divide the {size} "
+                    "devices of a node"
+                )
+                raise ValueError(msg)
         price = self.price_per_hour
         if price is not None and not 0 <= price < math.inf:
             msg = f"price_per_hour is {price}, expected 0 or more"
             raise ValueError(msg)
         if self.hosts is not None:
             self._check_hosts(self.hosts)
+
+    def _check_unequal(self, sizes: tuple[int, ...]) -> None:
+        if len(sizes) != self.nodes or max(sizes) != self.devices_per_node:
+            msg = (
+                f"unequal lists {len(sizes)} nodes of at most {max(sizes, default=0)} "
+                f"devices, expected {self.nodes} of at most {self.devices_per_node}"
+            )
+            raise ValueError(msg)
+        if min(sizes) < 1 or min(sizes) == max(sizes):
+            msg = (
+                f"unequal is from {min(sizes)} to {max(sizes)}, expected several sizes"
+            )
+            raise ValueError(msg)
+        if self.price_per_hour is not None:
+            msg = (
+                "price_per_hour is of one of several equal nodes, but unequal is given"
+            )
+            raise ValueError(msg)
 
     def _check_hosts(self, hosts: tuple[str, ...]) -> None:
         if len(hosts) != self.nodes:
@@ -276,7 +305,24 @@ class Cluster:
     @property
     def devices(self) -> int:
         """Number of devices in the cluster."""
-        return self.nodes * self.devices_per_node
+        return sum(size * count for size, count in self.sizes)
+
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """Devices of a node with the number of nodes that have so many, most first."""
+        if self.unequal is None:
+            return ((self.devices_per_node, self.nodes),)
+        return _counted(self.unequal)
+
+    def devices_of(self, node: int) -> int:
+        """Return the devices of a node, counted from 0."""
+        return self.unequal[node] if self.unequal else self.devices_per_node
+
+
+@lru_cache
+def _counted(sizes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return every size with how often it occurs, the largest first."""
+    return tuple(sorted(Counter(sizes).items(), reverse=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 #: Labels and provenance: (class, field) that change no plan. An accelerator's name
-#: is not one of them: efficiency curves are looked up by it. Hosts are: the nodes of a
-#: cluster are all alike.
+#: is not one of them: efficiency curves are looked up by it. Hosts are: costs know the
+#: sizes of a cluster's nodes, but not which node is which.
 _LABELS = frozenset(
     {
         ("Problem", "name"),
@@ -32,6 +32,7 @@ _LABELS = frozenset(
 #: without them keeps its digest.
 _LATER = {
     ("Cluster", "price_per_hour"): None,
+    ("Cluster", "unequal"): None,
     ("Training", "emulate"): None,
     ("Training", "sequence_parallel"): True,
     ("Training", "attention"): "fused",

@@ -57,6 +57,12 @@ class NodesAdded:
     def apply(self, data: dict[str, Any]) -> None:
         """Change a document; InputError if there is no such cluster."""
         own = _cluster(data, self.cluster)
+        if not isinstance(own["nodes"], int):
+            msg = (
+                f"cluster {self.cluster!r} lists the devices of each node, so that it "
+                "is open which to add or leave out: set its nodes as a whole"
+            )
+            raise InputError(msg)
         own["nodes"] += self.nodes
         # They name every node, and change no plan.
         own.pop("hosts", None)
@@ -127,6 +133,9 @@ def set_value(data: dict[str, Any], key: str, value: Any) -> None:
             if way[0] == "clusters" and way[2:] == ["nodes"]:
                 # They name every node, and change no plan.
                 here.pop("hosts", None)
+                if isinstance(value, list):
+                    # It has the devices of each node.
+                    here.pop("devices_per_node", None)
             here[step] = value
             return
         if isinstance(here, dict) and here.get(step) is None:

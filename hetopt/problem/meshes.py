@@ -1,7 +1,7 @@
 """Which (dp, cp, tp) a stage of a cluster may have at a micro-batch count.
 
-MODEL.md section 2: a stage has n = dp * cp * tp devices, n divides the node's devices
-or is a multiple of them; tp divides the node's devices, the heads and the MLP, and
+MODEL.md section 2: a stage has n = dp * cp * tp devices, any number up to those of a
+node, or several whole nodes; tp stays inside a node, divides the heads and the MLP, and
 splits or replicates whole key-value heads, in every block of a model of several; cp
 splits the sequence into balanced causal pairs of chunks; q * dp divides the global
 batch.
@@ -9,8 +9,10 @@ batch.
 
 from __future__ import annotations
 
-from math import isqrt
+from math import gcd, isqrt
 from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.problem.packing import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,9 +63,9 @@ def meshes(
         for cp in cps:
             for tp in tps:
                 mesh = Mesh(dp, cp, tp)
-                if training.seq_len % (cp * tp) == 0 and fills_nodes(
-                    cluster, mesh.devices
-                ):
+                if training.seq_len % (cp * tp):
+                    continue
+                if packed(cluster, mesh.devices, tp) is not None:
                     yield mesh
 
 
@@ -71,22 +73,12 @@ def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
     """Return the tensor-parallel degrees that the model and the node permit."""
     return tuple(
         tp
-        for tp in divisors(cluster.devices_per_node)
+        for tp in divisors(gcd(*(part.heads for part in model.parts)))
         if tp <= cluster.max_tp
         and all(
-            part.heads % tp == 0
-            and part.ffn % tp == 0
-            and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
+            part.ffn % tp == 0 and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
             for part in model.parts
         )
-    )
-
-
-def fills_nodes(cluster: Cluster, devices: int) -> bool:
-    """Whether stages of so many devices pack into the cluster's nodes."""
-    per_node = cluster.devices_per_node
-    return devices <= cluster.devices and (
-        per_node % devices == 0 or devices % per_node == 0
     )
 
 

@@ -189,7 +189,7 @@ def _(problem: Problem) -> list[Part]:
                     cluster.name,
                     cluster.accelerator.name,
                     cluster.nodes,
-                    cluster.devices_per_node,
+                    " and ".join(str(size) for size, _ in cluster.sizes),
                     f"{cluster.memory_bytes / BYTES_PER_GB:.1f}",
                     problem.latency.get(cluster.name, "auto"),
                 )

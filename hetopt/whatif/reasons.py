@@ -138,8 +138,10 @@ def _roomier(cluster: Cluster) -> Cluster:
 
 
 def _larger(cluster: Cluster) -> Cluster:
-    # Hosts have one name per node, and change no cost.
-    return replace(cluster, nodes=cluster.nodes + 1, hosts=None)
+    # Hosts have one name per node, and change no cost. Of unequal nodes, a largest one.
+    more = (cluster.devices_per_node,)
+    unequal = None if cluster.unequal is None else cluster.unequal + more
+    return replace(cluster, nodes=cluster.nodes + 1, unequal=unequal, hosts=None)
 
 
 def _using(problem: Problem, cluster: Cluster) -> Problem:

@@ -47,6 +47,12 @@ class HostColumn(IntEnum):
     DEVICES, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES, LEADER, AHEAD = range(7)
 
 
+class Stock(IntEnum):
+    """Columns of ``Costs.stock``."""
+
+    CLUSTER, LEAST, MOST = range(3)
+
+
 class Delta(IntEnum):
     """Rows of deltas that are not known exactly: for memory, and for the period."""
 
@@ -93,6 +99,9 @@ class Costs(NamedTuple):
         Per cluster: devices, whether it may host the first and the last stage,
         whether its units and its stages have to be counted, the first cluster
         identical to it, and the identical ones that have to be used before, as bits.
+    stock
+        Without P4, what nodes say beyond ``host``: a cluster, and that its stages of at
+        least so many devices take at most so many together; by cluster, ascending.
     before
         Whether cluster i may stand directly before cluster j; shape (J, J).
     stages_ok
@@ -128,6 +137,7 @@ class Costs(NamedTuple):
     tied: Ints
     way_back: Ints
     host: Ints
+    stock: Ints
     before: Ints
     stages_ok: Ints
     units_ok: Ints

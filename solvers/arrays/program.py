@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.table import LONGEST_NS
-from hetopt.solvers.arrays.costs import SHARING, Costs, Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.costs import (
+    SHARING,
+    Costs,
+    Edge,
+    Fact,
+    Option,
+    Stock,
+    Sum,
+)
 from hetopt.solvers.arrays.pins import pinned
 from hetopt.solvers.decisions.identical import kept_leaders, last_first
 
@@ -128,6 +136,7 @@ class Offer:
                 else whole(tied[np.ix_(kept, kept)])
             ),
             way_back=way_back,
+            stock=self._stock(),
             **pins,
             row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
             shapes=self._shapes(excluded),
@@ -179,6 +188,17 @@ class Offer:
         grid = np.ix_(kept, kept)
         both = part.transfer_ns[part.way_back], part.occupancy_ns[part.way_back]
         return np.stack([times[grid] for times in both])
+
+    def _stock(self) -> Ints:
+        """Return ``Costs.stock``."""
+        data = self.data
+        rows = [
+            (i, *limit)
+            for i, j in enumerate(self.guests)
+            if data.principles.sharing != "one"
+            for limit in data.stock(j)[1:]
+        ]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(Stock))
 
     def _facts(self, way_back: Ints, *, priced: bool) -> Ints:
         """Return ``Costs.facts``."""

@@ -38,12 +38,16 @@ class Buffers:
         self.pool = new_pool(1 << 12)
         self.crossed = new_pool(1 << 10)
         self.layers = [new_buckets(1 << 10) for _ in range(3)]
-        self.configs = new_configs(1)
+        self.configs = new_configs(1, 0)
 
-    def begin(self, clusters: int) -> None:
-        """Make ready for a program with so many clusters."""
-        if self.configs.status.shape[1] != clusters + 1:
-            self.configs = new_configs(clusters)
+    def begin(self, clusters: int, limits: int) -> None:
+        """Make ready for a program with so many clusters and limits of their nodes."""
+        if (self.configs.size[1], self._limits) != (clusters, limits):
+            self.configs = new_configs(clusters, limits)
+
+    @property
+    def _limits(self) -> int:
+        return self.configs.status.shape[1] - 1 - int(self.configs.size[1])
 
     def next_layer(self) -> None:
         """Make the layer that was written the one that is known."""
@@ -75,7 +79,8 @@ class Buffers:
         if size > len(self.configs.status):
             if not self._may_take(size, self.configs.status, self.configs.slot):
                 return False
-            larger = new_configs(self.configs.status.shape[1] - 1, 2 * size)
+            clusters = int(self.configs.size[1])
+            larger = new_configs(clusters, self._limits, 2 * size)
             copy_configs(self.configs, larger)
             self.configs = larger
         return True

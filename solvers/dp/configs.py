@@ -4,6 +4,9 @@ A *configuration* says of every cluster whether it is untouched (0), closed (P3 
 nothing follow), or in use: with which strategy or tensor degree as far as P4 binds
 later stages to it, how many devices are taken, and how many stages and units where
 the user's pins count them. Equal configurations leave equal choices.
+
+Where stages of several sizes share unequal nodes (``Costs.stock``), there is a number
+for each limit besides: how much of it is gone.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.costs import Fact, HostColumn, Option
+from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Stock
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
@@ -29,12 +32,12 @@ class Configs(NamedTuple):
     Attributes
     ----------
     status
-        One row per configuration, one number per cluster, and in the last column
-        the clusters with status 0, as bits.
+        One row per configuration, one number per cluster, then one per limit of
+        ``Costs.stock``, and in the last column the clusters with status 0, as bits.
     slot
         Open-addressing hash table of numbers; -1 is free.
     size
-        How many there are, in a one-element array.
+        How many there are, and how many clusters.
     """
 
     status: Ints
@@ -42,12 +45,12 @@ class Configs(NamedTuple):
     size: Ints
 
 
-def new_configs(clusters: int, rows: int = 256) -> Configs:
-    """Return an empty table with room for so many."""
+def new_configs(clusters: int, limits: int, rows: int = 256) -> Configs:
+    """Return an empty table with room for so many, by clusters and limits."""
     return Configs(
-        np.zeros((rows, clusters + 1), dtype=np.int64),
+        np.zeros((rows, clusters + limits + 1), dtype=np.int64),
         np.full(4 * rows, -1, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
+        np.array([0, clusters], dtype=np.int64),
     )
 
 
@@ -76,20 +79,20 @@ def _number(configs: Configs) -> int:
     """Return the number of what stands in the row after the last one."""
     made = configs.size[0]
     row = configs.status[made]
-    clusters = len(row) - 1
+    columns = len(row) - 1
     mixed = np.uint64(1469598103934665603)
     untouched = 0
-    for j in range(clusters):
+    for j in range(columns):
         mixed = (mixed ^ np.uint64(row[j])) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-        if row[j] == 0:
+        if row[j] == 0 and j < configs.size[1]:
             untouched |= 1 << j
-    row[clusters] = untouched
+    row[columns] = untouched
     place = np.int64(mixed % np.uint64(len(configs.slot)))
     while configs.slot[place] >= 0:
         found = configs.slot[place]
         same = True
-        for j in range(clusters):
+        for j in range(columns):
             if configs.status[found, j] != row[j]:
                 same = False
                 break
@@ -102,13 +105,39 @@ def _number(configs: Configs) -> int:
 
 
 @step
-def _changed(configs: Configs, config: int, j: int, status: int) -> int:
-    """Return the number of a configuration with another status of cluster j."""
+def _copy(configs: Configs, config: int) -> None:
+    """Copy a configuration into the row after the last one."""
     row = configs.status[configs.size[0]]
     for column in range(len(row)):
         row[column] = configs.status[config, column]
-    row[j] = status
-    return _number(configs)
+
+
+@step
+def _stocked(costs: Costs, configs: Configs, row: Ints, j: int, devices: int) -> bool:
+    """Take a stage's devices from the limits of its cluster; False if there are none.
+
+    What is left of a limit is no more than is left of those on smaller stages, in whole
+    stages.
+
+    Parameters
+    ----------
+    row
+        Of the configuration, all devices that cluster j uses counted.
+    """
+    left = costs.host[j, HostColumn.DEVICES] - (row[j] >> _LOCK & ((1 << _DEVICES) - 1))
+    for x in range(len(costs.stock)):
+        if costs.stock[x, Stock.CLUSTER] != j:
+            continue
+        least, most = costs.stock[x, Stock.LEAST], costs.stock[x, Stock.MOST]
+        column = configs.size[1] + x
+        used = row[column]
+        if devices >= least:
+            used += devices
+        if used > most:
+            return False
+        left = min(left, most - used) // least * least
+        row[column] = most - left
+    return True
 
 
 @step
@@ -165,8 +194,12 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
         held += units
         if held >= costs.units_ok.shape[1]:
             return -1
-    status = (((held << _STAGES | stages) << _DEVICES | devices) << _LOCK) | lock
-    return _changed(configs, config, j, status)
+    _copy(configs, config)
+    row = configs.status[configs.size[0]]
+    row[j] = (((held << _STAGES | stages) << _DEVICES | devices) << _LOCK) | lock
+    if not _stocked(costs, configs, row, j, option[Option.DEVICES]):
+        return -1
+    return _number(configs)
 
 
 @step
@@ -207,7 +240,13 @@ def left_behind(costs: Costs, configs: Configs, config: int, j: int) -> int:
         return config
     if not _is_permitted(costs, configs, config, j):
         return -1
-    return _changed(configs, config, j, CLOSED)
+    _copy(configs, config)
+    row = configs.status[configs.size[0]]
+    row[j] = CLOSED
+    for x in range(len(costs.stock)):
+        if costs.stock[x, Stock.CLUSTER] == j:
+            row[configs.size[1] + x] = 0
+    return _number(configs)
 
 
 @step

@@ -120,7 +120,7 @@ class LabelSearch:
         shortest(self._offer.costs.sums, self._short)
         self._scratch = np.zeros((3, data.chain.length + 1), dtype=np.int64)
         self._thresholds = self._offer.thresholds() if self._steady else []
-        buffers.begin(len(self._offer.costs.host))
+        buffers.begin(len(self._offer.costs.host), len(self._offer.costs.stock))
         self._price = np.zeros(len(self._offer.costs.host), dtype=np.int64)
 
     # ------------------------------------------------------------------ search

@@ -15,6 +15,7 @@ import numpy as np
 
 from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.packing import packed
 from hetopt.solvers.race.device_time import least_times_s
 
 if TYPE_CHECKING:
@@ -131,8 +132,12 @@ def _price(cluster: Cluster) -> float:
 
 
 def _rented(own: ClusterTable, cluster: Cluster, nodes: int) -> ClusterTable:
-    """Return what is left of a cluster's table with so many nodes."""
-    most = nodes * cluster.devices_per_node // own.devices
+    """Return what is left of a cluster's table with so many of its equal nodes."""
+    # A problem has no cluster without nodes.
+    there = replace(cluster, nodes=max(1, nodes), hosts=None)
+    fits = [packed(there, each.devices, each.tp) for each in own.strategies]
+    counts = [each.stages if each and nodes else 0 for each in fits]
+    most = np.array(counts, dtype=np.int64)
     kept = most > 0
     fields: dict[str, Any] = {
         name: getattr(own, name)[kept]

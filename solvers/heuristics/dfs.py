@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.problem.packing import fills_by_sum
 from hetopt.problem.training import ANY
 from hetopt.solvers.heuristics.dfs_tree import Assignments, Best
 from hetopt.solvers.heuristics.loads import Loads
@@ -81,18 +82,28 @@ def _groups(finds: Finds, most: int | None) -> list[tuple[int, int]]:
     ----------
     most
         Devices of a group; None for whole clusters. Clusters with a pinned number of
-        stages stay whole.
+        stages stay whole, and those whose nodes not all stages fill.
     """
     table, permitted = finds.table, finds.pricer.permitted
     groups = []
     for j in _order(table, permitted):
         devices, size = table.cluster_devices[j], most
-        if size is None or permitted.stages[j] != ANY:
+        if size is None or permitted.stages[j] != ANY or not _fills(finds, j):
             size = devices
         groups += [(j, size)] * (devices // size)
         if devices % size:
             groups.append((j, devices % size))
     return groups
+
+
+def _fills(finds: Finds, j: int) -> bool:
+    """Whether stages of several sizes fit wherever the cluster's devices suffice."""
+    sizes = {
+        own.devices
+        for part in finds.table.slices
+        for own in part.clusters[j].strategies
+    }
+    return fills_by_sum(finds.problem.clusters[j], sizes)
 
 
 def _order(table: CostTable, permitted: Permitted) -> list[int]:

@@ -153,7 +153,7 @@ class Assignments:
         for k, strategy in enumerate(own.strategies):
             if (strategy.dp, strategy.cp) != (self.dp, 1):
                 continue
-            room = devices // strategy.devices
+            room = min(devices // strategy.devices, int(own.max_stages[k]))
             stages = max(
                 (m for m in range(1, room + 1) if domain.permits(m)), default=0
             )

@@ -7,7 +7,8 @@ is no context parallelism (cp is 1). Defined here as
 * *all of* the micro-batch counts q, the ordered subsets of clusters, and the stages m_j
   of each, fewer stages in all first;
 * *device groups* (``device_groups``): m_j groups share the devices of cluster j, their
-  sizes being two neighbouring ones among those its strategies have, larger ones first;
+  sizes being two neighbouring ones among those its strategies have, larger ones first
+  (only those that divide a node or are whole nodes, and no cluster of unequal nodes);
 * *strategies*: every stage starts with its first one by (recomputation, tp, dp). As
   long as some stage has less room in memory than its capacity asks for, the one that
   lacks most takes its next, and every step on the way is a plan if its layers fit;
@@ -27,7 +28,9 @@ from functools import lru_cache
 from itertools import combinations, pairwise, permutations
 from typing import TYPE_CHECKING
 
+from hetopt.errors import InputError
 from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.problem.packing import fills_by_sum
 from hetopt.problem.training import RECOMPUTE
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
@@ -48,9 +51,13 @@ def solve(request: Request) -> Result:
     Raises
     ------
     InputError
-        If pins say how many units a stage or a cluster holds.
+        If pins say how many units a stage or a cluster holds, or nodes are unequal.
     """
     ensure_free_units("metis", request.problem.pins)
+    for j, cluster in enumerate(request.problem.clusters):
+        if cluster.unequal is not None:
+            msg = "lists unequal nodes, which solver metis does not know: use dp or dfs"
+            raise InputError(msg, field=f"clusters.{j}.nodes")
     return solve_by(_search, request, solver="metis")
 
 
@@ -133,8 +140,11 @@ class _Metis:
                 ),
             )
             by_size: dict[int, tuple[Host, ...]] = {}
+            cluster = finds.problem.clusters[j]
             for k in rows:
                 size = own.strategies[k].devices
+                if not fills_by_sum(cluster, [size]):
+                    continue
                 by_size[size] = (*by_size.get(size, ()), (j, k))
             self.options.append(by_size)
         self.groups = lru_cache(maxsize=None)(self._groups)

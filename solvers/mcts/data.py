@@ -220,6 +220,27 @@ def _sort(offer: Offer, levels: Ints) -> Ints:
     return np.lexsort((-option[:, Option.DEVICES], levels, option[:, Option.CLUSTER]))
 
 
+def _filling(
+    offer: Offer, order: Ints, hosts: Ints, devices: Ints
+) -> tuple[Ints, NDArray[np.bool_]]:
+    """Return how many stages of each option fill its cluster, and whether they do.
+
+    They fill it if they take all devices; in a cluster of whose nodes some option can
+    only leave devices idle, if there is no room for another.
+
+    Parameters
+    ----------
+    hosts, devices
+        The cluster of each option, and its devices; (O,).
+    """
+    options = [offer.options[o] for o in order]
+    clusters = offer.data.part.clusters
+    sizes = np.array([clusters[j].devices[k] for j, k in options], dtype=np.int64)
+    most = np.array([clusters[j].max_stages[k] for j, k in options], dtype=np.int64)
+    wasteful = np.unique(hosts[most < devices // sizes])
+    return most, (most * sizes == devices) | np.isin(hosts, wasteful)
+
+
 def _joined(
     offers: Sequence[Offer],
     levels: Sequence[Ints],
@@ -244,8 +265,8 @@ def _joined(
         keys = hosts * len(RECOMPUTE) + level[order]
         begins[i] = count + np.searchsorted(keys, steps)
         np.maximum.at(room[i], hosts, option[:, Option.MOST_STAGES])
-        hosted, idle = np.divmod(np.array(devices)[hosts], option[:, Option.DEVICES])
-        fills = (idle == 0) & (hosted <= option[:, Option.MOST_STAGES])
+        hosted, fills = _filling(offer, order, hosts, np.array(devices)[hosts])
+        fills &= hosted <= option[:, Option.MOST_STAGES]
         full[i, hosts[fills], hosted[fills]] = 1
         layouts[i] = len(costs.home), edge_at, tied_at
         count += len(option)

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.solvers.race.race import race
-from hetopt.solvers.registry import ensure_can, ensure_keeps, ensure_plans
+from hetopt.solvers.registry import (
+    ensure_can,
+    ensure_keeps,
+    ensure_packs,
+    ensure_plans,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +54,7 @@ def racing(
         ensure_can(solver, request.params.principles)
         ensure_plans(solver, request.problem.training.schedule)
         ensure_keeps(request.problem.training.schedule, request.params.principles)
+        ensure_packs(request.problem, request.table, request.params.principles)
         if ensure_available is not None:
             ensure_available()
         return race(request, solver=solver, engine=engine, quick=quick)

@@ -32,8 +32,7 @@ def test_exactly_the_pruned_space(
             n = dp * cp * tp
             if (
                 n <= cluster.devices
-                and (per_node % n == 0 or n % per_node == 0)
-                and per_node % tp == 0
+                and (n <= per_node or (n % per_node == 0 and per_node % tp == 0))
                 and tp <= cluster.max_tp
                 and 32 % tp == 0
                 and model.ffn % tp == 0
@@ -44,6 +43,18 @@ def test_exactly_the_pruned_space(
             ):
                 expected.add((dp, cp, tp))
         assert degrees(problem, q) == expected
+
+
+def test_unequal_nodes() -> None:
+    """A stage of up to 8 devices, or all that several nodes of 8, or all of 7, have."""
+    cluster = make_cluster(nodes=4, devices_per_node=8, unequal=(8, 8, 7, 8))
+    training = Training(global_batch=56 * 3, seq_len=2048)
+    problem = make_problem((cluster,), make_model(kv_heads=32), training)
+    sizes = {dp * cp * tp for dp, cp, tp in degrees(problem, 1)}
+    assert sizes == {*range(1, 9), 14, 16, 21, 24, 28} - {5}
+    assert (2, 1, 8) in degrees(problem, 1)
+    assert (7, 1, 2) not in degrees(problem, 1), "a node of 7 has no pairs to fill it"
+    assert (14, 1, 1) in degrees(problem, 1)
 
 
 def test_pins_and_policies_restrict() -> None:

@@ -1,11 +1,15 @@
 """Ranks, hosts and coordinates agree with the plan, whatever it is."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from hetopt.export.bundle import ranks_csv
+from hetopt.export.job import Job
+from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from tests.export.jobs import draw_job
+from tests.oracle import plain
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -38,6 +42,69 @@ def test_coordinates_are_those_of_the_stage_with_tp_fastest(seed: int) -> None:
         # Tensor parallelism never leaves a node.
         groups = {(rank.dp, rank.cp): rank.host for rank in held}
         assert all(groups[rank.dp, rank.cp] == rank.host for rank in held)
+
+
+def job_of(nodes: tuple[int, ...], *strategies: tuple[int, int, int]) -> Job:
+    """A job on one cluster with a stage of two layers for each (dp, cp, tp)."""
+    problem = plain.problem(
+        model=replace(plain.MODEL, layers=2 * len(strategies)),
+        clusters=(
+            plain.cluster(
+                "a",
+                len(nodes),
+                max(nodes),
+                unequal=nodes if len(set(nodes)) > 1 else None,
+                hosts=tuple(f"h{k}" for k in range(len(nodes))),
+            ),
+        ),
+    )
+    stages = tuple(
+        Stage(
+            cluster="a",
+            first_unit=2 * i + (i > 0),
+            end_unit=2 * i + 3 + (i == len(strategies) - 1),
+            strategy=Strategy(dp=dp, cp=cp, tp=tp, recompute="none"),
+            resharding=None,
+            warmup=1,
+        )
+        for i, (dp, cp, tp) in enumerate(strategies)
+    )
+    plan = Plan(
+        schedule=problem.training.schedule,
+        pipelines=(Pipeline(microbatches=1, stages=stages),),
+        problem_digest="",
+        table_digest="",
+    )
+    return Job.of(problem, plan)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "strategies", "hosts"),
+    [
+        # What a stage leaves over is idle.
+        ((8, 8), [(3, 1, 1)] * 4, ["h0", "h0", "h1", "h1"]),
+        ((8, 8), [(5, 1, 1)] * 2, ["h0", "h1"]),
+        # The smallest node that will do; a larger stage takes as much of each.
+        ((8, 7, 8), [(7, 1, 1)] * 3, ["h1", "h0", "h2"]),
+        ((8, 7, 8), [(2, 1, 7)], ["h0 h1"]),
+        ((8, 7, 8), [(2, 1, 8)], ["h0 h2"]),
+        # Several sizes: those of 8 keep the nodes of 8.
+        ((8, 7), [(4, 1, 1), (2, 1, 1), (1, 1, 1), (8, 1, 1)], ["h1"] * 3 + ["h0"]),
+    ],
+)
+def test_nodes_of_any_size(
+    nodes: tuple[int, ...], strategies: list[tuple[int, int, int]], hosts: list[str]
+) -> None:
+    job = job_of(nodes, *strategies)
+    ranks = job.placement.ranks
+    assert len({(rank.host, rank.local_device) for rank in ranks}) == len(ranks)
+    for rank in ranks:
+        assert rank.local_device < nodes[int(rank.host[1:])]
+    found = []
+    for stage in range(len(strategies)):
+        own = [rank.host for rank in ranks if rank.stage == stage]
+        found.append(" ".join(sorted(set(own))))
+    assert found == hosts
 
 
 def test_hosts_are_the_inventorys_or_said_to_be_invented() -> None:

@@ -120,6 +120,14 @@ def _cluster(rng: Random, name: str) -> dict[str, Any]:
         cluster["max_tp"] = rng.randint(1, devices)
     if rng.random() < 0.1:
         cluster["nics_per_node"] = rng.choice((1, 3, 8))
+    # Drawn apart, so that the rest of a seed's problem stays what it was.
+    more = Random(f"{name} {nodes} {devices} {cluster}")
+    if nodes <= 8 and more.random() < 0.15:
+        sizes = [max(1, devices - more.randint(0, 3)) for _ in range(nodes)]
+        del cluster["devices_per_node"]
+        cluster["nodes"] = sizes
+        if "max_tp" in cluster:
+            cluster["max_tp"] = min(cluster["max_tp"], *sizes)
     return cluster
 
 

@@ -33,6 +33,7 @@ from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
 from tests.oracle import chunks, weights, wide
+from tests.oracle.nodes import room
 from tests.oracle.plan_times import (
     Pieces,
     closed_form,
@@ -228,9 +229,13 @@ def _skeletons(
             for strategies in product(
                 *(range(len(part.clusters[j].strategies)) for j in order)
             ):
-                room = [
-                    table.cluster_devices[j] // part.clusters[j].strategies[k].devices
+                used_ones = [
+                    part.clusters[j].strategies[k]
                     for j, k in zip(order, strategies, strict=True)
+                ]
+                most_stages = [
+                    room(problem.clusters[j], own.devices, own.tp)
+                    for j, own in zip(order, used_ones, strict=True)
                 ]
                 if any(
                     problem.training.global_batch
@@ -238,7 +243,7 @@ def _skeletons(
                     for j, k in zip(order, strategies, strict=True)
                 ):
                     continue
-                for stages in product(*(range(1, most + 1) for most in room)):
+                for stages in product(*(range(1, most + 1) for most in most_stages)):
                     p = sum(stages)
                     if p > body or not pins.stages.permits(p):
                         continue

@@ -22,6 +22,7 @@ from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Pins, Training
 from hetopt.schedule.schedules import rule_of
+from tests.oracle.nodes import room
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +140,9 @@ def table(
                         [batch // (q * strategy.dp) for strategy in chosen]
                     ),
                     devices=devices,
-                    max_stages=own.devices // devices,
+                    max_stages=np.array(
+                        [room(own, each.devices, each.tp) for each in chosen]
+                    ),
                     layout=np.array(index),
                     forward_ns=per_unit * (100, 1000, 100),
                     backward_ns=per_unit * (200, 2000, 200),

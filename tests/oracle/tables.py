@@ -14,15 +14,25 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, Recompute
+from tests.oracle.nodes import room
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from numpy.typing import NDArray
 
 
-def allowed_strategies(problem: Problem, cluster: Cluster, q: int) -> list[Strategy]:
-    """Every strategy of a cluster at q that the rules and the pins permit."""
+def allowed_strategies(
+    problem: Problem, cluster: Cluster, q: int, sizes: Container[int] | None = None
+) -> list[Strategy]:
+    """Every strategy of a cluster at q that the rules and the pins permit.
+
+    Parameters
+    ----------
+    sizes
+        Devices that stages may have; None for those that divide a node or are whole
+        nodes.
+    """
     model, training = problem.model, problem.training
     pins = problem.pins.of(cluster.name)
     policies: Sequence[Recompute] = training.recompute.get(cluster.name, RECOMPUTE)
@@ -32,9 +42,10 @@ def allowed_strategies(problem: Problem, cluster: Cluster, q: int) -> list[Strat
             for tp in range(1, cluster.devices // (dp * cp) + 1):
                 n, node = dp * cp * tp, cluster.devices_per_node
                 kv_fits = model.kv_heads % tp == 0 or tp % model.kv_heads == 0
+                plain = (node % n == 0 or n % node == 0) and node % tp == 0
                 fits = (
-                    (node % n == 0 or n % node == 0)
-                    and node % tp == 0
+                    (plain if sizes is None else n in sizes)
+                    and room(cluster, n, tp) > 0
                     and tp <= cluster.max_tp
                     and model.heads % tp == 0
                     and model.ffn % tp == 0
@@ -71,7 +82,14 @@ class _Clock:
         return self.step * max(1, round(4 * value / self.scale))
 
 
-def draw_table(rng: Random, problem: Problem, *, size: float) -> CostTable:
+def draw_table(
+    rng: Random,
+    problem: Problem,
+    *,
+    size: float,
+    sizes: Container[int] | None = None,
+) -> CostTable:
+    """Draw a table; ``sizes`` as of ``allowed_strategies``."""
     model = problem.model
     kinds: list[str] = list(dict.fromkeys(model.units))
     units = [kinds.index(kind) for kind in model.units]
@@ -92,7 +110,15 @@ def draw_table(rng: Random, problem: Problem, *, size: float) -> CostTable:
         if batch % q or not problem.pins.microbatches.permits(q):
             continue
         part = _draw_slice(
-            rng, clock, problem, q, kinds, cut_classes, size=size, twins=twins
+            rng,
+            clock,
+            problem,
+            q,
+            kinds,
+            cut_classes,
+            size=size,
+            twins=twins,
+            sizes=sizes,
         )
         if part is not None:
             slices.append(part)
@@ -118,6 +144,7 @@ def draw_table(rng: Random, problem: Problem, *, size: float) -> CostTable:
     )
 
 
+# In one piece: the order of the draws is what a seed stands for.
 def _draw_slice(
     rng: Random,
     clock: _Clock,
@@ -128,11 +155,12 @@ def _draw_slice(
     *,
     size: float,
     twins: bool,
+    sizes: Container[int] | None,
 ) -> TableSlice | None:
     layouts: list[Layout] = []
     tables = []
     for index, cluster in enumerate(problem.clusters):
-        allowed = allowed_strategies(problem, cluster, q)
+        allowed = allowed_strategies(problem, cluster, q, sizes)
         most = max(1, round(rng.randint(1, 4) * size))
         chosen = sorted(rng.sample(allowed, min(most, len(allowed))))
         tables.append(
@@ -227,7 +255,7 @@ def _draw_cluster(
         strategies=tuple(strategies),
         microbatch=_ints([batch // (q * strategy.dp) for strategy in strategies]),
         devices=_ints(devices),
-        max_stages=_ints([cluster.devices // n for n in devices]),
+        max_stages=_ints([room(cluster, own.devices, own.tp) for own in strategies]),
         layout=_ints(own_layouts),
         forward_ns=arrays["forward"],
         backward_ns=arrays["backward"],

@@ -5,7 +5,7 @@ stages is written as its runs, so that a cluster may be named several times.
 
 How the open ends are read:
 
-* The devices of all stages of a cluster fit into it together. ``stages`` and
+* The stages of a cluster find a place in its nodes together. ``stages`` and
   ``units`` pins count all of a cluster's stages.
 * A pinned order names every cluster once: its stages then stand together whether
   P3 is relaxed or not. A forbidden pair says nothing within a cluster.
@@ -18,6 +18,8 @@ from __future__ import annotations
 import math
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
+
+from tests.oracle.nodes import fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,6 +76,15 @@ def _allowed(
     return principles.sharing == "any" or strategies[k].tp <= strategies[own[-1]].tp
 
 
+def _packs(problem: Problem, part: TableSlice, line: Sequence[Host]) -> bool:
+    """Whether the stages find a place in the nodes of their clusters."""
+    needs: dict[int, list[tuple[int, int]]] = {}
+    for j, k in line:
+        strategy = part.clusters[j].strategies[k]
+        needs.setdefault(j, []).append((strategy.devices, strategy.tp))
+    return all(fits(problem.clusters[j], own) for j, own in needs.items())
+
+
 def skeletons(
     problem: Problem, table: CostTable, part: TableSlice, principles: Principles
 ) -> Iterator[Runs]:
@@ -87,6 +98,8 @@ def skeletons(
         if pins.order is not None and named != pins.order:
             continue
         if any(pair in pins.forbidden_next for pair in pairwise(named)):
+            continue
+        if not _packs(problem, part, line):
             continue
         counts = [sum(j == own for own, _ in line) for j in range(len(names))]
         if not all(

@@ -82,6 +82,17 @@ def test_a_key_leads_to_its_value_and_nothing_else_changes(
     assert found == expected
 
 
+def test_the_devices_of_each_node_take_the_place_of_their_number() -> None:
+    found = changed(Setting(key="clusters.a.nodes", value=[2, 1]))["clusters"][0]
+    assert found["nodes"] == [2, 1]
+    assert "devices_per_node" not in found
+    with pytest.raises(InputError, match="it is open which to add or leave out"):
+        changed(
+            Setting(key="clusters.a.nodes", value=[2, 1]),
+            NodesAdded(cluster="a", nodes=-1),
+        )
+
+
 def test_missing_mappings_are_made() -> None:
     text = TEXT[: TEXT.index("pin:")]
     document = parse_document(text, "p.yaml")

@@ -40,7 +40,66 @@ REPLACED = [
     ("nodes: 2", "nodes: 2.5", "5: clusters.0.nodes: is 2.5, expected a whole"),
     ("nodes: 2", "nodes: true", "5: clusters.0.nodes: is true, expected a whole"),
     ("nodes: 2", "nodes:", "5: clusters.0.nodes: is empty, expected a whole"),
-    ("nodes: 2", "nodes: [2]", "5: clusters.0.nodes: is a list, expected a whole"),
+    (
+        "nodes: 2",
+        "nodes: [8, 7]",
+        "6: clusters.0.devices_per_node: is 8, but nodes lists the devices of each",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: []",
+        "5: clusters.0.nodes: is an empty list, expected the devices of each node",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: [8, 0]",
+        "5: clusters.0.nodes.1: is 0, expected a whole number of at least 1",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: [8, 7.5]",
+        "5: clusters.0.nodes.1: is 7.5, expected a whole number",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: [8, [7]]",
+        "5: clusters.0.nodes.1: is a list, expected a whole number",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: 2",
+        "3: clusters.0.devices_per_node: is missing, expected the number of devices",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: [8, 7]\n    hosts: [a, b, c]",
+        "6: clusters.0.hosts: names 3, expected one host for each of the 2 nodes",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: [8, 7]\n    price_per_hour: 20",
+        "6: clusters.0.price_per_hour: is the price of one of several equal nodes, but",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: [8, 7]\n    max_tp: 9",
+        "6: clusters.0.max_tp: is 9, expected at most the 8 devices of a node",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        "nodes: [8, 7]\n    group: {size: 2, bandwidth: 600 GB/s}",
+        "6: clusters.0.group.size: is 2, which does not divide the 7 devices of a node",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        f"nodes: [{', '.join(['8'] * 10_001)}]",
+        "5: clusters.0.nodes: lists 10001 nodes, expected at most 10000",
+    ),
+    (
+        "nodes: 2\n    devices_per_node: 8",
+        f"nodes: [{', '.join(['8'] * 10**6)}]",
+        "5: holds more than 100000 values",
+    ),
     (
         "nodes: 2",
         "nodes: 2\n    uplink: 0 Gbps",
@@ -113,7 +172,7 @@ REPLACED = [
     (
         "devices_per_node: 8",
         "devices_per_node: 8\n    group: {size: 3, bandwidth: 1 GB/s}",
-        "7: clusters.0.group.size: is 3, which does not divide devices_per_node (8)",
+        "7: clusters.0.group.size: is 3, which does not divide the 8 devices of a node",
     ),
     (
         "devices_per_node: 8",

@@ -155,6 +155,9 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "host_device": _link(cluster.host_device),
         "nics_per_node": cluster.nics_per_node,
     }
+    if cluster.unequal is not None:
+        data["nodes"] = list(cluster.unequal)
+        del data["devices_per_node"]
     if cluster.price_per_hour is not None:
         data["price_per_hour"] = cluster.price_per_hour
     if cluster.group is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.plans import Plan
+    from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 #: Relative difference at which two numbers that should be one are not.
@@ -58,17 +60,34 @@ def cost_findings(
 
 
 def nodes_of(problem: Problem, plan: Plan) -> dict[str, int]:
-    """Return the nodes to rent: shares of nodes, added up and rounded up."""
+    """Return the nodes to rent: counted for each size of stages, or by their sum."""
     nodes = {}
     for cluster in problem.clusters:
-        shares = [
-            Fraction(stage.strategy.devices, cluster.devices_per_node)
+        stages = Counter(
+            stage.strategy.devices
             for pipeline in plan.pipelines
             for stage in pipeline.stages
             if stage.cluster == cluster.name
-        ]
-        whole_nodes = sum(share for share in shares if share >= 1)
-        count = whole_nodes + math.ceil(sum(share for share in shares if share < 1))
-        if count:
-            nodes[cluster.name] = int(count)
+        )
+        if stages:
+            nodes[cluster.name] = _nodes(cluster, stages)
     return nodes
+
+
+def _nodes(cluster: Cluster, stages: Counter[int]) -> int:
+    largest = cluster.devices_per_node
+    count = sum(-(-own // largest) * stages[own] for own in stages if own > largest)
+    parts = {own: stages[own] for own in stages if own <= largest}
+    if cluster.unequal is None and len(parts) > 1:
+        # Several sizes: shares of nodes, added up and rounded up.
+        return count + math.ceil(
+            sum(Fraction(own, largest) * parts[own] for own in parts)
+        )
+    for own, left in parts.items():
+        if cluster.unequal is None:
+            count += math.ceil(Fraction(left, largest // own))
+            continue
+        for size in sorted(cluster.unequal, reverse=True):
+            if left > 0:
+                count, left = count + 1, left - size // own
+    return count

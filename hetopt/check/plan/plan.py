@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.pricing import PricedStages, rows_of
 from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
 from hetopt.check.plan.times import Times, closed_form, simulate
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.cost.table import CostTable
-    from hetopt.plans import Pipeline, Plan, Stage, Strategy
+    from hetopt.plans import Pipeline, Plan, Stage
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 
@@ -211,23 +212,14 @@ def _cluster_findings(
         if len(own) > 1 and principles.consecutive:
             places = " and ".join(str(i) for stages in own for i in stages)
             yield f"cluster {name!r}: stages {places} are not consecutive (P3)"
-        strategies: list[Strategy] = []
-        devices = 0
-        for stage in pipeline.stages:
-            if stage.cluster == name:
-                devices += stage.strategy.devices
-                if stage.strategy not in strategies:
-                    strategies.append(stage.strategy)
+        hosted = [each.strategy for each in pipeline.stages if each.cluster == name]
+        strategies = list(dict.fromkeys(hosted))
         if len(strategies) > 1 and principles.sharing == "one":
             listed = " and ".join(map(str, strategies))
             yield f"cluster {name!r}: strategies {listed}, expected one (P4)"
         if principles.sharing == "falling-tp":
             yield from _rising_tp_findings(name, pipeline.stages)
-        if devices > known[name].devices:
-            yield (
-                f"cluster {name!r}: stages take {devices} devices, it has "
-                f"{known[name].devices}"
-            )
+        yield from packing_findings(known[name], hosted)
         for strategy in strategies:
             yield from mesh_findings(
                 problem, known[name], strategy, pipeline.microbatches

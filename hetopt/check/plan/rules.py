@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from hetopt.check.plan.chunks import units_of_chunk
+from hetopt.check.plan.packing import most_stages
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
@@ -28,14 +29,12 @@ def mesh_findings(
     name = f"cluster {cluster.name!r}: {strategy}"
     model, training = problem.model, problem.training
     dp, cp, tp = strategy.dp, strategy.cp, strategy.tp
-    node, devices = cluster.devices_per_node, strategy.devices
-    if node % devices and devices % node:
+    devices = strategy.devices
+    if devices <= cluster.devices and not most_stages(cluster, strategy):
         yield (
-            f"{name}: {devices} devices a stage neither divide nor are a multiple of "
-            f"the {node} devices of a node"
+            f"{name}: {devices} devices a stage are neither of one node nor, with tp "
+            f"{tp} inside each, all that several nodes have"
         )
-    if node % tp:
-        yield f"{name}: tp {tp} does not divide the {node} devices of a node"
     if tp > cluster.max_tp:
         yield f"{name}: tp {tp} is more than max_tp {cluster.max_tp}"
     for part in model.blocks or (model,):
@@ -118,6 +117,7 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
                 f"table: {devices} devices in cluster {cluster.name!r}, the problem "
                 f"has {cluster.devices}"
             )
+        yield from _capacity_findings(problem, table, cluster)
         # one byte for whoever rounds the product up
         limit = cluster.memory_bytes * (1 - Fraction(problem.training.reserve))
         limit = max(limit - cluster.overhead_bytes, Fraction(0))
@@ -126,6 +126,26 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
                 f"table: {usable} usable bytes on {cluster.name!r}, the problem "
                 f"leaves {int(limit)} after overhead and reserve"
             )
+
+
+def _capacity_findings(
+    problem: Problem, table: CostTable, cluster: Cluster
+) -> Iterator[str]:
+    """Yield where a table counts other stages of a strategy than the nodes hold."""
+    j = problem.clusters.index(cluster)
+    counted: dict[tuple[int, int], int] = {}
+    for part in table.slices:
+        own = part.clusters[j]
+        for strategy, said in zip(own.strategies, own.max_stages, strict=True):
+            key = strategy.devices, strategy.tp
+            if key not in counted:
+                counted[key] = most_stages(cluster, strategy)
+            if said != counted[key]:
+                yield (
+                    f"table: {said} stages of {strategy} on {cluster.name!r}, its "
+                    f"nodes hold {counted[key]}"
+                )
+                return
 
 
 def _listed(values: Iterable[Any]) -> str:

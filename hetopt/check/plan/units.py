@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.rules import mesh_findings, pin_findings
 from hetopt.check.plan.times import Times, warmups
 from hetopt.problem.training import RESHARDING
@@ -40,10 +41,8 @@ def unit_findings(
     known = dict(zip(own.strategies, own.microbatch.tolist(), strict=True))
     share = problem.training.global_batch // pipeline.microbatches
     seen: list[Strategy] = []
-    devices = 0
     for i, stage in enumerate(pipeline.stages):
         yield from _stage_findings(i, stage)
-        devices += stage.strategy.devices
         if stage.cluster != cluster.name:
             yield f"cluster {stage.cluster!r}: unknown, expected {cluster.name}"
         for strategy in stage.unit_strategies or ():
@@ -61,11 +60,8 @@ def unit_findings(
                     "the global batch exactly"
                 )
             yield from mesh_findings(problem, cluster, strategy, pipeline.microbatches)
-    if devices > cluster.devices:
-        yield (
-            f"cluster {cluster.name!r}: stages take {devices} devices, it has "
-            f"{cluster.devices}"
-        )
+    hosted = [stage.strategy for stage in pipeline.stages]
+    yield from packing_findings(cluster, hosted)
 
 
 def _stage_findings(i: int, stage: Stage) -> Iterator[str]:

@@ -71,8 +71,17 @@ class Side:
 
     @property
     def nodes(self) -> Ints:
-        """Nodes that host the stage."""
+        """Nodes that host the stage; of unequal ones as few as can."""
         return -(-self.devices // self.cluster.devices_per_node)
+
+    @property
+    def per_node(self) -> Ints:
+        """Devices of the stage in each of its nodes.
+
+        Unequal nodes may host it in several ways, by its tp: then what divides all of
+        them, so that no group is taken to stay in a node that may leave it.
+        """
+        return stage_per_node(self.cluster, self.devices)
 
     @property
     def interfaces(self) -> Ints:
@@ -122,6 +131,15 @@ class Boundary:
     strategy: Ints
 
 
+def stage_per_node(cluster: Cluster, devices: Ints) -> Ints:
+    """Return ``Side.per_node`` of stages with so many devices."""
+    common = np.zeros_like(devices)
+    for size, _ in cluster.sizes:
+        common = np.gcd(common, np.where(devices % size == 0, size, 0))
+    inside = devices <= cluster.devices_per_node
+    return np.where(inside, devices, np.maximum(common, 1))
+
+
 def overlaps(first: Ints, second: Ints) -> Ints:
     """Pairs of slices that meet when one axis is cut evenly in two ways."""
     return first + second - np.gcd(first, second)
@@ -165,8 +183,8 @@ def plan_transfer(
             pairs=outer,
             sender_bytes=part + nothing,
             receiver_bytes=part + nothing,
-            before_s=all_gather_s(sender.cluster, group_first, one, part),
-            after_s=all_gather_s(receiver.cluster, group_second, one, part),
+            before_s=_gather_s(sender, group_first, one, part),
+            after_s=_gather_s(receiver, group_second, one, part),
         )
     if name == "inner-dp":
         first, second = part / sender.shards, part / receiver.shards
@@ -174,10 +192,8 @@ def plan_transfer(
             pairs=outer * overlaps(sender.shards, receiver.shards),
             sender_bytes=first + nothing,
             receiver_bytes=second + nothing,
-            before_s=all_gather_s(sender.cluster, inner_first, sender.shards, first),
-            after_s=all_gather_s(
-                receiver.cluster, inner_second, receiver.shards, second
-            ),
+            before_s=_gather_s(sender, inner_first, sender.shards, first),
+            after_s=_gather_s(receiver, inner_second, receiver.shards, second),
         )
     return Transfer(
         pairs=outer * overlaps(group_first, group_second),
@@ -185,10 +201,14 @@ def plan_transfer(
         receiver_bytes=total_bytes / receiver.devices + nothing,
         before_s=nothing,
         after_s=np.maximum(
-            all_gather_s(sender.cluster, group_first, one, part),
-            all_gather_s(receiver.cluster, group_second, one, part),
+            _gather_s(sender, group_first, one, part),
+            _gather_s(receiver, group_second, one, part),
         ),
     )
+
+
+def _gather_s(side: Side, size: Ints, stride: Ints, total_bytes: Floats) -> Floats:
+    return all_gather_s(side.cluster, size, stride, side.per_node, total_bytes)
 
 
 def steps_s(

@@ -1,12 +1,13 @@
 """Alpha-beta costs of collectives inside one cluster.
 
 Ranks of a stage are numbered with tp fastest, then cp, then dp, on consecutive
-devices of consecutive nodes. A group is ``size`` ranks ``stride`` apart: tensor
+devices of consecutive nodes, ``per_node`` of them in each: all of the stage's if it
+lies in one node. A group is ``size`` ranks ``stride`` apart: tensor
 parallelism (tp, 1), context parallelism (cp, tp), gradients (dp * cp, tp). All
 groups of a stage communicate at once.
 
-- A group whose block of ``size * stride`` devices fits the device group or the node
-  uses that link.
+- A group whose block of ``size * stride`` devices fits the device group, or what the
+  stage has in a node, uses that link.
 - Otherwise its ring leaves the node, and the ``min(stride, devices_per_node)`` rings
   of a node share its network interfaces; the link inside the node still caps it.
 
@@ -60,15 +61,22 @@ def intra_node_bandwidth(cluster: Cluster) -> float:
     return cluster.intra_node.bandwidth_bytes_per_s * intra_node_share(cluster)
 
 
-def group_link(cluster: Cluster, size: Ints, stride: Ints) -> tuple[Floats, Floats]:
-    """Return bandwidth (bytes/s per rank) and latency (s per hop, in the mean)."""
+def group_link(
+    cluster: Cluster, size: Ints, stride: Ints, per_node: Ints
+) -> tuple[Floats, Floats]:
+    """Return bandwidth (bytes/s per rank) and latency (s per hop, in the mean).
+
+    Parameters
+    ----------
+    per_node
+        Devices that the stage has in each of its nodes.
+    """
     span = size * stride
-    per_node = cluster.devices_per_node
     intra = intra_node_bandwidth(cluster)
     network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
-    rings = np.minimum(stride, per_node)
+    rings = np.minimum(stride, cluster.devices_per_node)
     across = np.minimum(network * NETWORK_SHARE / rings, intra)
-    inside = _inside(cluster, size, stride)
+    inside = _inside(size, stride, per_node)
     bandwidth = np.where(inside, intra, across)
     # Of the members that a ring has in a node, only the last sends to another node.
     here = np.maximum(per_node // stride, 1)
@@ -84,28 +92,28 @@ def group_link(cluster: Cluster, size: Ints, stride: Ints) -> tuple[Floats, Floa
 
 
 def all_gather_s(
-    cluster: Cluster, size: Ints, stride: Ints, total_bytes: Floats
+    cluster: Cluster, size: Ints, stride: Ints, per_node: Ints, total_bytes: Floats
 ) -> Floats:
     """Ring all-gather to ``total_bytes`` per rank; reduce-scatter costs the same."""
-    bandwidth, latency = group_link(cluster, size, stride)
+    bandwidth, latency = group_link(cluster, size, stride, per_node)
     moved = (size - 1) * (total_bytes / size / bandwidth + latency)
-    return moved + _start_s(cluster, size, stride)
+    return moved + _start_s(size, stride, per_node)
 
 
 def all_reduce_s(
-    cluster: Cluster, size: Ints, stride: Ints, total_bytes: Floats
+    cluster: Cluster, size: Ints, stride: Ints, per_node: Ints, total_bytes: Floats
 ) -> Floats:
     """Ring all-reduce: a reduce-scatter and an all-gather, started once."""
-    gather = all_gather_s(cluster, size, stride, total_bytes)
-    return 2 * gather - _start_s(cluster, size, stride)
+    gather = all_gather_s(cluster, size, stride, per_node, total_bytes)
+    return 2 * gather - _start_s(size, stride, per_node)
 
 
-def _start_s(cluster: Cluster, size: Ints, stride: Ints) -> Floats:
-    start = np.where(_inside(cluster, size, stride), START_S, START_ACROSS_S)
+def _start_s(size: Ints, stride: Ints, per_node: Ints) -> Floats:
+    start = np.where(_inside(size, stride, per_node), START_S, START_ACROSS_S)
     return np.where(size > 1, start, 0.0)
 
 
-def _inside(cluster: Cluster, size: Ints, stride: Ints) -> NDArray[np.bool_]:
+def _inside(size: Ints, stride: Ints, per_node: Ints) -> NDArray[np.bool_]:
     """Whether groups stay in a node; blocks that do not divide it straddle two."""
-    inside: NDArray[np.bool_] = cluster.devices_per_node % (size * stride) == 0
+    inside: NDArray[np.bool_] = per_node % (size * stride) == 0
     return inside

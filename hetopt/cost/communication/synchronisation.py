@@ -39,13 +39,18 @@ OPTIMIZER_START_S = 1e-3
 
 
 def reduction_s(
-    training: Training, cluster: Cluster, parameters: Floats, tp: Ints, replicas: Ints
+    training: Training,
+    cluster: Cluster,
+    parameters: Floats,
+    tp: Ints,
+    replicas: Ints,
+    per_node: Ints,
 ) -> Floats:
     """Reduce the gradients of one unit once per iteration; (R,)."""
     if training.zero >= 2:
         return np.zeros(len(tp))
     gradients = parameters * parameter_bytes(training).gradient
-    once = all_gather_s(cluster, replicas, tp, gradients)
+    once = all_gather_s(cluster, replicas, tp, per_node, gradients)
     return 2 * once if training.zero == 0 else once
 
 
@@ -55,6 +60,7 @@ def update_s(
     parameters: Floats,
     tp: Ints,
     replicas: Ints,
+    per_node: Ints,
     measured_s: float | None = None,
 ) -> Floats:
     """Gather weights if the update is sharded, and update one unit; (R,).
@@ -63,13 +69,16 @@ def update_s(
     ----------
     parameters
         Of the unit on one device, before ZeRO shards them.
+    per_node
+        Devices that the stage has in each of its nodes.
     measured_s
         Of the update of one parameter; None if it was not measured.
     """
     size = parameter_bytes(training)
     seconds = np.zeros(len(tp))
     if training.zero in (1, 2):
-        seconds = all_gather_s(cluster, replicas, tp, parameters * size.weight)
+        weights = parameters * size.weight
+        seconds = all_gather_s(cluster, replicas, tp, per_node, weights)
     shard = parameters / (replicas if training.zero else 1)
     if measured_s is not None:
         return seconds + shard * measured_s

@@ -87,8 +87,17 @@ def stage_communication(
     kind: str,
     shape: Shape,
     replicas: Ints,
+    per_node: Ints,
 ) -> StageCommunication:
-    """Communication of one unit and micro-batch; replicas = dp * cp per row."""
+    """Communication of one unit and micro-batch.
+
+    Parameters
+    ----------
+    replicas
+        dp * cp, per row.
+    per_node
+        Devices that the stage has in each of its nodes, per row.
+    """
     e = element_bytes(training.precision)
     one = np.ones_like(shape.tp)
     nothing = np.zeros(len(shape.tp))
@@ -96,7 +105,7 @@ def stage_communication(
     forward = backward = nothing
     for (tokens, width), (count, repeated) in _collectives(pieces).items():
         size = shape.all_tokens(tokens) * width * e
-        one_s = all_gather_s(cluster, shape.tp, one, size)
+        one_s = all_gather_s(cluster, shape.tp, one, per_node, size)
         forward = forward + count * one_s
         # Without sequence parallelism an all-reduce is a gather and a scatter, and
         # nothing was split that backward would gather again.
@@ -107,21 +116,17 @@ def stage_communication(
         rows = piece.loss_rows(shape)
         if rows is not None:
             forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
-                cluster, shape.tp, one, rows * 4
+                cluster, shape.tp, one, per_node, rows * 4
             )
         passed_on = piece.ring_bytes(shape, e)
         if passed_on is not None:
-            bandwidth, latency = group_link(cluster, shape.cp, shape.tp)
+            bandwidth, latency = group_link(cluster, shape.cp, shape.tp, per_node)
             steps, step_s = shape.cp - 1, passed_on / bandwidth
             ring = steps * (step_s + latency)
             ring_backward = steps * (2 * step_s + latency)
-    gather = scatter = nothing
     parameters = unit_parameters(model, kind, shape.tp)
-    each = parameter_bytes(training)
-    if training.zero >= 3:
-        gather = all_gather_s(cluster, replicas, shape.tp, parameters * each.weight)
-    if training.zero >= 2:
-        scatter = all_gather_s(cluster, replicas, shape.tp, parameters * each.gradient)
+    group = cluster, replicas, shape.tp, per_node
+    gather, scatter = _sharded_s(training, parameters, group)
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,
@@ -130,6 +135,25 @@ def stage_communication(
         gather_s=gather,
         scatter_s=scatter,
     )
+
+
+def _sharded_s(
+    training: Training, parameters: Floats, group: tuple[Cluster, Ints, Ints, Ints]
+) -> tuple[Floats, Floats]:
+    """Return what ZeRO-3 gathers of a unit's weights, and ZeRO-2 scatters; (R,).
+
+    Parameters
+    ----------
+    group
+        As of ``all_gather_s``, of a stage's replicas.
+    """
+    each, nothing = parameter_bytes(training), np.zeros(len(parameters))
+    gather = scatter = nothing
+    if training.zero >= 3:
+        gather = all_gather_s(*group, parameters * each.weight)
+    if training.zero >= 2:
+        scatter = all_gather_s(*group, parameters * each.gradient)
+    return gather, scatter
 
 
 def _collectives(

@@ -65,7 +65,9 @@ def rows_of(table: CostTable, stages: int, microbatches: int) -> tuple[int, ...]
     return tuple(
         row
         for row, strategy in enumerate(rows.strategies)
-        if strategy.devices == devices and rows.sync_ns[row] <= LONGEST_NS
+        if strategy.devices == devices
+        and rows.max_stages[row] >= stages
+        and rows.sync_ns[row] <= LONGEST_NS
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.boundaries.resharding import stage_per_node
 from hetopt.cost.boundaries.slices import boundary_bytes, table_slices
 from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.ranges import nanoseconds
@@ -117,11 +118,12 @@ def _within_ns(problem: Problem, part: TableSlice, tensors: tuple[str, ...]) -> 
     first, second = shards[:, None], shards[None, :]
     common = np.gcd(first, second)
     size = np.lcm(first, second) // common
+    per_node = stage_per_node(cluster, devices)[:, None]
     within = []
     for tensor in tensors:
         total = boundary_bytes(problem, part.microbatches, tensor, within=True)
         share = np.broadcast_to(total / devices[:, None], size.shape)
-        seconds = all_gather_s(cluster, size, common, share)
+        seconds = all_gather_s(cluster, size, common, per_node, share)
         meet = devices[:, None] == devices[None, :]
         within.append(np.where(meet, nanoseconds(seconds), 0))
     return np.stack(within)

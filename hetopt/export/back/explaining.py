@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.packing import packing_findings
 from hetopt.errors import InputError
 from hetopt.export.back.differences import (
     DEGREES,
@@ -141,7 +142,7 @@ class _Mixer:
         self.ours = ours
         self.start_s = mine.price.closed_form_s
         self._costs = costs
-        self._devices = {cluster.name: cluster.devices for cluster in problem.clusters}
+        self._offered = problem.clusters
         self._usable = dict(
             zip(mine.table.cluster_names, mine.table.usable_bytes, strict=True)
         )
@@ -153,11 +154,14 @@ class _Mixer:
         plan = self._plan(taken)
         if plan is None:
             return None
-        used: dict[str, int] = {}
-        for stage in plan.pipeline.stages:
-            used[stage.cluster] = used.get(stage.cluster, 0) + stage.strategy.devices
-        if any(count > self._devices[name] for name, count in used.items()):
-            return None
+        for cluster in self._offered:
+            hosted = [
+                stage.strategy
+                for stage in plan.pipeline.stages
+                if stage.cluster == cluster.name
+            ]
+            if any(packing_findings(cluster, hosted)):
+                return None
         try:
             found = price(plan, self._costs)
         except InputError:

@@ -7,6 +7,7 @@ coordinates on the next stage.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Loss
@@ -17,6 +18,7 @@ from hetopt.export.shared.losses import (
     model_losses,
     stages_named,
 )
+from hetopt.problem.packing import packed
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
@@ -117,9 +119,13 @@ def recompute_loss(job: Job) -> Iterator[Loss]:
 
 def _suits(job: Job, degrees: Degrees) -> bool:
     """Whether every stage could have these degrees."""
-    dp, _, tp = degrees
-    clusters = map(job.cluster_of, job.stages)
-    return job.problem.training.global_batch % (job.microbatches * dp) == 0 and all(
-        cluster.devices_per_node % tp == 0 and tp <= cluster.max_tp
-        for cluster in clusters
-    )
+    dp, cp, tp = degrees
+    hosted = Counter(stage.cluster for stage in job.stages)
+    if job.problem.training.global_batch % (job.microbatches * dp):
+        return False
+    for cluster in job.problem.clusters:
+        fit = packed(cluster, dp * cp * tp, tp)
+        most = 0 if fit is None or tp > cluster.max_tp else fit.stages
+        if hosted[cluster.name] > most:
+            return False
+    return True

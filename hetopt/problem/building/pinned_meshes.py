@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.meshes import divisors, meshes
+from hetopt.problem.packing import packed
 from hetopt.problem.training import ANY, NO_CLUSTER_PINS, Domain
 
 if TYPE_CHECKING:
@@ -84,8 +85,12 @@ class _PinnedMeshes:
             if not domains["microbatches"].permits(count):
                 continue
             for mesh in meshes(self.model, self.cluster, self.training, pins, count):
-                if least * mesh.devices <= self.cluster.devices:
+                if least <= self._most_stages(mesh):
                     yield mesh
+
+    def _most_stages(self, mesh: Mesh) -> int:
+        found = packed(self.cluster, mesh.devices, mesh.tp)
+        return found.stages if found else 0
 
     def _check_alone(self, name: str) -> None:
         """Raise FieldError if no mesh has the degree, whatever else is pinned."""
@@ -106,7 +111,7 @@ class _PinnedMeshes:
             f"{other} {self._said(other)}" for other in self.pinned if other != name
         )
         if name == "stages":
-            most = max(self.cluster.devices // mesh.devices for mesh in found)
+            most = max(map(self._most_stages, found))
             can = f"at most {most}"
         elif name == "microbatches":
             batch = self.training.global_batch

@@ -14,6 +14,7 @@ from hetopt.problem.building.devices import (
 )
 from hetopt.problem.building.links import build_links, check_order
 from hetopt.problem.building.model import build_model
+from hetopt.problem.building.nodes import nodes_of
 from hetopt.problem.building.pins import build_pins
 from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.catalogue import accelerators
@@ -170,6 +171,7 @@ def _link(
 
 def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluster:
     accelerator = _build_accelerator(spec.accelerator, (*path, "accelerator"))
+    nodes = nodes_of(spec, path)
     intra_node = _link(spec.intra_node, accelerator.intra_node, (*path, "intra_node"))
     if spec.inter_node is not None:
         inter_node = _link(
@@ -178,7 +180,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
             (*path, "inter_node"),
             DEFAULT_INTER_NODE_LATENCY_S,
         )
-    elif alone and spec.nodes == 1:
+    elif alone and nodes.number == 1:
         # No byte ever leaves the node, so this is never read.
         inter_node = intra_node
     else:
@@ -186,12 +188,13 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         raise FieldError((*path, "inter_node"), msg)
     group = None
     if spec.group is not None:
-        if spec.devices_per_node % spec.group.size:
-            msg = (
-                f"is {spec.group.size}, which does not divide "
-                f"devices_per_node ({spec.devices_per_node})"
-            )
-            raise FieldError((*path, "group", "size"), msg)
+        for size in nodes.sizes:
+            if size % spec.group.size:
+                msg = (
+                    f"is {spec.group.size}, which does not divide the {size} devices "
+                    "of a node"
+                )
+                raise FieldError((*path, "group", "size"), msg)
         latency_s = spec.group.latency
         group = DeviceGroup(
             size=spec.group.size,
@@ -200,18 +203,17 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
                 bandwidth_bytes_per_s=spec.group.bandwidth,
             ),
         )
-    max_tp = spec.max_tp or spec.devices_per_node
-    if max_tp > spec.devices_per_node:
-        msg = (
-            f"is {max_tp}, expected at most devices_per_node ({spec.devices_per_node})"
-        )
+    max_tp = spec.max_tp or nodes.largest
+    if max_tp > nodes.largest:
+        msg = f"is {max_tp}, expected at most the {nodes.largest} devices of a node"
         raise FieldError((*path, "max_tp"), msg)
     memory = spec.memory or accelerator.memory_bytes
     return Cluster(
         name=spec.name,
         accelerator=accelerator,
-        nodes=spec.nodes,
-        devices_per_node=spec.devices_per_node,
+        nodes=nodes.number,
+        devices_per_node=nodes.largest,
+        unequal=nodes.unequal,
         memory_bytes=memory,
         overhead_bytes=overhead_bytes(spec.overhead, accelerator, memory, path),
         max_tp=max_tp,
@@ -220,7 +222,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         host_device=_link(
             spec.host_device, accelerator.host_device, (*path, "host_device")
         ),
-        nics_per_node=spec.nics_per_node or spec.devices_per_node,
+        nics_per_node=spec.nics_per_node or nodes.largest,
         uplink_bytes_per_s=spec.uplink,
         group=group,
         price_per_hour=spec.price_per_hour,
@@ -248,10 +250,11 @@ def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
         if cluster.hosts is None:
             continue
         path: FieldPath = ("clusters", index, "hosts")
-        if len(cluster.hosts) != cluster.nodes:
+        nodes = nodes_of(cluster, path[:-1]).number
+        if len(cluster.hosts) != nodes:
             msg = (
                 f"names {len(cluster.hosts)}, expected one host for each of the "
-                f"{cluster.nodes} nodes"
+                f"{nodes} nodes"
             )
             raise FieldError(path, msg)
         for position, host in enumerate(cluster.hosts):

@@ -47,6 +47,7 @@ from hetopt.problem.schema.fields import (
 )
 from hetopt.problem.schema.links import LinksSpec
 from hetopt.problem.schema.model import ModelSpec
+from hetopt.problem.schema.nodes import Nodes
 from hetopt.problem.schema.pins import PinSpec
 from hetopt.problem.training import DEFAULT_RESERVE, INTERLEAVED, RECOMPUTE
 from hetopt.words import describe
@@ -73,7 +74,7 @@ class GroupSpec(Strict):
     """Neighbouring devices of a node that share a faster link."""
 
     size: Count = Field(
-        description="The devices per group; it divides devices_per_node."
+        description="The devices per group; it divides the devices of every node."
     )
     bandwidth: Bandwidth = Field(
         description="A bandwidth such as '200 GB/s', per device and direction."
@@ -82,14 +83,22 @@ class GroupSpec(Strict):
 
 
 class ClusterSpec(Strict):
-    """A homogeneous cluster of nodes x devices_per_node accelerators."""
+    """A homogeneous cluster of nodes x devices_per_node accelerators.
+
+    Nodes may have unequal numbers of devices, as after a failure.
+    """
 
     name: Name = Field(description="A name that plans and pins use.")
     accelerator: AcceleratorSpec = Field(
         description="A name from `hetopt catalog`, or the device's own numbers."
     )
-    nodes: Count = Field(description="The number of nodes.")
-    devices_per_node: Count = Field(description="The number of devices of a node.")
+    nodes: Nodes = Field(
+        description="The number of nodes; or the devices of each node, as in "
+        "[8, 8, 8, 7], without devices_per_node."
+    )
+    devices_per_node: OptionalCount = Field(
+        None, description="The number of devices of a node, if nodes is a number."
+    )
     memory: OptionalMemory = Field(
         None, description="Per device; default: the accelerator's."
     )
@@ -99,7 +108,9 @@ class ClusterSpec(Strict):
         "buffers of collectives, gaps between allocations; default: the accelerator's.",
     )
     max_tp: OptionalCount = Field(
-        None, description="Largest tensor parallelism; default: devices_per_node."
+        None,
+        description="Largest tensor parallelism; default: the devices of the largest "
+        "node.",
     )
     intra_node: LinkSpec | None = Field(
         None, description="Per device and direction; default: the accelerator's."
@@ -115,7 +126,7 @@ class ClusterSpec(Strict):
     nics_per_node: OptionalCount = Field(
         None,
         description="Network interfaces per node, each with inter_node's bandwidth; "
-        "default: one per device.",
+        "default: one per device of the largest node.",
     )
     uplink: OptionalBandwidth = Field(
         None,
@@ -125,9 +136,10 @@ class ClusterSpec(Strict):
     group: GroupSpec | None = None
     price_per_hour: OptionalPrice = Field(
         None,
-        description="What one node costs per hour, in any currency, the same for all "
-        "clusters; default: unknown. Reports say what plans cost by it; it decides "
-        "plans only where that is asked (--budget, --objective cost, --pareto).",
+        description="What one of equal nodes costs per hour, in any currency, the same "
+        "for all clusters; default: unknown. Reports say what plans cost by it; it "
+        "decides plans only where that is asked (--budget, --objective cost, "
+        "--pareto).",
     )
     hosts: HostList = Field(
         None,

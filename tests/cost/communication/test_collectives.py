@@ -22,15 +22,21 @@ CLUSTER = make_cluster(
     intra_node=link(1e-6, 100e9), inter_node=link(1e-5, 10e9), nics_per_node=4
 )
 
+#: What a stage of whole nodes has in each.
+NODE = np.array([8])
+
 
 def bandwidth(cluster: Cluster, size: int, stride: int) -> float:
-    return float(group_link(cluster, np.array([size]), np.array([stride]))[0][0])
+    per_node = np.array([cluster.devices_per_node])
+    return float(
+        group_link(cluster, np.array([size]), np.array([stride]), per_node)[0][0]
+    )
 
 
 def test_inside_a_node() -> None:
     assert bandwidth(CLUSTER, 8, 1) == pytest.approx(58e9)
     assert bandwidth(CLUSTER, 2, 4) == pytest.approx(58e9)
-    seconds = all_gather_s(CLUSTER, np.array([8]), np.array([1]), np.array([8e9]))
+    seconds = all_gather_s(CLUSTER, np.array([8]), np.array([1]), NODE, np.array([8e9]))
     assert seconds[0] == pytest.approx(START_S + 7 * (1e9 / 58e9 + 1e-6))
 
 
@@ -47,6 +53,21 @@ def test_blocks_that_do_not_divide_a_node_straddle_two() -> None:
     assert bandwidth(twelve, 3, 3) < within
 
 
+def test_a_stage_of_part_of_a_node_stays_inside() -> None:
+    """Six of eight devices: no block of six divides a node, but none leaves it."""
+    six = np.array([6])
+    found = all_gather_s(CLUSTER, six, np.array([1]), six, np.array([6e9]))
+    assert found[0] == pytest.approx(START_S + 5 * (1e9 / 58e9 + 1e-6))
+
+
+def test_a_stage_of_seven_in_each_of_two_nodes() -> None:
+    seven = np.array([7])
+    _, inside = group_link(CLUSTER, seven, np.array([1]), seven)
+    _, across = group_link(CLUSTER, np.array([14]), np.array([1]), seven)
+    assert inside[0] == 1e-6
+    assert across[0] == pytest.approx((6 * 1e-6 + 1e-5) / 7)
+
+
 def test_device_groups_are_used_where_a_group_fits() -> None:
     pairs = make_cluster(
         group=DeviceGroup(size=2, link=link(1e-6, 500e9)),
@@ -58,17 +79,19 @@ def test_device_groups_are_used_where_a_group_fits() -> None:
 
 def test_one_rank_has_nothing_to_send() -> None:
     one = np.array([1])
-    assert all_reduce_s(CLUSTER, one, one, np.array([1e9]))[0] == 0
+    assert all_reduce_s(CLUSTER, one, one, NODE, np.array([1e9]))[0] == 0
 
 
 def test_all_reduce_is_two_passes_of_the_ring() -> None:
-    seconds = all_reduce_s(CLUSTER, np.array([4]), np.array([1]), np.array([4e9]))
+    seconds = all_reduce_s(CLUSTER, np.array([4]), np.array([1]), NODE, np.array([4e9]))
     assert seconds[0] == pytest.approx(2 * 3 / 4 * 4e9 / 58e9 + 6e-6 + START_S)
 
 
 def test_a_ring_pays_each_hop_once_and_few_of_them_leave_a_node() -> None:
     # 16 ranks on two nodes: of 8 hops from a node's devices one leaves it.
-    seconds = all_gather_s(CLUSTER, np.array([16]), np.array([1]), np.array([0.0]))
+    seconds = all_gather_s(
+        CLUSTER, np.array([16]), np.array([1]), NODE, np.array([0.0])
+    )
     hop = (7 * 1e-6 + 1e-5) / 8
     assert seconds[0] == pytest.approx(START_ACROSS_S + 15 * hop)
 
@@ -91,6 +114,7 @@ def test_small_collectives_cost_what_was_measured() -> None:
             make_cluster(accelerator=device),
             np.array([ranks]),
             np.array([1]),
+            np.array([ranks]),
             np.array([100e3]),
         )
         assert 0.4 < ours[0] / median(times) < 2.5

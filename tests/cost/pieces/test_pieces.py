@@ -79,7 +79,7 @@ def test_a_new_kind_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> No
 
     def counts(kind: str) -> list[float]:
         moved = stage_communication(
-            model, TRAINING, make_cluster(), kind, rows, np.array([2])
+            model, TRAINING, make_cluster(), kind, rows, np.array([2]), np.array([8])
         )
         found = (
             unit_parameters(model, kind, tp),

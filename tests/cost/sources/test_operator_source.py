@@ -219,6 +219,7 @@ def test_collectives_of_sharded_weights_run_at_the_fitted_share(tmp_path: Path) 
         "layer",
         Shape.of([(1, 1, 1)]),
         np.array([4]),
+        np.array([4]),
     )
     gather_s, scatter_s = float(moved.gather_s[0]), float(moved.scatter_s[0])
     assert gather_s > 1e-4

@@ -1,0 +1,45 @@
+"""The field ``nodes`` of a cluster: how many there are, or what each of them has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from hetopt.problem.schema.fields import field_error, read_each, whole
+
+#: Nodes whose devices are listed one by one.
+MAX_LISTED_NODES = 10**4
+
+_WHOLE = {"type": "integer", "minimum": 1}
+
+
+def _read_nodes(value: Any) -> int | tuple[int, ...]:
+    """Read a number of equal nodes, or the devices of each node."""
+    if not isinstance(value, list | tuple):
+        return whole(1)(value)
+    if not value:
+        raise field_error("is an empty list, expected the devices of each node")
+    if len(value) > MAX_LISTED_NODES:
+        msg = f"lists {len(value)} nodes, expected at most {MAX_LISTED_NODES}"
+        raise field_error(msg)
+    return read_each(whole(1), value)
+
+
+Nodes = Annotated[
+    int | tuple[int, ...],
+    BeforeValidator(_read_nodes),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _WHOLE,
+                {
+                    "type": "array",
+                    "items": _WHOLE,
+                    "minItems": 1,
+                    "maxItems": MAX_LISTED_NODES,
+                },
+            ]
+        }
+    ),
+]
