@@ -1,10 +1,14 @@
-"""Which (dp, cp, tp) a stage of a cluster may have at a micro-batch count.
+"""Which (dp, cp, tp, ep, etp) a stage of a cluster may have at a micro-batch count.
 
 MODEL.md section 2: a stage has n = dp * cp * tp devices, n divides the node's devices
 or is a multiple of them; tp divides the node's devices, the heads and the MLP, and
 splits or replicates whole key-value heads, in every block of a model of several; cp
 splits the sequence into balanced causal pairs of chunks; q * dp divides the global
 batch.
+
+Of a model with experts ep * etp divides n, ep the routed experts, and etp their width
+and the node's devices; tp divides the shared expert's width too, and is 1 without
+sequence parallelism: every rank sends tokens of its own. Other models have 1 and 1.
 """
 
 from __future__ import annotations
@@ -21,11 +25,16 @@ if TYPE_CHECKING:
 
 
 class Mesh(NamedTuple):
-    """Devices of a stage by what they split: batch, sequence, matrices."""
+    """Devices of a stage by what they split: batch, sequence, matrices.
+
+    The same devices split the routed experts (``ep``), and the matrices of each.
+    """
 
     dp: int
     cp: int
     tp: int
+    ep: int = 1
+    etp: int = 1
 
     @property
     def devices(self) -> int:
@@ -46,7 +55,9 @@ def meshes(
     tps = [
         tp
         for tp in tensor_degrees(model, cluster)
-        if pins.tp.permits(tp) and training.seq_len % tp == 0
+        if pins.tp.permits(tp)
+        and training.seq_len % tp == 0
+        and (tp == 1 or model.experts is None or training.sequence_parallel)
     ]
     cps = [
         cp
@@ -60,11 +71,29 @@ def meshes(
             continue
         for cp in cps:
             for tp in tps:
-                mesh = Mesh(dp, cp, tp)
-                if training.seq_len % (cp * tp) == 0 and fills_nodes(
-                    cluster, mesh.devices
-                ):
-                    yield mesh
+                devices = dp * cp * tp
+                if training.seq_len % (cp * tp) or not fills_nodes(cluster, devices):
+                    continue
+                for ep, etp in expert_degrees(model, cluster, devices):
+                    if pins.ep.permits(ep) and pins.etp.permits(etp):
+                        yield Mesh(dp, cp, tp, ep, etp)
+
+
+def expert_degrees(
+    model: Model, cluster: Cluster, devices: int
+) -> Iterator[tuple[int, int]]:
+    """Yield (ep, etp) of routed experts on a stage of so many devices, ascending."""
+    experts = model.experts
+    if experts is None:
+        yield 1, 1
+        return
+    for ep in divisors(devices):
+        if experts.number % ep:
+            continue
+        for etp in divisors(devices // ep):
+            within = etp <= cluster.max_tp and cluster.devices_per_node % etp == 0
+            if within and experts.ffn % etp == 0:
+                yield ep, etp
 
 
 def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
@@ -79,6 +108,7 @@ def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
             and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
             for part in model.parts
         )
+        and (model.experts is None or model.experts.shared_ffn % tp == 0)
     )
 
 

@@ -37,6 +37,17 @@ _STRATEGY: Schema = {
     "recompute": one_of(RECOMPUTE),
 }
 
+_EXPERT_DEGREES: Schema = {
+    "ep": {
+        **whole(1),
+        "description": "Ranks over which routed experts are spread; absent: 1.",
+    },
+    "etp": {
+        **whole(1),
+        "description": "Ranks that share each routed expert's matrices; absent: 1.",
+    },
+}
+
 _ZERO: Schema = {
     "type": "integer",
     "minimum": 0,
@@ -64,9 +75,10 @@ _STAGE = record(
             "description": "How activations reach the next stage; from the last one, "
             "if stages hold several chunks, the first.",
         },
+        **_EXPERT_DEGREES,
         "zero": _ZERO,
         "unit_strategies": {
-            **row(record(_STRATEGY, {"zero": _ZERO})),
+            **row(record(_STRATEGY, {**_EXPERT_DEGREES, "zero": _ZERO})),
             "description": "One strategy per unit, where units may differ.",
         },
     },
