@@ -22,12 +22,14 @@ from hetopt.cost.communication.within_stage import (
     stage_communication,
 )
 from hetopt.cost.correction import CorrectedSource, with_corrected_links
+from hetopt.cost.held_alike import held_alike
 from hetopt.cost.memory import (
     activation_bytes,
     fixed_bytes,
     state_bytes,
     temporary_bytes,
 )
+from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
 from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -35,7 +37,8 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
 from hetopt.cost.strategies import strategies
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.cost.units import model_flops, unit_parameters
+from hetopt.cost.units import model_flops
+from hetopt.plans import DEGREES
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import END_KINDS
 from hetopt.problem.training import RECOMPUTE
@@ -68,12 +71,7 @@ class _Rows:
             cluster=self.cluster,
             strategies=tuple(self.strategies[row] for row in keep),
             microbatches=self.microbatches[keep],
-            shape=Shape(
-                microbatch=self.shape.microbatch[keep],
-                cp=self.shape.cp[keep],
-                tp=self.shape.tp[keep],
-                sequence_parallel=self.shape.sequence_parallel,
-            ),
+            shape=self.shape.take(keep),
             dp=self.dp[keep],
             replicas=self.replicas[keep],
         )
@@ -191,12 +189,16 @@ def _rows(problem: Problem, cluster: Cluster) -> _Rows:
     batch = problem.training.global_batch
     numbers = np.array(
         [
-            (q, batch // (q * strategy.dp), strategy.dp, strategy.cp, strategy.tp)
+            (
+                q,
+                batch // (q * strategy.dp),
+                *(getattr(strategy, degree) for degree in DEGREES),
+            )
             for q, strategy in found
         ],
         dtype=np.int64,
-    ).reshape(len(found), 5)
-    q, microbatch, dp, cp, tp = numbers.T
+    ).reshape(len(found), 2 + len(DEGREES))
+    q, microbatch, dp, cp, tp, ep, etp = numbers.T
     return _Rows(
         cluster=cluster,
         strategies=tuple(strategy for _, strategy in found),
@@ -205,6 +207,8 @@ def _rows(problem: Problem, cluster: Cluster) -> _Rows:
             microbatch=microbatch,
             cp=cp,
             tp=tp,
+            ep=ep,
+            etp=etp,
             sequence_parallel=problem.training.sequence_parallel,
         ),
         dp=dp,
@@ -228,15 +232,15 @@ def _cluster_tables(
     keep = np.flatnonzero(least <= limit_bytes)
     rows = rows.select(keep)
     # Rows that differ in q, dp or recomputation alone compute the same shard.
-    keys = np.stack([rows.shape.microbatch, rows.shape.cp, rows.shape.tp], axis=1)
-    unique, where = np.unique(keys, axis=0, return_inverse=True)
+    keys = np.stack(rows.shape.columns, axis=1)
+    _, first, where = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     times = source.shard_times(
         ShardQuery(
             model=problem.model,
             training=problem.training,
             cluster=rows.cluster,
             kinds=kinds,
-            shape=Shape.of(unique, sequence_parallel=rows.shape.sequence_parallel),
+            shape=rows.shape.take(first),
         )
     )
     # numpy 2.0 alone keeps the reduced axis.
@@ -285,7 +289,7 @@ def _memory(
     temporary: list[Floats] = []
     for kind in kinds:
         state.append(
-            state_bytes(model, training, kind, shape.tp, rows.replicas, alone=alone)
+            state_bytes(model, training, kind, shape, rows.replicas, alone=alone)
         )
         for found, evaluate in (
             (activation, activation_bytes),
@@ -360,13 +364,19 @@ def _sync_s(
     update_s_per_parameter: float | None,
 ) -> tuple[Floats, Floats]:
     """Return g as seconds per stage (R,) and per unit (R, N)."""
-    tp, replicas = rows.shape.tp, rows.replicas
+    training, cluster = problem.training, rows.cluster
     reductions, updates = [], []
     for kind in kinds:
-        parameters = unit_parameters(problem.model, kind, tp)
-        unit = (problem.training, rows.cluster, parameters, tp, replicas)
-        reductions.append(reduction_s(*unit))
-        updates.append(update_s(*unit, update_s_per_parameter))
+        parts = held_alike(problem.model, kind, rows.shape, rows.replicas)
+        reductions.append(
+            sum_of(reduction_s(training, cluster, part) for part in parts)
+        )
+        updates.append(
+            sum_of(
+                update_s(training, cluster, part, update_s_per_parameter)
+                for part in parts
+            )
+        )
     stage_s, unit_s = exposed_s(
         np.stack(reductions, axis=1),
         backward_s,

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.held_alike import held_alike
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
-from hetopt.cost.units import unit_parameters
 from hetopt.problem.model import EMBEDDING, END_KINDS, HEAD, Model
 
 if TYPE_CHECKING:
@@ -88,37 +88,42 @@ def state_bytes(
     model: Model,
     training: Training,
     kind: str,
-    tp: Ints,
+    shape: Shape,
     replicas: Ints,
     *,
     alone: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Weights, gradients and optimizer states; ZeRO shards over replicas = dp * cp.
+    """Weights, gradients and optimizer states, which ZeRO shards over equal ranks.
 
     Parameters
     ----------
+    replicas
+        dp * cp; (R,).
     alone
         Rows that can only be the whole pipeline, where a tied head is the embedding's
         table and has none of its own; None: none are.
     """
     size = parameter_bytes(training)
-    one = np.ones(len(tp))
+    tp, one = shape.tp, np.ones(len(shape.tp))
     copies = FP8_COPIES * (training.precision == "fp8" and kind not in END_KINDS)
-    per_parameter = (
-        (size.weight + copies) / (replicas if training.zero >= 3 else one)
-        + size.gradient / (replicas if training.zero >= 2 else one)
-        + size.optimizer / (replicas if training.zero >= 1 else one)
-    )
-    parameters = unit_parameters(model, kind, tp)
-    if kind == HEAD and model.tied and alone is not None:
-        table = model.parts[-1].hidden * vocab_shard(model, tp)
-        parameters = parameters - np.where(alone, table, 0.0)
-    if kind == EMBEDDING:
-        # Megatron's report spreads the final norm over all stages, so that the
-        # first one has a share too.
-        width = model.parts[-1].hidden
-        parameters = parameters + width * (2 if model.norm == "layer" else 1)
-    return np.ceil(parameters * per_parameter)
+    found = []
+    for part in held_alike(model, kind, shape, replicas):
+        per_parameter = (
+            (size.weight + copies) / (part.replicas if training.zero >= 3 else one)
+            + size.gradient / (part.replicas if training.zero >= 2 else one)
+            + size.optimizer / (part.replicas if training.zero >= 1 else one)
+        )
+        parameters = part.parameters
+        if kind == HEAD and model.tied and alone is not None:
+            table = model.parts[-1].hidden * vocab_shard(model, tp)
+            parameters = parameters - np.where(alone, table, 0.0)
+        if kind == EMBEDDING:
+            # Megatron's report spreads the final norm over all stages, so that the
+            # first one has a share too.
+            width = model.parts[-1].hidden
+            parameters = parameters + width * (2 if model.norm == "layer" else 1)
+        found.append(parameters * per_parameter)
+    return np.ceil(sum_of(found))
 
 
 def activation_bytes(
@@ -160,7 +165,9 @@ def temporary_bytes(
     if training.zero <= 1:
         for piece in pieces:
             need = need + e * piece.table_elements(shape.tp)
-    parameters = unit_parameters(model, kind, shape.tp)
+    parameters = sum_of(
+        part.parameters for part in held_alike(model, kind, shape, np.ones_like(shape.tp))
+    )
     size = parameter_bytes(training)
     if training.zero >= 2:
         # Whole it has the weights' precision, as autograd makes it.

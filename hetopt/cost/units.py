@@ -51,6 +51,14 @@ def unit_parameters(model: Model, kind: str, tp: Ints) -> Floats:
     return sum_of(piece.parameters(tp) for piece in pieces_of(model, _ANY, kind))
 
 
+def unit_expert_parameters(model: Model, kind: str, shape: Shape) -> Floats | None:
+    """Parameters of a unit's routed experts on one device; (R,). None: it has none."""
+    if not model.has_experts(kind):
+        return None
+    pieces = pieces_of(model, _ANY, kind)
+    return sum_of(piece.expert_parameters(shape) for piece in pieces)
+
+
 def tables(model: Model) -> int:
     """Count copies of the token table: of the embedding, the head, later tokens."""
     later = sum(model.starts(index) for index in range(len(model.blocks)))

@@ -104,7 +104,7 @@ def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
         if tp <= cluster.max_tp
         and all(
             part.heads % tp == 0
-            and part.ffn % tp == 0
+            and (all(model.routed) or part.ffn % tp == 0)
             and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
             for part in model.parts
         )

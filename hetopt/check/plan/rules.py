@@ -41,7 +41,8 @@ def mesh_findings(
     for part in model.blocks or (model,):
         if part.heads % tp:
             yield f"{name}: tp {tp} does not divide the {part.heads} attention heads"
-        if part.ffn % tp:
+        has_dense = model.experts is None or model.experts.dense_layers
+        if part.ffn % tp and has_dense:
             yield f"{name}: tp {tp} does not divide the MLP width {part.ffn}"
         if part.kv_heads % tp and tp % part.kv_heads:
             yield (

@@ -18,6 +18,10 @@ what of it the published iterations of llm-foundry hide is fitted, and comes wit
 times of operators (``ShardTimes.sharding``): about half on A100, next to nothing on
 H100. Other sources' times hide none of it.
 
+Tokens of routed experts are dispatched and combined by an all-to-all over ``ep``, twice
+per pass, and none of it is hidden; ranks that share experts gather what each of them
+received before, and scatter the sums behind.
+
 Other hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
 """
 
@@ -31,14 +35,16 @@ import numpy as np
 from hetopt.cost.communication.collectives import (
     all_gather_s,
     all_reduce_s,
+    all_to_all_s,
     group_link,
 )
 from hetopt.cost.memory import parameter_bytes
+from hetopt.cost.held_alike import held_alike
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
-from hetopt.cost.units import unit_parameters
 
 if TYPE_CHECKING:
+    from hetopt.cost.pieces.dispatched import Dispatched
     from hetopt.cost.pieces.piece import Piece
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.model import Model
@@ -109,6 +115,11 @@ def stage_communication(
             forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
                 cluster, shape.tp, one, rows * 4
             )
+        dispatched = piece.dispatched(shape, e)
+        if dispatched is not None:
+            each = _dispatch_s(cluster, shape, dispatched)
+            # There and back, in either pass.
+            forward, backward = forward + 2 * each, backward + 2 * each
         passed_on = piece.ring_bytes(shape, e)
         if passed_on is not None:
             bandwidth, latency = group_link(cluster, shape.cp, shape.tp)
@@ -116,12 +127,12 @@ def stage_communication(
             ring = steps * (step_s + latency)
             ring_backward = steps * (2 * step_s + latency)
     gather = scatter = nothing
-    parameters = unit_parameters(model, kind, shape.tp)
-    each = parameter_bytes(training)
-    if training.zero >= 3:
-        gather = all_gather_s(cluster, replicas, shape.tp, parameters * each.weight)
-    if training.zero >= 2:
-        scatter = all_gather_s(cluster, replicas, shape.tp, parameters * each.gradient)
+    size = parameter_bytes(training)
+    for part in held_alike(model, kind, shape, replicas):
+        if training.zero >= 3:
+            gather = gather + part.all_gather_s(cluster, size.weight)
+        if training.zero >= 2:
+            scatter = scatter + part.all_gather_s(cluster, size.gradient)
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,
@@ -130,6 +141,17 @@ def stage_communication(
         gather_s=gather,
         scatter_s=scatter,
     )
+
+
+def _dispatch_s(cluster: Cluster, shape: Shape, dispatched: Dispatched) -> Floats:
+    """Send tokens to their experts one way: to the ranks, and to all that share them.
+
+    Back it is a reduce-scatter and an all-to-all, which cost the same.
+    """
+    ep, etp = shape.ep, shape.etp
+    one = np.ones_like(etp)
+    shared_s = all_gather_s(cluster, etp, one, etp * dispatched.total_bytes)
+    return all_to_all_s(cluster, ep, etp, dispatched) + shared_s
 
 
 def _collectives(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hetopt.cost.pieces.operations import moving
+from hetopt.cost.pieces.dispatched import Dispatched
 from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
 
 if TYPE_CHECKING:
@@ -66,6 +67,17 @@ class Piece(ABC):
     @abstractmethod
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Bytes kept from forward to backward, if not fully recomputed."""
+
+    def expert_parameters(self, shape: Shape) -> Floats:
+        """Parameters of routed experts on one device, which ``ep`` and ``etp`` split.
+
+        They come beside ``parameters``: other ranks hold the same.
+        """
+        return np.zeros(len(shape.tp))
+
+    def dispatched(self, shape: Shape, e: int) -> Dispatched | None:
+        """Return what its tokens send to routed experts; None if there are none."""
+        return None
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Bytes of what a unit reads that begins with this piece."""
