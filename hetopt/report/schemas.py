@@ -37,22 +37,16 @@ _STRATEGY: Schema = {
     "recompute": one_of(RECOMPUTE),
 }
 
-_EXPERT_DEGREES: Schema = {
-    "ep": {
-        **whole(1),
-        "description": "Ranks over which routed experts are spread; absent: 1.",
+#: What a strategy leaves out where it is 1, or the problem's.
+_OTHERS: dict[str, Schema] = {
+    "ep": {**whole(1), "description": "Ranks that routed experts are spread over."},
+    "etp": {**whole(1), "description": "Ranks that share each routed expert."},
+    "zero": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 3,
+        "description": "ZeRO stage, where it is not the problem's.",
     },
-    "etp": {
-        **whole(1),
-        "description": "Ranks that share each routed expert's matrices; absent: 1.",
-    },
-}
-
-_ZERO: Schema = {
-    "type": "integer",
-    "minimum": 0,
-    "maximum": 3,
-    "description": "ZeRO stage, where it is not the problem's.",
 }
 
 _STAGE = record(
@@ -75,10 +69,9 @@ _STAGE = record(
             "description": "How activations reach the next stage; from the last one, "
             "if stages hold several chunks, the first.",
         },
-        **_EXPERT_DEGREES,
-        "zero": _ZERO,
+        **_OTHERS,
         "unit_strategies": {
-            **row(record(_STRATEGY, {**_EXPERT_DEGREES, "zero": _ZERO})),
+            **row(record(_STRATEGY, _OTHERS)),
             "description": "One strategy per unit, where units may differ.",
         },
     },
@@ -267,7 +260,7 @@ _TABLE_STRATEGY = record(
             for name in KIND_NUMBERS
         },
     },
-    {"zero": _ZERO},
+    _OTHERS,
 )
 
 _SLICE = record(
