@@ -121,7 +121,9 @@ def all_to_all_s(
     per_node = cluster.devices_per_node
     # What straddles nodes unevenly is taken to have no more here than fit evenly.
     here = np.gcd(size * stride, per_node) // stride
-    inner = intra_node_bandwidth(cluster) * ALL_TO_ALL_SHARE
+    fits = here == size
+    ring, wait = group_link(cluster, size, stride)
+    inner = np.where(fits, ring, intra_node_bandwidth(cluster)) * ALL_TO_ALL_SHARE
     network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
     outer = np.minimum(network * NETWORK_SHARE / per_node, inner)
     total, nodes = dispatched.total_bytes, size / here
@@ -131,8 +133,8 @@ def all_to_all_s(
         copies = np.minimum(min(dispatched.nodes, dispatched.copies), nodes)
         outside = dispatched.token_bytes * copies * (1 - 1 / nodes)
         inside, messages = total * (here - 1) / here, nodes - 1
-    latencies = cluster.intra_node.latency_s, cluster.inter_node.latency_s
-    waits = (here - 1) * latencies[0] + messages * latencies[1]
+    waits = (here - 1) * np.where(fits, wait, cluster.intra_node.latency_s)
+    waits = waits + messages * cluster.inter_node.latency_s
     moved = inside / inner + outside / outer + waits
     return np.where(size > 1, moved, 0.0) + _start_s(cluster, size, stride)
 
