@@ -37,7 +37,7 @@ from hetopt.cost.strategies import strategies
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.cost.units import model_flops, unit_parameters
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:

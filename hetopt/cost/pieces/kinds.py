@@ -14,7 +14,7 @@ from hetopt.cost.pieces.merge import Merge
 from hetopt.cost.pieces.mlp_down import MlpDown
 from hetopt.cost.pieces.mlp_up import MlpUp
 from hetopt.cost.pieces.patches import Patches
-from hetopt.problem.model import (
+from hetopt.problem.kinds import (
     ATTENTION,
     BLOCKS,
     EMBEDDING,
