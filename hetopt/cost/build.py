@@ -40,7 +40,7 @@ from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.cost.units import model_flops
 from hetopt.plans import DEGREES
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:

@@ -41,7 +41,8 @@ from hetopt.cost.held_alike import held_alike
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
-from hetopt.problem.model import EMBEDDING, END_KINDS, HEAD, Model
+from hetopt.problem.kinds import EMBEDDING, END_KINDS, HEAD
+from hetopt.problem.model import Model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

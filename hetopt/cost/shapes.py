@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from hetopt.problem.model import Block, Model
+    from hetopt.problem.block import Block
+    from hetopt.problem.model import Model
     from hetopt.problem.training import Precision
 
 Floats = NDArray[np.float64]

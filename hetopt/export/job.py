@@ -10,14 +10,14 @@ from hetopt.cost.chunks import one_chunk
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
 from hetopt.export.placing import Placement, place
-from hetopt.problem.meshes import tensor_degrees
-from hetopt.problem.model import (
+from hetopt.problem.kinds import (
     ATTENTION,
     ATTENTION_WINDOW,
     END_KINDS,
     MLP_DOWN,
     MLP_UP,
 )
+from hetopt.problem.meshes import tensor_degrees
 from hetopt.problem.training import INTERLEAVED
 from hetopt.schedule.warmup import warmup_counts
 

@@ -99,6 +99,9 @@ class Architecture:
         Scores are multiplied with it; above 0; None: ``head_dim ** -0.5``.
     attention_softcap, logit_softcap
         Scores, or logits, x become ``cap * tanh(x / cap)``; above 0; None: they stay.
+    attention_sinks
+        Whether the softmax has a further number in its sum, one for each head
+        (GPT-OSS).
     sliding_window
         Tokens that a token attends to, itself and those just before; None: to all
         before it.
@@ -129,6 +132,7 @@ class Architecture:
     attention_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
+    attention_sinks: bool = False
     sliding_window: int | None = None
     full_layers: tuple[int, ...] = ()
     hidden_dropout: float = 0.0

@@ -48,6 +48,10 @@ _LATER = {
     ("Model", "classes"): 0,
     ("Model", "blocks"): (),
     ("Model", "architecture"): PLAIN,
+    ("Model", "experts"): None,
+    ("Model", "latent"): None,
+    ("Model", "predictions"): 0,
+    ("Architecture", "attention_sinks"): False,
     ("Calibration", "intra_node"): 1.0,
 }
 

@@ -13,7 +13,8 @@ from hetopt.cost.memory import activation_bytes
 from hetopt.cost.pieces.attention import causal_keys
 from hetopt.cost.units import model_flops, unit_operations, unit_parameters
 from hetopt.problem.architecture import Architecture
-from hetopt.problem.model import HEAD, LAYER, LAYER_WINDOW, Model
+from hetopt.problem.kinds import HEAD, LAYER, LAYER_WINDOW
+from hetopt.problem.model import Model
 from hetopt.problem.training import Training
 from tests.cost.making import make_model, shape
 from tests.with_configs import NAMES, problem_of

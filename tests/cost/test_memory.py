@@ -17,7 +17,8 @@ from hetopt.cost.memory import (
     temporary_bytes,
 )
 from hetopt.cost.shapes import Shape
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, MLP_DOWN, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_DOWN
+from hetopt.problem.model import Model
 from hetopt.problem.training import Kernel, Optimizer, Precision, Recompute, Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, shape
 

@@ -18,7 +18,8 @@ from hetopt.problem.cluster import (
     PeakFlops,
 )
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Pins, Training
 

@@ -11,7 +11,7 @@ from hetopt.cost.table import ClusterTable, CostTable, Layout, TableSlice
 from hetopt.plans import Strategy
 from hetopt.problem.cluster import Cluster
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, Recompute
 

@@ -41,6 +41,7 @@ OTHER: dict[str, Any] = {
     "attention_scale": 0.25,
     "attention_softcap": 50.0,
     "logit_softcap": 30.0,
+    "attention_sinks": True,
     "sliding_window": 16,
     "full_layers": [1, 3],
     "hidden_dropout": 0.1,

@@ -10,6 +10,7 @@ from hetopt.problem.training import RECOMPUTE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hetopt.problem.block import Block
     from hetopt.problem.cluster import (
         Accelerator,
         Cluster,
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
         ClusterLinks,
         Link,
     )
-    from hetopt.problem.model import Block, Model
+    from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ClusterPins, Domain, Pins, Training
 

@@ -7,7 +7,7 @@ from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
-from hetopt.problem.model import ATTENTION
+from hetopt.problem.kinds import ATTENTION
 from hetopt.problem.training import Recompute
 
 

@@ -8,7 +8,7 @@ from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape, logit_shard
-from hetopt.problem.model import HEAD
+from hetopt.problem.kinds import HEAD
 from hetopt.problem.training import Recompute
 
 

@@ -14,7 +14,9 @@ from hetopt.cost.pieces.merge import Merge
 from hetopt.cost.pieces.mlp_down import MlpDown
 from hetopt.cost.pieces.mlp_up import MlpUp
 from hetopt.cost.pieces.patches import Patches
-from hetopt.problem.model import (
+from hetopt.cost.pieces.routed_mlp import RoutedMlp
+from hetopt.cost.pieces.shared_expert import SharedExpert
+from hetopt.problem.kinds import (
     ATTENTION,
     BLOCKS,
     EMBEDDING,
@@ -22,6 +24,7 @@ from hetopt.problem.model import (
     LAYER,
     MLP_DOWN,
     MLP_UP,
+    WITHOUT_EXPERTS,
     WITHOUT_WINDOW,
 )
 
@@ -71,13 +74,16 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
         return (piece(Patches if model.patch else Embedding, 0),)
     if kind == HEAD:
         return (piece(Classifier if model.classes else Head, len(model.parts) - 1),)
+    layer: tuple[type[Piece], ...] = tuple(_OF_A_LAYER.values())
+    if kind in WITHOUT_EXPERTS:
+        kind, layer = WITHOUT_EXPERTS[kind], _routed_layer(model)
     window = 0
     if kind in WITHOUT_WINDOW:
         kind, window = WITHOUT_WINDOW[kind], model.architecture.sliding_window or 0
     if kind in _OF_A_LAYER:
         return (piece(_OF_A_LAYER[kind], 0, window=window),)
     index, first = model.place_of(kind)
-    pieces = [piece(of, index, window=window) for of in _OF_A_LAYER.values()]
+    pieces = [piece(of, index, window=window) for of in layer]
     context = model.parts[index].context
     if context:
         source = [part.name for part in model.parts].index(context)
@@ -87,6 +93,12 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
     elif first:
         pieces.insert(0, piece(Merge, index, index - 1))
     return tuple(pieces)
+
+
+def _routed_layer(model: Model) -> tuple[type[Piece], ...]:
+    """Return what a routed layer has."""
+    has_shared = model.experts is not None and model.experts.shared_ffn
+    return (Attention, RoutedMlp, *([SharedExpert] if has_shared else []))
 
 
 def profiled_parts(unit: str) -> tuple[Profiled, ...]:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from hetopt.cost.pieces.kernels import Kernels
     from hetopt.cost.pieces.operations import Elementwise, MemoryKernel, Operations
     from hetopt.cost.pieces.profiled import Profiled
-    from hetopt.problem.model import Block, Model
+    from hetopt.problem.block import Block
+    from hetopt.problem.model import Model
     from hetopt.problem.training import Recompute
 
 

@@ -25,7 +25,8 @@ from hetopt.cost.profiles.file import (
 from hetopt.cost.shard_shape import MODEL_SIZES
 from hetopt.cost.units import unit_parameters
 from hetopt.errors import InputError
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model import Model
 from hetopt.words import describe
 
 if TYPE_CHECKING:

@@ -31,14 +31,8 @@ from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.errors import InputError
-from hetopt.problem.model import (
-    ATTENTION,
-    BLOCKS,
-    END_KINDS,
-    LAYER,
-    WITHOUT_WINDOW,
-    Model,
-)
+from hetopt.problem.kinds import ATTENTION, BLOCKS, END_KINDS, LAYER, WITHOUT_WINDOW
+from hetopt.problem.model import Model
 from hetopt.version import __version__
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from hetopt.cost.pieces.operations import Operations
 from hetopt.cost.shapes import Floats
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.units import unit_operations
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

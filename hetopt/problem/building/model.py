@@ -11,9 +11,10 @@ from hetopt.problem.architecture import (
     Architecture,
     RotaryScaling,
 )
+from hetopt.problem.block import Block, block_fault
 from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
 from hetopt.problem.catalogue import model_presets
-from hetopt.problem.model import Block, Model, block_fault
+from hetopt.problem.model import Model
 from hetopt.problem.schema.fields import unknown
 
 if TYPE_CHECKING:

@@ -129,6 +129,11 @@ class ArchitectureSpec(Strict):
     logit_softcap: OptionalNumber = Field(
         None, description="The same of logits (Gemma-2); default: they stay."
     )
+    attention_sinks: OptionalFlag = Field(
+        None,
+        description="The softmax has a further number in its sum, one for each head "
+        "(GPT-OSS); default: false.",
+    )
     sliding_window: OptionalCount = Field(
         None,
         description="Tokens that a token attends to, itself and those just before; "

@@ -23,7 +23,8 @@ from hetopt.cost.units import (
 from hetopt.errors import InputError
 from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import profile_files
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training import RECOMPUTE, Recompute, Training
