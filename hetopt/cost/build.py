@@ -29,15 +29,15 @@ from hetopt.cost.memory import (
     state_bytes,
     temporary_bytes,
 )
-from hetopt.cost.pieces.operations import sum_of
+from hetopt.cost.model_flops import model_flops
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
+from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.ranges import ensure_sums_fit, nanoseconds, whole_bytes
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
 from hetopt.cost.strategies import strategies
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.cost.units import model_flops
 from hetopt.plans import DEGREES
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.kinds import END_KINDS

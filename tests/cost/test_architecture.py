@@ -10,8 +10,9 @@ import pytest
 
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import activation_bytes
+from hetopt.cost.model_flops import model_flops
 from hetopt.cost.pieces.attention import causal_keys
-from hetopt.cost.units import model_flops, unit_operations, unit_parameters
+from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.architecture import Architecture
 from hetopt.problem.kinds import HEAD, LAYER, LAYER_WINDOW
 from hetopt.problem.model import Model

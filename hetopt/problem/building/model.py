@@ -17,12 +17,12 @@ from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.model import Model
 from hetopt.problem.schema.fields import unknown
+from hetopt.problem.schema.model import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hetopt.problem.document import FieldPath
-    from hetopt.problem.schema.model import ModelSpec
 
 DEFAULT_VOCAB = 32000
 
@@ -67,6 +67,11 @@ def build_model(
     fields["experts"] = build_experts(fields.get("experts"), fields["layers"], _PATH)
     fields["latent"] = build_latent(fields.get("latent"), _PATH)
     return raised_at(_PATH, partial(Model, **_defaults(fields)))
+
+
+def preset_model(name: str) -> Model:
+    """Return the model of a preset."""
+    return build_model(ModelSpec(preset=name), lambda path: {})
 
 
 def _architecture(fields: dict[str, Any]) -> Architecture:
