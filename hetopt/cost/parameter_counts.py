@@ -2,8 +2,9 @@
 
 Publishers of mixtures of experts state both. They differ in which token tables they
 count, so these stand beside: *total* has both, the input's and the head's (once if they
-are one), and leaves out layers that predict further tokens, as DeepSeek-V3's 671 billion
-do; *active* is total without the routed experts that a token is not sent to.
+are one), and leaves out layers that predict further tokens, as the 671 billion of
+DeepSeek-V3 do; *active* is total without the routed experts that a token is not sent
+to.
 """
 
 from __future__ import annotations
