@@ -41,7 +41,7 @@ from hetopt.cost.held_alike import held_alike
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
-from hetopt.problem.kinds import EMBEDDING, END_KINDS, HEAD
+from hetopt.problem.kinds import EMBEDDING, END_KINDS, HEAD, PREDICTION
 from hetopt.problem.model import Model
 
 if TYPE_CHECKING:
@@ -115,16 +115,29 @@ def state_bytes(
             + size.optimizer / (part.replicas if training.zero >= 1 else one)
         )
         parameters = part.parameters
-        if kind == HEAD and model.tied and alone is not None:
-            table = model.parts[-1].hidden * vocab_shard(model, tp)
-            parameters = parameters - np.where(alone, table, 0.0)
-        if kind == EMBEDDING:
-            # Megatron's report spreads the final norm over all stages, so that the
-            # first one has a share too.
-            width = model.parts[-1].hidden
-            parameters = parameters + width * (2 if model.norm == "layer" else 1)
+        if not found:
+            parameters = parameters + _table_parameters(model, kind, tp, alone)
         found.append(parameters * per_parameter)
     return np.ceil(sum_of(found))
+
+
+def _table_parameters(
+    model: Model, kind: str, tp: Ints, alone: NDArray[np.bool_] | None
+) -> Floats | float:
+    """Return what a unit's dense parameters have more or less than its pieces say.
+
+    Where the whole pipeline is one stage, a tied head and predicting layers use the
+    embedding's table. Megatron's report spreads the final norm over all stages, so that
+    the first one has a share too.
+    """
+    if kind == EMBEDDING:
+        width = model.parts[-1].hidden
+        return float(width * (2 if model.norm == "layer" else 1))
+    shares = (kind == HEAD and model.tied) or kind == PREDICTION
+    if alone is None or not shares:
+        return 0.0
+    table = model.parts[-1].hidden * vocab_shard(model, tp)
+    return -np.where(alone, table, 0.0)
 
 
 def activation_bytes(
@@ -167,7 +180,8 @@ def temporary_bytes(
         for piece in pieces:
             need = need + e * piece.table_elements(shape.tp)
     parameters = sum_of(
-        part.parameters for part in held_alike(model, kind, shape, np.ones_like(shape.tp))
+        part.parameters
+        for part in held_alike(model, kind, shape, np.ones_like(shape.tp))
     )
     size = parameter_bytes(training)
     if training.zero >= 2:

@@ -72,6 +72,9 @@ class Architecture:
     activation
         Of the MLP. None: SiLU if the MLP is gated, otherwise GELU in whichever of its
         two forms a runtime has.
+    gate_clamp
+        Inputs of a gated activation are kept within it, and 1 is added to what the
+        activation multiplies (GPT-OSS); above 0; None: neither.
     norm_eps
         Added to the variance in every norm; between 0 and 1.
     norm_zero_centred
@@ -116,6 +119,7 @@ class Architecture:
     """
 
     activation: Activation | None = None
+    gate_clamp: float | None = None
     norm_eps: float = 1e-5
     norm_zero_centred: bool = False
     norm_place: NormPlace = "before"
@@ -141,6 +145,7 @@ class Architecture:
 
     def __post_init__(self) -> None:
         for field in (
+            "gate_clamp",
             "norm_eps",
             "attention_scale",
             "attention_softcap",

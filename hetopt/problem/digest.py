@@ -52,6 +52,7 @@ _LATER = {
     ("Model", "latent"): None,
     ("Model", "predictions"): 0,
     ("Architecture", "attention_sinks"): False,
+    ("Architecture", "gate_clamp"): None,
     ("Calibration", "intra_node"): 1.0,
 }
 

@@ -40,6 +40,8 @@ END_KINDS = frozenset({EMBEDDING, HEAD})
 #: Cut classes: what crosses the boundary between two units.
 CUT_HIDDEN = "hidden"
 CUT_FFN = "ffn"
+#: The output of the last layer, and of every layer that predicts further tokens.
+CUT_PREDICTIONS = "predictions"
 
 #: Of a block's first layer, where that has something to do before.
 FIRST = "-first"
@@ -56,6 +58,7 @@ TAKEN = frozenset(
         HEAD,
         CUT_HIDDEN,
         CUT_FFN,
+        CUT_PREDICTIONS,
         *WITHOUT_WINDOW,
         *WITHOUT_EXPERTS,
     }

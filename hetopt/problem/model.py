@@ -22,6 +22,7 @@ from hetopt.problem.kinds import (
     BLOCKS,
     CUT_FFN,
     CUT_HIDDEN,
+    CUT_PREDICTIONS,
     EMBEDDING,
     FIRST,
     HEAD,
@@ -152,6 +153,15 @@ class Model:
                 f"head_dim is {self.head_dim}, expected qk_dim + rope_dim of latent "
                 f"({self.latent.head_dim})"
             )
+        qkv_bias, out_bias, _ = self.biases
+        given = {
+            "qk_norm": self.architecture.qk_norm != "none",
+            "qkv_bias": qkv_bias,
+            "out_bias": out_bias,
+        }
+        for field, is_given in given.items():
+            if is_given:
+                return f"{field} is given, expected none of latent attention"
         if self.kv_heads != self.heads:
             return (
                 f"kv_heads is {self.kv_heads}, expected heads ({self.heads}): latent "
@@ -308,9 +318,8 @@ class Model:
     def cuts(self) -> tuple[str, ...]:
         """Cut class after each unit but the last, length ``len(units) - 1``."""
         if not self.blocks:
-            return tuple(
-                CUT_FFN if kind == MLP_UP else CUT_HIDDEN for kind in self.units[:-1]
-            )
+            wider = {MLP_UP: CUT_FFN, PREDICTION: CUT_PREDICTIONS}
+            return tuple(wider.get(kind, CUT_HIDDEN) for kind in self.units[:-1])
         cuts = [CUT_HIDDEN]
         for block in self.blocks:
             both = block.name + AND + block.context if block.context else block.name
@@ -330,7 +339,12 @@ class Model:
         within
             Of those that stay within a stage; otherwise of those that leave it.
         """
-        sizes = {CUT_HIDDEN: (seq_len, self.hidden), CUT_FFN: (seq_len, self.ffn)}
+        widths = {
+            CUT_HIDDEN: self.hidden,
+            CUT_FFN: self.ffn,
+            CUT_PREDICTIONS: self.hidden * (1 + self.predictions),
+        }
+        sizes = {name: (seq_len, width) for name, width in widths.items()}
         for index, block in enumerate(self.blocks):
             sizes[block.name] = (self.tokens(index, seq_len), block.hidden)
         names = cut.split(ACROSS)[0 if within else -1].split(AND)

@@ -27,6 +27,7 @@ OTHER: dict[str, Any] = {
     "activation": "gelu",
     "norm_eps": 1e-6,
     "norm_zero_centred": True,
+    "gate_clamp": 7.0,
     "norm_place": "both",
     "qk_norm": "head",
     "qkv_bias": True,

@@ -50,10 +50,6 @@ if TYPE_CHECKING:
     from hetopt.problem.model import Model
     from hetopt.problem.training import Training
 
-#: Of what a piece reads besides: all-gathers and reduce-scatters per pass, and
-#: all-gathers that backward repeats and hides, as ``Piece.collectives``.
-_SOURCE_COLLECTIVES = (1, 1)
-
 #: Share of hidden communication that computation loses to it: the processors that
 #: move data inside a node (calculon's ``processor_usage``, A100 and H100).
 OVERLAP_COST = 0.15
@@ -159,15 +155,11 @@ def _collectives(
 ) -> dict[tuple[int, int], tuple[int, int]]:
     """Return how often a tensor of (tokens per sequence, width) is exchanged."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def add(tensor: tuple[int, int], counts: tuple[int, int]) -> None:
-        count, repeated = found.get(tensor, (0, 0))
-        found[tensor] = (count + counts[0], repeated + counts[1])
-
     for piece in pieces:
-        add((piece.exchanged_tokens, piece.block.hidden), piece.collectives)
-        if piece.source_tokens:
-            add((piece.source_tokens, piece.source_hidden), _SOURCE_COLLECTIVES)
+        for exchange in piece.exchanges:
+            tensor = exchange.tokens, exchange.width
+            times, repeated = found.get(tensor, (0, 0))
+            found[tensor] = times + exchange.times, repeated + exchange.repeated
     return found
 
 

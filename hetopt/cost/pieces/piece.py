@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,29 @@ if TYPE_CHECKING:
     from hetopt.problem.block import Block
     from hetopt.problem.model import Model
     from hetopt.problem.training import Recompute
+
+
+#: Of what a piece reads besides, as ``Piece.collectives``.
+_SOURCE_COLLECTIVES = (1, 1)
+
+
+class Exchange(NamedTuple):
+    """A tensor that tensor ranks gather or scatter, in either pass.
+
+    Attributes
+    ----------
+    tokens, width
+        Per sequence; elements of one.
+    times
+        All-gathers and reduce-scatters per pass.
+    repeated
+        All-gathers of an input that backward repeats and hides.
+    """
+
+    tokens: int
+    width: int
+    times: int
+    repeated: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +140,15 @@ class Piece(ABC):
     def exchanged_tokens(self) -> int:
         """Tokens per sequence of the tensor that ``collectives`` are of."""
         return self.tokens
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Tensors that tensor ranks gather or scatter."""
+        own = Exchange(self.exchanged_tokens, self.block.hidden, *self.collectives)
+        if not self.source_tokens:
+            return (own,)
+        source = Exchange(self.source_tokens, self.source_hidden, *_SOURCE_COLLECTIVES)
+        return own, source
 
     def query(self, tp: Ints) -> Floats:
         """Elements per token of a device's queries."""

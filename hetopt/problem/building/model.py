@@ -12,6 +12,7 @@ from hetopt.problem.architecture import (
     RotaryScaling,
 )
 from hetopt.problem.block import Block, block_fault
+from hetopt.problem.building.experts import build_experts, build_latent
 from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.model import Model
@@ -63,6 +64,8 @@ def build_model(
         if required not in fields:
             msg = "is missing, expected it, or a preset or hf_config that gives it"
             raise FieldError(("model", required), msg)
+    fields["experts"] = build_experts(fields.get("experts"), fields["layers"], _PATH)
+    fields["latent"] = build_latent(fields.get("latent"), _PATH)
     return raised_at(_PATH, partial(Model, **_defaults(fields)))
 
 
@@ -82,6 +85,10 @@ def _build_blocks(fields: dict[str, Any]) -> Model:
     if "layers" in fields:
         msg = "stands beside blocks, expected it in each of them"
         raise FieldError(("model", "layers"), msg)
+    for field in ("experts", "latent", "predictions"):
+        if fields.pop(field, None):
+            msg = "stands beside blocks, expected layers of a decoder-only model"
+            raise FieldError(("model", field), msg)
     shared = {name: fields.pop(name) for name in _SHARED if name in fields}
     blocks: list[Block] = []
     for index, own in enumerate(fields.pop("blocks")):
@@ -105,7 +112,7 @@ def _build_blocks(fields: dict[str, Any]) -> Model:
 def _overridden(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``base`` changed by ``own``, without what no longer follows from it."""
     fields = dict(base)
-    if not {"hidden", "heads"}.isdisjoint(own) and "head_dim" not in own:
+    if not {"hidden", "heads", "latent"}.isdisjoint(own) and "head_dim" not in own:
         fields.pop("head_dim", None)
     if "heads" in own and "kv_heads" not in own:
         fields.pop("kv_heads", None)
@@ -129,7 +136,9 @@ def _defaults(fields: dict[str, Any]) -> dict[str, Any]:
 def _sizes(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
     """Fill in the sizes of layers that follow from others."""
     hidden, heads = fields["hidden"], fields["heads"]
-    if "head_dim" not in fields and hidden % heads:
+    latent = fields.get("latent")
+    head_dim = hidden // heads if latent is None else latent.head_dim
+    if "head_dim" not in fields and latent is None and hidden % heads:
         msg = f"is {heads}, which does not divide hidden ({hidden}); give head_dim"
         raise FieldError((*path, "heads"), msg)
     if heads % fields.get("kv_heads", heads):
@@ -138,7 +147,7 @@ def _sizes(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
     gated = fields.get("gated", True)
     return {
         "kv_heads": heads,
-        "head_dim": hidden // heads,
+        "head_dim": head_dim,
         "ffn": 256 * math.ceil(8 * hidden / (3 * 256)) if gated else 4 * hidden,
         **fields,
     }

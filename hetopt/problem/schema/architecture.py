@@ -69,6 +69,11 @@ class ArchitectureSpec(Strict):
             "(gelu, gelu-tanh), as a runtime has it.",
         )
     )
+    gate_clamp: OptionalNumber = Field(
+        None,
+        description="Inputs of a gated activation are kept within it, and 1 is added "
+        "to what it multiplies (GPT-OSS); default: neither.",
+    )
     norm_eps: OptionalNumber = Field(
         None, description="Added to the variance in norms; default: 1e-5."
     )
