@@ -70,7 +70,7 @@ _APART = 0.05
 #: Families of which HetAuto's Table 1 has the one iteration -> whose shares they take.
 _SINGLE = {"H20": "H100", "Ascend": "A100"}
 
-_SHARES = ("multiplication", "attention", "elementwise", "sharding")
+_SHARES = ("multiplication", "attention", "elementwise", "sharding", "tensor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class Run:
         For the summaries.
     fixed_s, class_s
         Our seconds that no share changes, and those that each share of ``_SHARES``
-        does, at the rates of single kernels and collectives; (4,).
+        does, at the rates of single kernels and collectives; (5,).
     """
 
     figure: Figure
@@ -368,7 +368,7 @@ def _print_fits(every: Sequence[Run]) -> None:
             factor = float(ours_s / (figure.published_s - run.fixed_s))
             scaled = {name: factor * share for name, share in theirs.items()}
             # Both ran ZeRO-1: of the collectives of ZeRO-2 and -3 they say nothing.
-            scaled["sharding"] = known.sharding
+            scaled["sharding"], scaled["tensor"] = known.sharding, known.tensor
             print(f"{figure.family} {Sustained(**scaled)}, {factor:.3f} x {relative}")
 
 

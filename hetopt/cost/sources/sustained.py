@@ -5,7 +5,9 @@ kernels wait for the host and stragglers; and faster where software fuses what w
 measured apart, or hides a part of what ZeRO-2 and -3 exchange. One share per class of
 operators and one of those collectives, for each family of devices, are fitted on
 published iterations by ``benchmarks/iterations.py``, which prints the shares
-(``--fit``) and how far off models are that the fit has not seen. The attention core's
+(``--fit``) and how far off models are that the fit has not seen. One share more is of
+the collectives of tensor parallelism, which the B200 runs alone have: whatever makes
+them slower than their links is no property of the kernels around them. The attention core's
 share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
 Megatron-LM's of 2025 on B200.
 
@@ -35,12 +37,15 @@ class Sustained:
     sharding
         Of the collectives of ZeRO-2 and -3 that every micro-batch waits for: above 1
         where computation hides a part of them.
+    tensor
+        Of the collectives of tensor parallelism.
     """
 
     multiplication: float
     attention: float
     elementwise: float
     sharding: float = 1.0
+    tensor: float = 1.0
 
 
 #: By beginning of the accelerator's name; the longest that fits counts.
