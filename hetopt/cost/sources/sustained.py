@@ -56,7 +56,9 @@ SUSTAINED: Mapping[str, Sustained] = {
     "H100": Sustained(
         multiplication=1.027, attention=0.428, elementwise=0.558, sharding=1.062
     ),
-    "B200": Sustained(multiplication=1.151, attention=0.634, elementwise=0.359),
+    "B200": Sustained(
+        multiplication=0.987, attention=0.816, elementwise=0.94, tensor=0.579
+    ),
     "H20": Sustained(
         multiplication=1.473, attention=0.613, elementwise=0.8, sharding=1.062
     ),
