@@ -344,11 +344,12 @@ def _passes_s(
         ring = exposed_ring_s(moved.ring_s, core, shape.cp)
         ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
         alone = not times.communicates[number]
-        once = computed + alone * moved.forward_s + ring
+        sent_s = alone * moved.forward_s / times.tensor + moved.dispatch_s
+        once = computed + sent_s + ring
         repeated = np.where(full & (kind not in END_KINDS), once, 0.0)
         repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
-        back = times.backward_s[where, number] + alone * moved.backward_s
-        back = back + ring_backward
+        returned_s = alone * moved.backward_s / times.tensor + moved.dispatch_s
+        back = times.backward_s[where, number] + returned_s + ring_backward
         gather_s = moved.gather_s / times.sharding
         forward.append(once + gather_s)
         backward.append(back + repeated + gather_s + moved.scatter_s / times.sharding)

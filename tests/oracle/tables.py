@@ -12,6 +12,7 @@ from hetopt.plans import Strategy
 from hetopt.problem.cluster import Cluster
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.kinds import END_KINDS
+from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, Recompute
 
@@ -37,7 +38,8 @@ def allowed_strategies(problem: Problem, cluster: Cluster, q: int) -> list[Strat
                     and node % tp == 0
                     and tp <= cluster.max_tp
                     and model.heads % tp == 0
-                    and model.ffn % tp == 0
+                    and (_has_no_dense_layer(model) or model.ffn % tp == 0)
+                    and (model.experts is None or model.experts.shared_ffn % tp == 0)
                     and kv_fits
                     and (cp == 1 or training.seq_len % (2 * cp) == 0)
                     and training.seq_len % (cp * tp) == 0
@@ -48,11 +50,35 @@ def allowed_strategies(problem: Problem, cluster: Cluster, q: int) -> list[Strat
                 )
                 if fits:
                     found += [
-                        Strategy(dp=dp, cp=cp, tp=tp, recompute=policy)
+                        Strategy(
+                            dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=policy
+                        )
+                        for ep, etp in _expert_degrees(model, cluster, n)
+                        if pins.ep.permits(ep) and pins.etp.permits(etp)
                         for policy in policies
                         if pins.recompute.permits(policy)
                     ]
     return sorted(found)
+
+
+def _has_no_dense_layer(model: Model) -> bool:
+    return model.experts is not None and not model.experts.dense_layers
+
+
+def _expert_degrees(model: Model, cluster: Cluster, n: int) -> list[tuple[int, int]]:
+    """Every (ep, etp) on n devices that the rules permit."""
+    if model.experts is None:
+        return [(1, 1)]
+    return [
+        (ep, etp)
+        for ep in range(1, n + 1)
+        for etp in range(1, n // ep + 1)
+        if n % (ep * etp) == 0
+        and model.experts.number % ep == 0
+        and model.experts.ffn % etp == 0
+        and cluster.devices_per_node % etp == 0
+        and etp <= cluster.max_tp
+    ]
 
 
 class _Clock:
@@ -75,7 +101,7 @@ def draw_table(rng: Random, problem: Problem, *, size: float) -> CostTable:
     model = problem.model
     kinds: list[str] = list(dict.fromkeys(model.units))
     units = [kinds.index(kind) for kind in model.units]
-    if model.granularity == "layer" and rng.random() < 0.4:
+    if model.experts is None and model.granularity == "layer" and rng.random() < 0.4:
         kinds.append("layer-wide")  # layers need not be identical
         units = [
             len(kinds) - 1 if 0 < u < len(units) - 1 and rng.random() < 0.4 else unit
@@ -204,7 +230,8 @@ def _draw_cluster(
     for k, strategy in enumerate(strategies):
         for n, kind in enumerate(kinds):
             weight = {"embedding": 0.1, "head": 0.6}.get(kind, 1.0)
-            weight *= {"layer-wide": 1.7, "mlp-up": 0.5, "mlp-down": 0.4}.get(kind, 1)
+            weight *= {"layer-wide": 1.7, "layer-experts": 1.4}.get(kind, 1)
+            weight *= {"mlp-up": 0.5, "mlp-down": 0.4}.get(kind, 1)
             share = weight * speed / (q * strategy.devices**scaling)
             arrays["forward"][k, n] = clock.draw(share, 0.2)
             arrays["backward"][k, n] = clock.draw(share * again[strategy.recompute])

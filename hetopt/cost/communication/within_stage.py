@@ -65,7 +65,9 @@ class StageCommunication:
     Attributes
     ----------
     forward_s, backward_s
-        Collectives that nothing hides.
+        Collectives of tensor parallelism, which nothing hides.
+    dispatch_s
+        Those of routed experts, of either pass.
     ring_s, ring_backward_s
         Context-parallel ring, hidden behind the attention core.
     gather_s
@@ -76,6 +78,7 @@ class StageCommunication:
 
     forward_s: Floats
     backward_s: Floats
+    dispatch_s: Floats
     ring_s: Floats
     ring_backward_s: Floats
     gather_s: Floats
@@ -104,7 +107,7 @@ def stage_communication(
         # nothing was split that backward would gather again.
         again = repeated if shape.sequence_parallel else 0
         backward = backward + (count * one_s + OVERLAP_COST * again * one_s)
-    ring = ring_backward = nothing
+    dispatch = ring = ring_backward = nothing
     for piece in pieces:
         rows = piece.loss_rows(shape)
         if rows is not None:
@@ -113,9 +116,8 @@ def stage_communication(
             )
         dispatched = piece.dispatched(shape, e)
         if dispatched is not None:
-            each = _dispatch_s(cluster, shape, dispatched)
-            # There and back, in either pass.
-            forward, backward = forward + 2 * each, backward + 2 * each
+            # There and back.
+            dispatch = dispatch + 2 * _dispatch_s(cluster, shape, dispatched)
         passed_on = piece.ring_bytes(shape, e)
         if passed_on is not None:
             bandwidth, latency = group_link(cluster, shape.cp, shape.tp)
@@ -132,6 +134,7 @@ def stage_communication(
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,
+        dispatch_s=dispatch,
         ring_s=ring,
         ring_backward_s=ring_backward,
         gather_s=gather,

@@ -85,16 +85,16 @@ class RoutedMlp(Piece):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of both inputs, of the router's scores, and of experts.
 
-        Experts keep their input, the activation's input and result, and their own
-        result, which is weighted behind them.
+        Experts keep their input, and the activation's input and result, which is
+        weighted before the second matrix (Megatron-core since 0.12): their own result
+        is not needed again.
         """
         own, rows, hidden = self._own(shape), self._rows(shape), self.block.hidden
         norms = self.norms_before + self.norms_after
         scores = _KEPT_SCORES * _SCORE_BYTES * own * self.experts.number
         kept = own * hidden * ((1 + norms) * e + 1) + scores
-        results = self._sent(shape) * hidden
         inside = rows * (hidden + (self.matrices + 1) * self._width(shape))
-        return kept + e * (results + inside)
+        return kept + e * inside
 
     def working_elements(self, shape: Shape) -> Floats:
         """Return the elements of gradients of experts that are held at once.

@@ -226,6 +226,7 @@ class OperatorSource:
             attention_core_s=stacked[2],
             attention_core_backward_s=stacked[3],
             sharding=share.sharding,
+            tensor=share.tensor,
         )
 
     def _predicted(self, name: str, asked: list[Work]) -> list[Floats]:

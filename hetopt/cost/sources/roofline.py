@@ -102,7 +102,7 @@ EFFICIENCIES = {
     "H20": Efficiency(multiplication=0.90, attention=0.70, sustained=0.91),
     # The same of 12 iterations of Megatron-LM (SimuMax).
     "B200": Efficiency(
-        multiplication=0.57, attention=0.28, elementwise=0.24, sustained=1.0
+        multiplication=0.49, attention=0.36, elementwise=0.63, sustained=1.0
     ),
     # The same profiles: 105-120 of 150 TFLOP/s.
     "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
