@@ -40,7 +40,11 @@ if TYPE_CHECKING:
     from hetopt.problem.training import Training
 
 #: What every layer has, by the unit that is this piece alone.
-_OF_A_LAYER = {ATTENTION: Attention, MLP_UP: MlpUp, MLP_DOWN: MlpDown}
+_OF_A_LAYER: dict[str, type[Piece]] = {
+    ATTENTION: Attention,
+    MLP_UP: MlpUp,
+    MLP_DOWN: MlpDown,
+}
 
 _PROFILED = {
     timed.unit: timed
@@ -101,9 +105,11 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
 
 def _layer(model: Model, routed: bool) -> tuple[type[Piece], ...]:
     """Return what a layer has."""
-    attention = Attention if model.latent is None else LatentAttention
+    attention, *mlp = _OF_A_LAYER.values()
+    if model.latent is not None:
+        attention = LatentAttention
     if not routed:
-        return (attention, MlpUp, MlpDown)
+        return (attention, *mlp)
     has_shared = model.experts is not None and model.experts.shared_ffn
     return (attention, RoutedMlp, *([SharedExpert] if has_shared else []))
 
