@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute, Resharding, ScheduleName
 
-Shared = Literal["dp", "cp", "tp", "recompute"]
+Shared = Literal["dp", "cp", "tp", "ep", "etp", "recompute"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
