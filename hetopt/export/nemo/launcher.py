@@ -262,7 +262,6 @@ def _experts(job: Job) -> dict[str, Any]:
     """Return the fields of experts, latent attention and further tokens."""
     model, moe = bridge_model(job.problem.model), job.problem.training.moe
     fields = expert_settings(model, moe) | latent_settings(model)
-    fields.pop("multi_latent_attention", None)
     if model.experts is not None:
         ep, etp = expert_degrees(job)
         fields |= {

@@ -103,6 +103,8 @@ def _routed(settings: Mapping[str, str], layers: int, wrong: Wrong) -> list[bool
     text = settings.get(_FREQUENCY, "1").replace(" ", "")
     if re.fullmatch("[1-9][0-9]{0,5}", text):
         return [layer % int(text) == 0 for layer in range(layers)]
+    if re.fullmatch("[01](,[01])+", text):
+        text = f"[{text}]"
     inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
     runs = [_RUN.fullmatch(part) for part in re.split(r"\+", inner)]
     digits: list[str] = []
