@@ -61,7 +61,7 @@ def test_what_is_written_is_read_back(
     tmp_path: Path, name: str, launcher: Launcher
 ) -> None:
     given = job(name)
-    write_folder(bundle(given, launcher, allow_lossy=False), tmp_path / "out")
+    write_folder(str(tmp_path / "out"), bundle(given, launcher, allow_lossy=False))
     read = read_megatron if launcher is MEGATRON else read_nemo
     found, model = read(tmp_path / "out"), given.problem.model
     assert [stage.strategy for stage in found.stages] == [
@@ -77,7 +77,7 @@ def test_what_is_written_is_read_back(
 
 def test_gpt_oss_keeps_its_sinks_and_its_gate(tmp_path: Path) -> None:
     given = job("gpt-oss-20b")
-    write_folder(bundle(given, MEGATRON, allow_lossy=True), tmp_path / "out")
+    write_folder(str(tmp_path / "out"), bundle(given, MEGATRON, allow_lossy=True))
     says = read_megatron(tmp_path / "out").says
     own = given.problem.model.architecture
     assert (says["attention_sinks"], says["gate_clamp"]) == (True, own.gate_clamp)
