@@ -44,8 +44,10 @@ class Strategy:
     dp: int
     cp: int
     tp: int
-    ep: int = 1
+    # Cut experts are hardly ever worth it: they come last, so that of two strategies
+    # that are worth the same where no expert is the whole ones are reported.
     etp: int = 1
+    ep: int = 1
     recompute: Recompute = "none"
     zero: int | None = None
 

@@ -201,6 +201,9 @@ def check_count(layers: Sequence[Any], target: Target, path: str, field: str) ->
     if not target.model.is_decoder_only:
         msg = "is not decoder-only, but the layers of these profiles are"
         raise InputError(msg, field="model")
+    if target.model.experts is not None or target.model.latent is not None:
+        msg = "has experts or latent attention, which no layer of these profiles has"
+        raise InputError(msg, field="model")
     own = target.model.layers
     if len(layers) - 2 != own:
         msg = (
