@@ -24,7 +24,7 @@ from hetopt.deadline import Deadline
 from hetopt.pricing import price
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
 from hetopt.problem.reading import read_problem
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.dp.solver import solve

@@ -4,7 +4,8 @@ Run with ``python -m benchmarks.iterations``. What whole iterations sustain of t
 of single kernels (``hetopt.cost.sources.sustained``) is fitted here, one share for each
 of multiplications, attention cores and element-wise kernels. What is printed is never
 the error on rows that were fitted: of llm-foundry's runs one model at a time is left
-out, of SimuMax's runs one tensor-parallel degree. With ``--fit`` the shares that all
+out, of SimuMax's runs one tensor-parallel degree; and its runs of DeepSeek-V2, which has
+experts, are in no fit. With ``--fit`` the shares that all
 rows together give are printed too: those that ship.
 
 Rows, with their sources at the head of the files in ``data/iterations``:
@@ -30,6 +31,7 @@ from scipy.optimize import nnls
 
 from benchmarks.measured_runs import (
     FOUNDRY_DEVICES,
+    deepseek_rows,
     foundry_model,
     foundry_strategy,
     llama_rows,
@@ -47,11 +49,13 @@ from hetopt.problem.problem import Problem
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 #: Mean absolute error of a family, its bias in a class of sequence lengths, and the
 #: share of rows that may be further off than ``FAR``.
 MEAN_LIMIT, BIAS_LIMIT, FAR, FAR_SHARE = 0.06, 0.03, 0.15, 0.05
+#: Mean absolute error of runs of a model with experts, none further off than ``FAR``.
+EXPERTS_MEAN_LIMIT = 0.10
 #: A bias is held against its limit where there are so many rows.
 FEWEST_ROWS = 5
 
@@ -70,7 +74,8 @@ _APART = 0.05
 #: Families of which HetAuto's Table 1 has the one iteration -> whose shares they take.
 _SINGLE = {"H20": "H100", "Ascend": "A100"}
 
-_SHARES = ("multiplication", "attention", "elementwise", "sharding")
+_OF_KERNELS = ("multiplication", "attention", "elementwise")
+_SHARES = (*_OF_KERNELS, "sharding", "tensor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +94,7 @@ class Run:
         For the summaries.
     fixed_s, class_s
         Our seconds that no share changes, and those that each share of ``_SHARES``
-        does, at the rates of single kernels and collectives; (4,).
+        does, at the rates of single kernels and collectives; (5,).
     """
 
     figure: Figure
@@ -185,27 +190,33 @@ def _llm_foundry() -> Iterable[Run]:
 
 def _simumax() -> Iterable[Run]:
     for row, model in llama_rows():
-        tp, stages, dp = int(row["tp"]), int(row["pp"]), int(row["dp"])
-        batches = int(row["microbatches"])
-        training = Training(
-            global_batch=batches * dp,
-            seq_len=int(row["seq_len"]),
-            zero=1,
-            schedule="1f1b",
-            overlap_gradients=False,
-        )
-        yield _run(
-            Figure(
-                name=row["case"],
-                source="SimuMax",
-                problem=_problem(model, training, "B200", (1, 8, 3200)),
-                stages=stages,
-                microbatches=batches,
-                strategy=Strategy(dp=dp, cp=1, tp=tp),
-                published_s=float(row["iteration_ms"]) * 1e-3,
-            ),
-            left_out=f"TP {tp}",
-        )
+        yield _run(_on_b200(row, model), left_out=f"TP {row['tp']}")
+
+
+def unseen_figures() -> tuple[Figure, ...]:
+    """Return SimuMax's runs of a model with experts, which no share is fitted on."""
+    return tuple(_on_b200(row, model) for row, model in deepseek_rows())
+
+
+def _on_b200(row: Mapping[str, str], model: Model) -> Figure:
+    """Return the figure of one of SimuMax's rows."""
+    batches, dp = int(row["microbatches"]), int(row["dp"])
+    training = Training(
+        global_batch=batches * dp,
+        seq_len=int(row["seq_len"]),
+        zero=1,
+        schedule="1f1b",
+        overlap_gradients=False,
+    )
+    return Figure(
+        name=row["case"],
+        source="SimuMax",
+        problem=_problem(model, training, "B200", (1, 8, 3200)),
+        stages=int(row["pp"]),
+        microbatches=batches,
+        strategy=Strategy(dp=dp, cp=1, tp=int(row["tp"]), ep=int(row["ep"])),
+        published_s=float(row["iteration_ms"]) * 1e-3,
+    )
 
 
 def _problem(
@@ -351,6 +362,20 @@ def _print_unseen(unseen: Sequence[Run]) -> None:
     print(f"B200, of {pairs} pairs more than {_APART:.0%} apart {right} in order")
 
 
+def _print_experts() -> None:
+    """Print the runs of a model with experts, at the shares that ship."""
+    found = [(f.name, f.seconds() / f.published_s - 1) for f in unseen_figures()]
+    for name, error in found:
+        print(f"{name:40s} {error:+.1%}")
+    sizes = [abs(error) for _, error in found]
+    holds = mean(sizes) <= EXPERTS_MEAN_LIMIT and max(sizes) <= FAR
+    print(
+        f"DeepSeek-V2 on B200, in no fit: mean absolute {mean(sizes):.1%}, at most "
+        f"{EXPERTS_MEAN_LIMIT:.0%}; worst {max(sizes):.1%}, at most {FAR:.0%}"
+        + ("" if holds else " MISSED")
+    )
+
+
 def _print_fits(every: Sequence[Run]) -> None:
     """Print the shares of all rows, and of devices with one published iteration."""
     shares = {
@@ -363,12 +388,14 @@ def _print_fits(every: Sequence[Run]) -> None:
         relative = _SINGLE.get(figure.family)
         if figure.source == HETAUTO and relative is not None:
             run, known = _run(figure, left_out=""), shares[relative]
-            theirs = {name: getattr(known, name) for name in _SHARES}
-            ours_s = run.class_s @ [1 / share for share in theirs.values()]
-            factor = float(ours_s / (figure.published_s - run.fixed_s))
+            theirs = {name: getattr(known, name) for name in _OF_KERNELS}
+            kernels_s, others_s = np.split(run.class_s, [len(theirs)])
+            ours_s = kernels_s @ [1 / share for share in theirs.values()]
+            left_s = figure.published_s - run.fixed_s - others_s.sum()
+            factor = float(ours_s / left_s)
             scaled = {name: factor * share for name, share in theirs.items()}
-            # Both ran ZeRO-1: of the collectives of ZeRO-2 and -3 they say nothing.
-            scaled["sharding"] = known.sharding
+            # Of collectives one iteration says nothing.
+            scaled["sharding"], scaled["tensor"] = known.sharding, known.tensor
             print(f"{figure.family} {Sustained(**scaled)}, {factor:.3f} x {relative}")
 
 
@@ -396,6 +423,7 @@ def main() -> None:
     _print_groups(found, "micro-batch", lambda run: run.microbatch)
     _print_verdicts(found)
     _print_unseen([run for run in every if run.family == "B200"])
+    _print_experts()
     if options.out is not None:
         Path(options.out).write_text(_accuracies(found), "utf-8")
     if options.fit:

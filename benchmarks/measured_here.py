@@ -30,7 +30,8 @@ from hetopt.cost.sources.source import ShardQuery
 from hetopt.cost.sources.sustained import AS_MEASURED
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import Cluster, Link, PeakFlops
-from hetopt.problem.model import LAYER, Model
+from hetopt.problem.kinds import LAYER
+from hetopt.problem.model import Model
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import DATA
 from hetopt.problem.model import Model
+from hetopt.problem.schema.model import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,6 +50,17 @@ def llama_rows() -> Iterator[tuple[dict[str, str], Model]]:
                     vocab=128256,
                 ),
             )
+
+
+def deepseek_rows() -> Iterator[tuple[dict[str, str], Model]]:
+    """Yield SimuMax's rows of DeepSeek-V2 on B200: its first layers, one of them dense.
+
+    No number of hetopt's is fitted on them.
+    """
+    preset = build_model(ModelSpec(preset="deepseek-v2"), None)
+    for row in rows("simumax-b200.csv"):
+        if row["model"] == "deepseekv2":
+            yield row, replace(preset, layers=int(row["layers"]))
 
 
 def foundry_model(row: Mapping[str, str]) -> Model:

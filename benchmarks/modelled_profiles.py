@@ -27,7 +27,8 @@ from hetopt.cost.sources.baselines import one_device
 from hetopt.cost.sources.roofline import Roofline, efficiency_of
 from hetopt.cost.sources.source import ShardQuery
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.model import LAYER, Model
+from hetopt.problem.kinds import LAYER
+from hetopt.problem.model import Model
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:

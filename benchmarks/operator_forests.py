@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.operators.shipped import content_of, file_stem
-from hetopt.cost.sources.operator_source import NEEDED
+from hetopt.cost.sources.operator_source import WITH_EXPERTS
 from hetopt.files import write_bytes
 from hetopt.problem.catalogue import FOREST_SUFFIX, accelerators
 
@@ -29,7 +29,7 @@ def measured_operators() -> dict[str, Measured]:
     found = {}
     for accelerator in accelerators().values():
         shipped = shipped_operators(accelerator)
-        for name in NEEDED:
+        for name in WITH_EXPERTS:
             if name in shipped:
                 found[file_stem(shipped[name])] = shipped[name]
     return found

@@ -99,6 +99,8 @@ class Figure:
             dp=_only(self.strategy.dp),
             cp=_only(self.strategy.cp),
             tp=_only(self.strategy.tp),
+            ep=_only(self.strategy.ep),
+            etp=_only(self.strategy.etp),
             recompute=_only(self.strategy.recompute),
         )
         problem = replace(

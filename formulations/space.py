@@ -7,6 +7,7 @@ then changes neither the optimum nor the plan that is reported.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
+    from hetopt.plans import Strategy
     from hetopt.problem.principles import Principles
 
 
@@ -107,39 +109,59 @@ class _Rivals:
         self.by_index = principles.sharing == "one"
 
     def replaced(self) -> NDArray[np.bool_]:
-        """Which strategies some other strategy replaces; (K,)."""
-        count = len(self.cluster.strategies)
+        """Which strategies some other strategy replaces; (K,).
+
+        Those that differ in the degrees of experts alone are many, and most of them
+        are replaced by one another: all others are compared with what is left.
+        """
+        found = np.zeros(len(self.cluster.strategies), dtype=bool)
+        for group in self._alike_but_experts():
+            found[group] = self._replaced_among(group)
+        left = np.flatnonzero(~found)
+        found[left] = self._replaced_among(left)
+        return found
+
+    def _alike_but_experts(self) -> list[NDArray[np.intp]]:
+        """Return the strategies, by index, that only experts' degrees tell apart."""
+        groups: dict[Strategy, list[int]] = {}
+        for k, strategy in enumerate(self.cluster.strategies):
+            groups.setdefault(replace(strategy, ep=1, etp=1), []).append(k)
+        return [np.array(group) for group in groups.values() if len(group) > 1]
+
+    def _replaced_among(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Which of some strategies another of them replaces; (R,)."""
+        count = len(rows)
         width = 1 if self.units is None else self.units.shape[1]
         step = max(1, _MOST_CELLS // max(1, count * width))
-        found = np.zeros(count, dtype=bool)
+        found = np.zeros(len(self.cluster.strategies), dtype=bool)
         for first in range(0, count, step):
-            own, new = self._able(first, min(first + step, count))
+            own, new = self._able(rows[first : first + step], rows)
             if self.rule.thresholds:
                 wins = self._same_times(own, new) & self._first(own, new)
                 own, new = own[wins], new[wins]
             else:
                 own, new = self._saving(own, new)
             found[own[self._fit_where(own, new)]] = True
-        return found
+        return found[rows]
 
     def _able(
-        self, first: int, end: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        self, owns: NDArray[np.intp], rows: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Return pairs k, k' that the nodes and tensor degrees permit.
 
         Parameters
         ----------
-        first, end
-            Range of k.
+        owns, rows
+            What k and k' may be.
         """
         devices, most = self.cluster.devices, self.cluster.max_stages
-        able = most >= most[first:end, None]
+        able = most[rows] >= most[owns, None]
         if not self.by_index:
-            able &= devices <= devices[first:end, None]
+            able &= devices[rows] <= devices[owns, None]
         if self.falling:
-            able &= self.tp == self.tp[first:end, None]
-        own, new = np.nonzero(able)
-        own = own + first
+            able &= self.tp[rows] == self.tp[owns, None]
+        first, second = np.nonzero(able)
+        own, new = owns[first], rows[second]
         return own[own != new], new[own != new]
 
     def _saving(

@@ -234,7 +234,7 @@ def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> 
         return
     for j, cluster in enumerate(problem.clusters):
         stages = {
-            (own.devices, own.tp)
+            (own.devices, own.inside)
             for part in table.slices
             for own in part.clusters[j].strategies
         }

@@ -18,9 +18,17 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 def problem_of(name: str, **model: Any) -> Problem:
     """Return a problem of one cluster; ``model`` overrides what the file gives."""
-    path = FOLDER / f"{name}.json"
+    return _problem({"hf_config": str(FOLDER / f"{name}.json"), **model})
+
+
+def problem_with_preset(name: str, **model: Any) -> Problem:
+    """Return the same of a preset."""
+    return _problem({"preset": name, **model})
+
+
+def _problem(model: dict[str, Any]) -> Problem:
     data = {
-        "model": {"hf_config": str(path), **model},
+        "model": model,
         "clusters": [
             {
                 "name": "a",
@@ -35,9 +43,9 @@ def problem_of(name: str, **model: Any) -> Problem:
     return read_problem_text(yaml.safe_dump(data), str(FOLDER / "problem.yaml"))
 
 
-def job_of(problem: Problem, *, cp: int = 1) -> Job:
+def job_of(problem: Problem, *, cp: int = 1, tp: int = 1, ep: int = 1) -> Job:
     """Return a job of two stages, with half of the layers each."""
-    strategy = Strategy(dp=1, cp=cp, tp=1, recompute="none")
+    strategy = Strategy(dp=1, cp=cp, tp=tp, ep=ep, recompute="none")
     units = len(problem.model.units)
     half = 1 + problem.model.layers // 2
     stages = tuple(

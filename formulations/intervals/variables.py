@@ -112,9 +112,11 @@ class IntervalVariables:
         """Name a host for a reader."""
         strategy = self.sets.table(host.cluster).strategies[host.strategy]
         name = (
-            f"{self._clusters[host.cluster]},d{strategy.dp}c{strategy.cp}"
-            f"t{strategy.tp}_{strategy.recompute}"
+            f"{self._clusters[host.cluster]},d{strategy.dp}c{strategy.cp}t{strategy.tp}"
         )
+        if strategy.has_expert_degrees:
+            name += f"e{strategy.ep}x{strategy.etp}"
+        name += f"_{strategy.recompute}"
         return f"{name},before{host.after}" if self.sets.told_apart else name
 
     def cluster(self, j: int) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.plans import DEGREES
 from hetopt.pricing import price
 from hetopt.problem.training import ClusterPins, Domain
 
@@ -89,7 +90,7 @@ class _Remembered:
             query.cluster.name,
             query.training.zero,
             query.kinds,
-            *(rows.tobytes() for rows in (shape.microbatch, shape.cp, shape.tp)),
+            *(rows.tobytes() for rows in shape.columns),
         )
         if key not in self._known:
             self._known[key] = self._source.shard_times(query)
@@ -104,10 +105,11 @@ def _only_this_plan(problem: Problem, plan: Plan) -> Problem:
         used.setdefault(stage.cluster, set()).update(strategies)
     pins = {
         name: ClusterPins(
-            dp=_among(one.dp for one in strategies),
-            cp=_among(one.cp for one in strategies),
-            tp=_among(one.tp for one in strategies),
             recompute=_among(one.recompute for one in strategies),
+            **{
+                degree: _among(getattr(one, degree) for one in strategies)
+                for degree in DEGREES
+            },
         )
         for name, strategies in used.items()
     }

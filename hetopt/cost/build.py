@@ -22,6 +22,7 @@ from hetopt.cost.communication.within_stage import (
     stage_communication,
 )
 from hetopt.cost.correction import CorrectedSource, with_corrected_links
+from hetopt.cost.held_alike import held_alike
 from hetopt.cost.memory import (
     activation_bytes,
     fixed_bytes,
@@ -29,7 +30,9 @@ from hetopt.cost.memory import (
     temporary_bytes,
     weight_bytes,
 )
+from hetopt.cost.model_flops import model_flops
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
+from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.ranges import (
     at_most_half,
     ensure_sums_fit,
@@ -41,9 +44,9 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
 from hetopt.cost.strategies import strategies
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.cost.units import model_flops, unit_parameters
+from hetopt.plans import DEGREES
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
 from hetopt.problem.packing import packed
 from hetopt.problem.training import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
@@ -87,12 +90,7 @@ class _Rows:
             cluster=self.cluster,
             strategies=tuple(self.strategies[row] for row in keep),
             microbatches=self.microbatches[keep],
-            shape=Shape(
-                microbatch=self.shape.microbatch[keep],
-                cp=self.shape.cp[keep],
-                tp=self.shape.tp[keep],
-                sequence_parallel=self.shape.sequence_parallel,
-            ),
+            shape=self.shape.take(keep),
             dp=self.dp[keep],
             replicas=self.replicas[keep],
             per_node=self.per_node[keep],
@@ -216,13 +214,17 @@ def _rows(problem: Problem, cluster: Cluster) -> _Rows:
     batch = problem.training.global_batch
     numbers = np.array(
         [
-            (q, batch // (q * strategy.dp), strategy.dp, strategy.cp, strategy.tp)
+            (
+                q,
+                batch // (q * strategy.dp),
+                *(getattr(strategy, degree) for degree in DEGREES),
+            )
             for q, strategy in found
         ],
         dtype=np.int64,
-    ).reshape(len(found), 5)
-    q, microbatch, dp, cp, tp = numbers.T
-    pairs = [packed(cluster, strategy.devices, strategy.tp) for _, strategy in found]
+    ).reshape(len(found), 2 + len(DEGREES))
+    q, microbatch, dp, cp, tp, ep, etp = numbers.T
+    pairs = [packed(cluster, own.devices, own.inside) for _, own in found]
     per_node, most_stages = np.array(pairs, dtype=np.int64).reshape(len(found), 2).T
     return _Rows(
         cluster=cluster,
@@ -232,6 +234,8 @@ def _rows(problem: Problem, cluster: Cluster) -> _Rows:
             microbatch=microbatch,
             cp=cp,
             tp=tp,
+            ep=ep,
+            etp=etp,
             sequence_parallel=problem.training.sequence_parallel,
         ),
         dp=dp,
@@ -256,15 +260,15 @@ def _cluster_tables(
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
     rows = rows.select(keep := np.flatnonzero(least <= limit_bytes))
     # Rows that differ in q, dp or recomputation alone compute the same shard.
-    keys = np.stack([rows.shape.microbatch, rows.shape.cp, rows.shape.tp], axis=1)
-    unique, where = np.unique(keys, axis=0, return_inverse=True)
+    keys = np.stack(rows.shape.columns, axis=1)
+    _, first, where = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     times = source.shard_times(
         ShardQuery(
             model=problem.model,
             training=problem.training,
             cluster=rows.cluster,
             kinds=kinds,
-            shape=Shape.of(unique, sequence_parallel=rows.shape.sequence_parallel),
+            shape=rows.shape.take(first),
         )
     )
     # numpy 2.0 alone keeps the reduced axis.
@@ -320,7 +324,7 @@ def _memory(
     splits = rule_of(training.schedule).splits
     for kind in kinds:
         state.append(
-            state_bytes(model, training, kind, shape.tp, rows.replicas, alone=alone)
+            state_bytes(model, training, kind, shape, rows.replicas, alone=alone)
         )
         if splits:
             weight.append(weight_bytes(model, training, kind, shape))
@@ -376,11 +380,12 @@ def _passes_s(
         ring = exposed_ring_s(moved.ring_s, core, shape.cp)
         ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
         alone = not times.communicates[number]
-        once = computed + alone * moved.forward_s + ring
+        sent_s = alone * moved.forward_s / times.tensor + moved.dispatch_s
+        once = computed + sent_s + ring
         repeated = np.where(full & (kind not in END_KINDS), once, 0.0)
         repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
-        back = times.backward_s[where, number] + alone * moved.backward_s
-        back = back + ring_backward
+        returned_s = alone * moved.backward_s / times.tensor + moved.dispatch_s
+        back = times.backward_s[where, number] + returned_s + ring_backward
         gather_s = moved.gather_s / times.sharding
         forward.append(once + gather_s)
         backward.append(back + repeated + gather_s + moved.scatter_s / times.sharding)
@@ -396,20 +401,21 @@ def _sync_s(
     update_s_per_parameter: float | None,
 ) -> tuple[Floats, Floats]:
     """Return g as seconds per stage (R,) and per unit (R, N)."""
-    tp, replicas = rows.shape.tp, rows.replicas
+    training, cluster = problem.training, rows.cluster
     reductions, updates = [], []
     for kind in kinds:
-        parameters = unit_parameters(problem.model, kind, tp)
-        unit = (
-            problem.training,
-            rows.cluster,
-            parameters,
-            tp,
-            replicas,
-            rows.per_node,
+        parts = held_alike(problem.model, kind, rows.shape, rows.replicas)
+        reductions.append(
+            sum_of(
+                reduction_s(training, cluster, part, rows.per_node) for part in parts
+            )
         )
-        reductions.append(reduction_s(*unit))
-        updates.append(update_s(*unit, update_s_per_parameter))
+        updates.append(
+            sum_of(
+                update_s(training, cluster, part, rows.per_node, update_s_per_parameter)
+                for part in parts
+            )
+        )
     stage_s, unit_s = exposed_s(
         np.stack(reductions, axis=1),
         backward_s,

@@ -18,7 +18,7 @@ import numpy as np
 
 from hetopt.cost.table import TOO_LONG_NS
 from hetopt.errors import InputError
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
 from hetopt.schedule.chunks import ends_in_flight, held_ahead
 
 if TYPE_CHECKING:

@@ -37,11 +37,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.held_alike import held_alike
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
-from hetopt.cost.units import unit_operations, unit_parameters
-from hetopt.problem.model import EMBEDDING, END_KINDS, HEAD, Model
+from hetopt.cost.units import unit_operations
+from hetopt.problem.kinds import EMBEDDING, END_KINDS, HEAD, PREDICTION
+from hetopt.problem.model import Model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,37 +90,55 @@ def state_bytes(
     model: Model,
     training: Training,
     kind: str,
-    tp: Ints,
+    shape: Shape,
     replicas: Ints,
     *,
     alone: NDArray[np.bool_] | None = None,
 ) -> Floats:
-    """Weights, gradients and optimizer states; ZeRO shards over replicas = dp * cp.
+    """Weights, gradients and optimizer states, which ZeRO shards over equal ranks.
 
     Parameters
     ----------
+    replicas
+        dp * cp; (R,).
     alone
         Rows that can only be the whole pipeline, where a tied head is the embedding's
         table and has none of its own; None: none are.
     """
     size = parameter_bytes(training)
-    one = np.ones(len(tp))
+    tp, one = shape.tp, np.ones(len(shape.tp))
     copies = FP8_COPIES * (training.precision == "fp8" and kind not in END_KINDS)
-    per_parameter = (
-        (size.weight + copies) / (replicas if training.zero >= 3 else one)
-        + size.gradient / (replicas if training.zero >= 2 else one)
-        + size.optimizer / (replicas if training.zero >= 1 else one)
-    )
-    parameters = unit_parameters(model, kind, tp)
-    if kind == HEAD and model.tied and alone is not None:
-        table = model.parts[-1].hidden * vocab_shard(model, tp)
-        parameters = parameters - np.where(alone, table, 0.0)
+    found = []
+    for part in held_alike(model, kind, shape, replicas):
+        per_parameter = (
+            (size.weight + copies) / (part.replicas if training.zero >= 3 else one)
+            + size.gradient / (part.replicas if training.zero >= 2 else one)
+            + size.optimizer / (part.replicas if training.zero >= 1 else one)
+        )
+        parameters = part.parameters
+        if not found:
+            parameters = parameters + _table_parameters(model, kind, tp, alone)
+        found.append(parameters * per_parameter)
+    return np.ceil(sum_of(found))
+
+
+def _table_parameters(
+    model: Model, kind: str, tp: Ints, alone: NDArray[np.bool_] | None
+) -> Floats | float:
+    """Return what a unit's dense parameters have more or less than its pieces say.
+
+    Where the whole pipeline is one stage, a tied head and predicting layers use the
+    embedding's table. Megatron's report spreads the final norm over all stages, so that
+    the first one has a share too.
+    """
     if kind == EMBEDDING:
-        # Megatron's report spreads the final norm over all stages, so that the
-        # first one has a share too.
         width = model.parts[-1].hidden
-        parameters = parameters + width * (2 if model.norm == "layer" else 1)
-    return np.ceil(parameters * per_parameter)
+        return float(width * (2 if model.norm == "layer" else 1))
+    shares = (kind == HEAD and model.tied) or kind == PREDICTION
+    if alone is None or not shares:
+        return 0.0
+    table = model.parts[-1].hidden * vocab_shard(model, tp)
+    return -np.where(alone, table, 0.0)
 
 
 def activation_bytes(
@@ -144,7 +164,8 @@ def weight_bytes(model: Model, training: Training, kind: str, shape: Shape) -> F
     work = unit_operations(model, training, kind, shape)
     kept = np.zeros(len(shape.tp))
     for part in work.multiplications:
-        kept = kept + part.element_bytes * part.m * (part.k + part.n)
+        elements = part.count * part.m * (part.k + part.n)
+        kept = kept + part.element_bytes * elements
     return np.ceil(kept)
 
 
@@ -173,7 +194,10 @@ def temporary_bytes(
     if training.zero <= 1:
         for piece in pieces:
             need = need + e * piece.table_elements(shape.tp)
-    parameters = unit_parameters(model, kind, shape.tp)
+    parameters = sum_of(
+        part.parameters
+        for part in held_alike(model, kind, shape, np.ones_like(shape.tp))
+    )
     size = parameter_bytes(training)
     if training.zero >= 2:
         # Whole it has the weights' precision, as autograd makes it.

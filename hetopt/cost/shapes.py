@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from hetopt.problem.model import Block, Model
+    from hetopt.problem.block import Block
+    from hetopt.problem.model import Model
     from hetopt.problem.training import Precision
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+def _one() -> Ints:
+    return np.ones(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,22 +32,44 @@ class Shape:
     ----------
     sequence_parallel
         Whether tokens are split by tp between pieces; else every rank has them all.
+    ep, etp
+        Ranks over which routed experts are spread, and that share each one's matrices;
+        (R,), or (1,) where all rows have the same.
     """
 
     microbatch: Ints
     cp: Ints
     tp: Ints
     sequence_parallel: bool = True
+    ep: Ints = field(default_factory=_one)
+    etp: Ints = field(default_factory=_one)
 
     @classmethod
     def of(
         cls, rows: Iterable[Sequence[int]], *, sequence_parallel: bool = True
     ) -> Self:
-        """Return the shape of rows of (microbatch, cp, tp)."""
-        microbatch, cp, tp = np.array(list(rows), dtype=np.int64).reshape(-1, 3).T
+        """Return the shape of rows of (microbatch, cp, tp), or these and (ep, etp)."""
+        numbers = np.array(list(rows), dtype=np.int64)
+        numbers = numbers.reshape(len(numbers), numbers.shape[1] if len(numbers) else 3)
+        microbatch, cp, tp, *experts = numbers.T
         return cls(
-            microbatch=microbatch, cp=cp, tp=tp, sequence_parallel=sequence_parallel
+            microbatch=microbatch,
+            cp=cp,
+            tp=tp,
+            sequence_parallel=sequence_parallel,
+            **dict(zip(("ep", "etp"), experts, strict=bool(experts))),
         )
+
+    @property
+    def columns(self) -> tuple[Ints, ...]:
+        """The numbers that tell shards apart; (R,) each."""
+        numbers = (self.microbatch, self.cp, self.tp, self.ep, self.etp)
+        return tuple(np.broadcast_to(part, self.tp.shape) for part in numbers)
+
+    def take(self, rows: NDArray[np.intp]) -> Self:
+        """Return some of the rows, in the order of ``rows``."""
+        microbatch, cp, tp, ep, etp = (part[rows] for part in self.columns)
+        return replace(self, microbatch=microbatch, cp=cp, tp=tp, ep=ep, etp=etp)
 
     def all_tokens(self, tokens: int) -> Floats:
         """Tokens of a device inside a piece, of ``tokens`` per sequence; (R,)."""

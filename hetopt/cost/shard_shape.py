@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetopt.problem.model import (
-    ATTENTION,
-    EMBEDDING,
-    HEAD,
-    LAYER,
-    MLP_DOWN,
-    MLP_UP,
-)
+from hetopt.problem.kinds import ATTENTION, EMBEDDING, HEAD, LAYER, MLP_DOWN, MLP_UP
 
 #: The fused attention alone; it is part of ``attention`` and of ``layer``.
 ATTENTION_CORE = "attention-core"

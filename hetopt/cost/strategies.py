@@ -1,4 +1,4 @@
-"""Which (dp, cp, tp, recompute) a stage of a cluster may use at a micro-batch count.
+"""Which (dp, cp, tp, ep, etp, recompute) a stage of a cluster may use at a micro-batch count.
 
 ``hetopt.cost.build`` drops those that need too much memory.
 """
@@ -27,7 +27,7 @@ def strategies(
         if pins.recompute.permits(policy)
     ]
     found = [
-        Strategy(dp=mesh.dp, cp=mesh.cp, tp=mesh.tp, recompute=policy)
+        Strategy(**mesh._asdict(), recompute=policy)
         for mesh in meshes(problem.model, cluster, problem.training, pins, microbatches)
         for policy in policies
     ]

@@ -30,7 +30,7 @@ share a link or an uplink, ``shared`` with ``uplink_ns`` (by cluster) and ``link
 cluster with a list ``strategies`` of
 
 ======================  ==========================================================
-``dp cp tp recompute``  the strategy
+``dp cp tp recompute``  the strategy; ``ep`` and ``etp`` too where they are not 1
 ``microbatch``          sequences per replica and micro-batch
 ``devices``             of one stage; ``max_stages`` fit the cluster
 ``layout``              position in ``layouts``
@@ -64,6 +64,7 @@ from hetopt.cost.table_columns import STRATEGY_NUMBERS, kind_numbers
 from hetopt.cost.table_parsing import TABLE_SCHEMA, TableReader
 from hetopt.errors import DigestError, InputError
 from hetopt.files import write_text
+from hetopt.plans import expert_degrees_to_json
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training import RESHARDING
 from hetopt.reading import read_json
@@ -230,6 +231,7 @@ def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
             "dp": strategy.dp,
             "cp": strategy.cp,
             "tp": strategy.tp,
+            **expert_degrees_to_json(strategy),
             "recompute": strategy.recompute,
             **({} if strategy.zero is None else {"zero": strategy.zero}),
             **{name: values[row] for name, values in numbers.items()},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -22,7 +23,7 @@ from hetopt.cost.table_columns import (
     most_of,
 )
 from hetopt.cost.value_reading import DocumentReader
-from hetopt.plans import Strategy
+from hetopt.plans import EXPERT_DEGREES, Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 from hetopt.schedule.shares import SharedLinks
@@ -265,6 +266,7 @@ class TableReader(DocumentReader):
                 dp=self._integer(row, field, "dp", least=1),
                 cp=self._integer(row, field, "cp", least=1),
                 tp=self._integer(row, field, "tp", least=1),
+                **self._expert_degrees(row, field),
                 recompute=self._choice(
                     self._get(row, field, "recompute"), f"{field}.recompute", RECOMPUTE
                 ),
@@ -322,6 +324,19 @@ class TableReader(DocumentReader):
             if 2 * weight > backward:
                 where = f"{field}.weight_ns.{kind}"
                 self._wrong(where, weight, f"at most half of backward_ns, {backward}")
+
+    def _expert_degrees(self, row: dict[str, Any], field: str) -> dict[str, int]:
+        """Read the degrees of experts, which are 1 where they are not given."""
+        degrees = {
+            name: self._integer(row, field, name, least=1)
+            for name in EXPERT_DEGREES
+            if name in row
+        }
+        devices, ranks = row["dp"] * row["cp"] * row["tp"], prod(degrees.values())
+        if devices % ranks:
+            expected = f"a divisor of dp * cp * tp = {devices}"
+            self._wrong(f"{field}.ep", f"ep * etp = {ranks}", expected)
+        return degrees
 
     def _zero(self, row: dict[str, Any], field: str) -> int | None:
         """Read the ZeRO stage, which strategies of units have and no others."""

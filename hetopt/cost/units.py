@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cost.pieces.attention import causal_keys
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import Operations, sum_of
-from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, query_width
+from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:
@@ -51,42 +50,15 @@ def unit_parameters(model: Model, kind: str, tp: Ints) -> Floats:
     return sum_of(piece.parameters(tp) for piece in pieces_of(model, _ANY, kind))
 
 
+def unit_expert_parameters(model: Model, kind: str, shape: Shape) -> Floats | None:
+    """Parameters of a unit's routed experts on one device; (R,). None: it has none."""
+    if not model.has_experts(kind):
+        return None
+    pieces = pieces_of(model, _ANY, kind)
+    return sum_of(piece.expert_parameters(shape) for piece in pieces)
+
+
 def tables(model: Model) -> int:
     """Count copies of the token table: of the embedding, the head, later tokens."""
     later = sum(model.starts(index) for index in range(len(model.blocks)))
     return later + (not model.patch) + (not model.classes)
-
-
-def model_flops(model: Model, training: Training) -> float:
-    """FLOPs of one iteration, forward and backward, without recomputation.
-
-    Of a decoder-only model ``B s 6 [L (h f e + 2 h^2 (1 + g/a)) + h V] + 6 B s^2 h L``
-    with e = 3 for SwiGLU and 2 otherwise (Megatron-LM's count), written with head
-    widths so that it holds if heads * head_dim is not the hidden size; layers with a
-    sliding window count the pairs within it. Of others
-    the same by counting: three times the multiplications of the forward pass.
-    """
-    if not model.is_decoder_only:
-        shape = Shape.of([(training.global_batch, 1, 1)])
-        forward = 0.0
-        for kind in model.units:
-            work = unit_operations(model, training, kind, shape)
-            forward += sum(float(part.flops[0]) for part in work.multiplications)
-            forward += float(work.attention_flops[0])
-        return 3 * forward
-    query = query_width(model)
-    kv = model.kv_heads * model.head_dim
-    mlp = model.hidden * model.ffn * (3 if model.gated else 2)
-    attention = 2 * model.hidden * (query + kv)
-    tokens = training.global_batch * training.seq_len
-    dense = model.layers * (mlp + attention) + model.hidden * model.vocab
-    window = model.architecture.sliding_window or 0
-    core = (
-        2
-        * query
-        * sum(
-            causal_keys(training.seq_len, window if has_window else 0)
-            for has_window in model.architecture.windows(model.layers)
-        )
-    )
-    return 6.0 * tokens * (dense + core)

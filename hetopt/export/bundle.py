@@ -14,6 +14,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Loss
 from hetopt.export.placing import Rank
 from hetopt.export.readme import lossy, readme
+from hetopt.export.shared.losses import expert_losses
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
         The runtime cannot do what the plan says; one finding for each loss. A loss
         without a substitute is refused even if losses are allowed.
     """
-    losses = (*_schedule_losses(job, launcher), *launcher.losses(job))
+    losses = (
+        *_schedule_losses(job, launcher),
+        *_expert_losses(job, launcher),
+        *launcher.losses(job),
+    )
     fatal = [loss for loss in losses if loss.instead is None]
     if fatal or (losses and not allow_lossy):
         told = fatal if allow_lossy else losses
@@ -77,6 +82,13 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
             f"{job.plan.chunks} chunks on each",
             instead=None,
         )
+
+
+def _expert_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
+    """Yield what a launcher of dense layers lacks of the plan's model."""
+    limits = launcher.limits
+    if not (isinstance(limits, str) or limits.experts):
+        yield from expert_losses(job.problem.model)
 
 
 def ranks_csv(placement: Placement) -> str:

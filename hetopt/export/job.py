@@ -10,14 +10,15 @@ from hetopt.cost.chunks import one_chunk
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
 from hetopt.export.placing import Placement, place
-from hetopt.problem.meshes import tensor_degrees
-from hetopt.problem.model import (
+from hetopt.problem.kinds import (
     ATTENTION,
     ATTENTION_WINDOW,
     END_KINDS,
     MLP_DOWN,
     MLP_UP,
+    PREDICTION,
 )
+from hetopt.problem.meshes import tensor_degrees
 from hetopt.problem.training import INTERLEAVED
 from hetopt.schedule.warmup import warmup_counts
 
@@ -152,14 +153,20 @@ class Job:
         """Units that stages divide among themselves: the model's, or one chunk's."""
         return one_chunk(self.problem.model, self.plan.chunks).units
 
+    def kinds_of(self, stage: Stage) -> tuple[str, ...]:
+        """Return the kinds of a stage's units, of a chunk."""
+        return self._units[stage.first_unit : stage.end_unit]
+
     @property
     def layers(self) -> tuple[int, ...] | None:
-        """Transformer layers of each stage, of a chunk; None if one is cut in two."""
-        units = self._units
+        """Transformer layers of each stage, of a chunk; None if one is cut in two.
+
+        Those that predict further tokens are not among them.
+        """
         counts = []
         for stage in self.stages:
-            held = units[stage.first_unit : stage.end_unit]
-            body = [kind for kind in held if kind not in END_KINDS]
+            held = self.kinds_of(stage)
+            body = [kind for kind in held if kind not in {*END_KINDS, PREDICTION}]
             if self.problem.model.granularity == "layer":
                 counts.append(len(body))
                 continue
@@ -195,7 +202,7 @@ class Job:
             raise ValueError(msg)
         per_layer = 3 if self.problem.model.granularity == "block" else 1
         ends = [0, *(1 + per_layer * count for count in accumulate(layers))]
-        ends[-1] += 1
+        ends[-1] += 2 if self.problem.model.predictions else 1
         return list(pairwise(ends))
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import Recompute, Resharding, ScheduleName
 
-Shared = Literal["dp", "cp", "tp", "recompute"]
+Shared = Literal["dp", "cp", "tp", "ep", "etp", "recompute"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,9 @@ class Limits:
         with sharded optimizer states, a dp that divides the other's.
     losses
         Yields what the runtime cannot do of a problem, whatever the plan.
+    experts
+        Whether it trains models with routed experts, latent attention and layers that
+        predict further tokens.
     fits
         Whether a stage may have such degrees, as far as the other fields do not say.
     """
@@ -70,6 +73,7 @@ class Limits:
     zero: tuple[int, ...] = (0, 1, 2, 3)
     equal_ends: bool = False
     losses: Callable[[Problem], Iterable[Loss]] | None = None
+    experts: bool = False
     fits: Callable[[Strategy, Problem], bool] | None = None
 
 

@@ -58,7 +58,7 @@ def shares_of(cluster: Cluster, stages: Sequence[Stage]) -> list[Share]:
     for stage in stages:
         if stage.cluster == cluster.name:
             devices = stage.strategy.devices
-            fit = packed(cluster, devices, stage.strategy.tp)
+            fit = packed(cluster, devices, stage.strategy.inside)
             each = devices if fit is None else fit.per_node
             one = Share(each, each < devices, before == cluster.name)
             shares += [one] * (devices // each)

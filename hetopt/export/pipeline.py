@@ -77,15 +77,25 @@ def stages_of(
     layers: Iterable[int],
     degrees: Iterable[tuple[int, int, int]],
     recompute: Iterable[Recompute],
+    experts: tuple[int, int] = (1, 1),
 ) -> tuple[StageReadBack, ...]:
-    """Return stages from what is known of each, ``degrees`` as (dp, cp, tp)."""
+    """Return stages from what is known of each.
+
+    Parameters
+    ----------
+    degrees
+        (dp, cp, tp).
+    experts
+        (ep, etp) of all stages.
+    """
+    ep, etp = experts
     rows = zip(places, layers, degrees, recompute, strict=True)
     return tuple(
         StageReadBack(
             cluster=cluster,
             hosts=hosts,
             layers=count,
-            strategy=Strategy(dp=dp, cp=cp, tp=tp, recompute=policy),
+            strategy=Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=policy),
         )
         for (cluster, hosts), count, (dp, cp, tp), policy in rows
     )

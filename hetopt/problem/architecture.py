@@ -72,6 +72,9 @@ class Architecture:
     activation
         Of the MLP. None: SiLU if the MLP is gated, otherwise GELU in whichever of its
         two forms a runtime has.
+    gate_clamp
+        Inputs of a gated activation are kept within it, and 1 is added to what the
+        activation multiplies (GPT-OSS); above 0; None: neither.
     norm_eps
         Added to the variance in every norm; between 0 and 1.
     norm_zero_centred
@@ -99,6 +102,9 @@ class Architecture:
         Scores are multiplied with it; above 0; None: ``head_dim ** -0.5``.
     attention_softcap, logit_softcap
         Scores, or logits, x become ``cap * tanh(x / cap)``; above 0; None: they stay.
+    attention_sinks
+        Whether the softmax has a further number in its sum, one for each head
+        (GPT-OSS).
     sliding_window
         Tokens that a token attends to, itself and those just before; None: to all
         before it.
@@ -113,6 +119,7 @@ class Architecture:
     """
 
     activation: Activation | None = None
+    gate_clamp: float | None = None
     norm_eps: float = 1e-5
     norm_zero_centred: bool = False
     norm_place: NormPlace = "before"
@@ -129,6 +136,7 @@ class Architecture:
     attention_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
+    attention_sinks: bool = False
     sliding_window: int | None = None
     full_layers: tuple[int, ...] = ()
     hidden_dropout: float = 0.0
@@ -137,6 +145,7 @@ class Architecture:
 
     def __post_init__(self) -> None:
         for field in (
+            "gate_clamp",
             "norm_eps",
             "attention_scale",
             "attention_softcap",

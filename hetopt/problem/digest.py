@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.architecture import PLAIN
 from hetopt.problem.catalogue import PROFILE_SUFFIX
+from hetopt.problem.dispatch import EVEN
+from hetopt.problem.training import ANY
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -39,11 +41,19 @@ _LATER = {
     ("Training", "cross_entropy"): "fused",
     ("Training", "gradients"): "fp32",
     ("Training", "chunks"): 1,
+    ("Training", "moe"): EVEN,
+    ("ClusterPins", "ep"): ANY,
+    ("ClusterPins", "etp"): ANY,
     ("Model", "attention"): "causal",
     ("Model", "patch"): 0,
     ("Model", "classes"): 0,
     ("Model", "blocks"): (),
     ("Model", "architecture"): PLAIN,
+    ("Model", "experts"): None,
+    ("Model", "latent"): None,
+    ("Model", "predictions"): 0,
+    ("Architecture", "attention_sinks"): False,
+    ("Architecture", "gate_clamp"): None,
     ("Calibration", "intra_node"): 1.0,
 }
 

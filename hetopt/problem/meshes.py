@@ -1,15 +1,19 @@
-"""Which (dp, cp, tp) a stage of a cluster may have at a micro-batch count.
+"""Which (dp, cp, tp, ep, etp) a stage of a cluster may have at a micro-batch count.
 
 MODEL.md section 2: a stage has n = dp * cp * tp devices, any number up to those of a
 node, or several whole nodes; tp stays inside a node, divides the heads and the MLP, and
 splits or replicates whole key-value heads, in every block of a model of several; cp
 splits the sequence into balanced causal pairs of chunks; q * dp divides the global
 batch.
+
+Of a model with experts ep * etp divides n, ep the routed experts, and etp their width
+and what the stage has in a node; tp divides the shared expert's width too, and is 1 without
+sequence parallelism: every rank sends tokens of its own. Other models have 1 and 1.
 """
 
 from __future__ import annotations
 
-from math import gcd, isqrt
+from math import gcd, isqrt, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.problem.packing import packed
@@ -23,16 +27,26 @@ if TYPE_CHECKING:
 
 
 class Mesh(NamedTuple):
-    """Devices of a stage by what they split: batch, sequence, matrices."""
+    """Devices of a stage by what they split: batch, sequence, matrices.
+
+    The same devices split the routed experts (``ep``), and the matrices of each.
+    """
 
     dp: int
     cp: int
     tp: int
+    ep: int = 1
+    etp: int = 1
 
     @property
     def devices(self) -> int:
         """Devices of the stage."""
         return self.dp * self.cp * self.tp
+
+    @property
+    def inside(self) -> int:
+        """What divides its devices in a node: groups of tp and etp stay there."""
+        return lcm(self.tp, self.etp)
 
 
 def meshes(
@@ -48,7 +62,9 @@ def meshes(
     tps = [
         tp
         for tp in tensor_degrees(model, cluster)
-        if pins.tp.permits(tp) and training.seq_len % tp == 0
+        if pins.tp.permits(tp)
+        and training.seq_len % tp == 0
+        and (tp == 1 or model.experts is None or training.sequence_parallel)
     ]
     cps = [
         cp
@@ -62,11 +78,34 @@ def meshes(
             continue
         for cp in cps:
             for tp in tps:
-                mesh = Mesh(dp, cp, tp)
-                if training.seq_len % (cp * tp):
+                devices = dp * cp * tp
+                if training.seq_len % (cp * tp) or not packed(cluster, devices, tp):
                     continue
-                if packed(cluster, mesh.devices, tp) is not None:
-                    yield mesh
+                for degrees in expert_degrees(model, cluster, devices):
+                    mesh = Mesh(dp, cp, tp, *degrees)
+                    if not (pins.ep.permits(mesh.ep) and pins.etp.permits(mesh.etp)):
+                        continue
+                    if packed(cluster, devices, mesh.inside) is not None:
+                        yield mesh
+
+
+def expert_degrees(
+    model: Model, cluster: Cluster, devices: int
+) -> Iterator[tuple[int, int]]:
+    """Yield (ep, etp) of routed experts on a stage of so many devices, ascending.
+
+    Whether the ranks of ``etp`` fit into one node, ``packed`` says.
+    """
+    experts = model.experts
+    if experts is None:
+        yield 1, 1
+        return
+    for ep in divisors(devices):
+        if experts.number % ep:
+            continue
+        for etp in divisors(devices // ep):
+            if etp <= cluster.max_tp and experts.ffn % etp == 0:
+                yield ep, etp
 
 
 def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
@@ -76,9 +115,11 @@ def tensor_degrees(model: Model, cluster: Cluster) -> tuple[int, ...]:
         for tp in divisors(gcd(*(part.heads for part in model.parts)))
         if tp <= cluster.max_tp
         and all(
-            part.ffn % tp == 0 and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
+            (all(model.routed) or part.ffn % tp == 0)
+            and (part.kv_heads % tp == 0 or tp % part.kv_heads == 0)
             for part in model.parts
         )
+        and (model.experts is None or model.experts.shared_ffn % tp == 0)
     )
 
 

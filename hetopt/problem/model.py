@@ -2,98 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 from hetopt.problem.architecture import PLAIN, Architecture
+from hetopt.problem.block import (
+    SIZES,
+    Attention,
+    Block,
+    block_fault,
+    check_sizes,
+    starts,
+)
+from hetopt.problem.experts import Experts
+from hetopt.problem.kinds import (
+    ACROSS,
+    AND,
+    ATTENTION_WINDOW,
+    BLOCKS,
+    CUT_FFN,
+    CUT_HIDDEN,
+    CUT_PREDICTIONS,
+    EMBEDDING,
+    FIRST,
+    HEAD,
+    LAYER,
+    LAYER_EXPERTS,
+    LAYER_WINDOW,
+    LAYER_WINDOW_EXPERTS,
+    MLP_UP,
+    PREDICTION,
+    WITHOUT_EXPERTS,
+)
+from hetopt.problem.latent import Latent
 
 Granularity = Literal["layer", "block"]
 Norm = Literal["rms", "layer"]
-Attention = Literal["causal", "bidirectional"]
-
-EMBEDDING = "embedding"
-LAYER = "layer"
-ATTENTION = "attention"
-MLP_UP = "mlp-up"
-MLP_DOWN = "mlp-down"
-HEAD = "head"
-#: The same of layers with a sliding window.
-LAYER_WINDOW = "layer-window"
-ATTENTION_WINDOW = "attention-window"
-
-#: Units that make up one decoder-only layer where models are cut into them.
-BLOCKS = (ATTENTION, MLP_UP, MLP_DOWN)
-#: Kinds with a sliding window -> what they are without it.
-WITHOUT_WINDOW = MappingProxyType({LAYER_WINDOW: LAYER, ATTENTION_WINDOW: ATTENTION})
-
-#: Kinds that carry no transformer layer; every stage needs a unit of another kind.
-END_KINDS = frozenset({EMBEDDING, HEAD})
-
-#: Cut classes: what crosses the boundary between two units.
-CUT_HIDDEN = "hidden"
-CUT_FFN = "ffn"
-
-#: Of a block's first layer, where that has something to do before.
-FIRST = "-first"
-#: In a cut class: between names of tensors that go together, and between what is handed
-#: on within a stage and what leaves it, where these differ.
-AND, ACROSS = "+", "/"
-
-_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
-_TAKEN = frozenset({EMBEDDING, *BLOCKS, HEAD, CUT_HIDDEN, CUT_FFN, *WITHOUT_WINDOW})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """Layers of one kind, one after the other.
-
-    Attributes
-    ----------
-    name
-        Kind of its units.
-    layers, hidden, heads, kv_heads, head_dim, ffn, gated, attention
-        As of ``Model``.
-    window
-        Tokens that attend to each other, such as the 49 of Swin; 0: all of a sequence.
-    merge
-        Tokens of the block before that become one token of this block, such as the 4
-        of Swin, by a matrix that may change the width.
-    context
-        Name of the block whose output every layer attends to besides its own tokens.
-        The first such block starts from tokens of its own, as many as the sequence
-        has, looked up in the token table (T5's decoder). Empty: none.
-    """
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    gated: bool = True
-    attention: Attention = "causal"
-    window: int = 0
-    merge: int = 1
-    context: str = ""
-
-    def __post_init__(self) -> None:
-        _check_sizes(self)
-        if not re.fullmatch("[a-z][a-z0-9-]*", self.name) or len(self.name) > 40:
-            msg = f"name is {self.name!r}, expected lower-case letters, digits and -"
-            raise ValueError(msg)
-        if self.name in _TAKEN or self.name.endswith(FIRST):
-            msg = f"name is {self.name!r}, which is taken, expected another"
-            raise ValueError(msg)
-        for field, least in (("window", 0), ("merge", 1)):
-            if getattr(self, field) < least:
-                msg = f"{field} is {getattr(self, field)}, expected at least {least}"
-                raise ValueError(msg)
-        if self.window and self.attention == "causal":
-            msg = f"window is {self.window}, but attention is causal, not bidirectional"
-            raise ValueError(msg)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +77,15 @@ class Model:
         all layers are alike.
     architecture
         What its layers compute beside their sizes.
+    experts
+        Of the layers whose MLP is routed, all but ``experts.dense_layers``; ``ffn`` is
+        that of the others. None: no layer is routed.
+    latent
+        Sizes of multi-head latent attention, which gives ``head_dim``. None: attention
+        is multi-head or grouped-query.
+    predictions
+        Layers that predict further tokens, one each, behind the last layer and of its
+        kind (DeepSeek-V3, section 2.2); not among ``layers``.
     """
 
     name: str
@@ -153,10 +106,13 @@ class Model:
     classes: int = 0
     blocks: tuple[Block, ...] = ()
     architecture: Architecture = PLAIN
+    experts: Experts | None = None
+    latent: Latent | None = None
+    predictions: int = 0
 
     def __post_init__(self) -> None:
-        _check_sizes(self)
-        for field in ("positions", "patch", "classes"):
+        check_sizes({field: getattr(self, field) for field in SIZES})
+        for field in ("positions", "patch", "classes", "predictions"):
             if getattr(self, field) < 0:
                 msg = f"{field} is {getattr(self, field)}, expected 0 or more"
                 raise ValueError(msg)
@@ -166,6 +122,52 @@ class Model:
         sizes = (self.layers, self.head_dim, self.positions)
         if fault := self.architecture.fault(*sizes, self.is_decoder_only):
             raise ValueError(fault)
+        if fault := self._experts_fault() or self._latent_fault():
+            raise ValueError(fault)
+
+    def _experts_fault(self) -> str:
+        """Say why routed or predicting layers cannot be; empty if they can."""
+        given = {
+            "experts": self.experts is not None,
+            "latent": self.latent is not None,
+            "predictions": self.predictions > 0,
+        }
+        for field, is_given in given.items():
+            if is_given and not self.is_decoder_only:
+                return f"{field} is given, expected it of a decoder-only model alone"
+            if is_given and self.granularity != "layer":
+                return (
+                    f"{field} is given, but granularity is {self.granularity!r}, "
+                    "expected 'layer'"
+                )
+        if self.experts is not None and (fault := self.experts.fault(self.layers)):
+            return f"experts: {fault}"
+        return ""
+
+    def _latent_fault(self) -> str:
+        """Say what contradicts latent attention; empty if nothing does."""
+        if self.latent is None:
+            return ""
+        if self.head_dim != self.latent.head_dim:
+            return (
+                f"head_dim is {self.head_dim}, expected qk_dim + rope_dim of latent "
+                f"({self.latent.head_dim})"
+            )
+        qkv_bias, out_bias, _ = self.biases
+        given = {
+            "qk_norm": self.architecture.qk_norm != "none",
+            "qkv_bias": qkv_bias,
+            "out_bias": out_bias,
+        }
+        for field, is_given in given.items():
+            if is_given:
+                return f"{field} is given, expected none of latent attention"
+        if self.kv_heads != self.heads:
+            return (
+                f"kv_heads is {self.kv_heads}, expected heads ({self.heads}): latent "
+                "attention has keys and values for every head"
+            )
+        return ""
 
     def _check_vocabulary(self) -> None:
         needs = not (self.patch and self.classes)
@@ -182,7 +184,7 @@ class Model:
     def _check_blocks(self) -> None:
         """Raise ValueError where the blocks do not follow from one another."""
         first, last = self.blocks[0], self.blocks[-1]
-        for field in (*_SIZES, "gated", "attention"):
+        for field in (*SIZES, "gated", "attention"):
             if getattr(self, field) != getattr(first, field):
                 msg = f"{field} is not that of the first block, expected the same"
                 raise ValueError(msg)
@@ -224,12 +226,12 @@ class Model:
         """The blocks; all layers as one block if they are alike."""
         if self.blocks:
             return self.blocks
-        sizes = {field: getattr(self, field) for field in _SIZES}
+        sizes = {field: getattr(self, field) for field in SIZES}
         return (Block(name=LAYER, gated=self.gated, attention=self.attention, **sizes),)
 
     def starts(self, index: int) -> bool:
         """Whether a block starts from tokens of its own; the first one does not."""
-        return _starts(self.blocks, index)
+        return starts(self.blocks, index)
 
     def tokens(self, index: int, seq_len: int) -> int:
         """Tokens of a block per sequence of ``seq_len`` tokens."""
@@ -290,17 +292,34 @@ class Model:
             plain, window = [LAYER], [LAYER_WINDOW]
             if self.granularity == "block":
                 plain, window = [*BLOCKS], [ATTENTION_WINDOW, *BLOCKS[1:]]
-            for has_window in self.architecture.windows(self.layers):
-                body += window if has_window else plain
+            for has_window, routed in zip(
+                self.architecture.windows(self.layers), self.routed, strict=True
+            ):
+                if routed:
+                    body.append(LAYER_WINDOW_EXPERTS if has_window else LAYER_EXPERTS)
+                else:
+                    body += window if has_window else plain
+        if self.predictions:
+            body.append(PREDICTION)
         return (EMBEDDING, *body, HEAD)
+
+    @property
+    def routed(self) -> tuple[bool, ...]:
+        """Whether each layer's MLP is routed experts."""
+        if self.experts is None:
+            return (False,) * self.layers
+        return self.experts.routed(self.layers)
+
+    def has_experts(self, kind: str) -> bool:
+        """Whether units of a kind have routed experts."""
+        return kind in WITHOUT_EXPERTS or (kind == PREDICTION and self.routed[-1])
 
     @property
     def cuts(self) -> tuple[str, ...]:
         """Cut class after each unit but the last, length ``len(units) - 1``."""
         if not self.blocks:
-            return tuple(
-                CUT_FFN if kind == MLP_UP else CUT_HIDDEN for kind in self.units[:-1]
-            )
+            wider = {MLP_UP: CUT_FFN, PREDICTION: CUT_PREDICTIONS}
+            return tuple(wider.get(kind, CUT_HIDDEN) for kind in self.units[:-1])
         cuts = [CUT_HIDDEN]
         for block in self.blocks:
             both = block.name + AND + block.context if block.context else block.name
@@ -320,7 +339,12 @@ class Model:
         within
             Of those that stay within a stage; otherwise of those that leave it.
         """
-        sizes = {CUT_HIDDEN: (seq_len, self.hidden), CUT_FFN: (seq_len, self.ffn)}
+        widths = {
+            CUT_HIDDEN: self.hidden,
+            CUT_FFN: self.ffn,
+            CUT_PREDICTIONS: self.hidden * (1 + self.predictions),
+        }
+        sizes = {name: (seq_len, width) for name, width in widths.items()}
         for index, block in enumerate(self.blocks):
             sizes[block.name] = (self.tokens(index, seq_len), block.hidden)
         names = cut.split(ACROSS)[0 if within else -1].split(AND)
@@ -350,48 +374,3 @@ class Model:
                     for layer in range(max(start, source + 2), unit)
                 ]
         return tuple(sorted(edges))
-
-
-def block_fault(blocks: tuple[Block, ...], index: int) -> str:
-    """Say why a block cannot stand behind those before it; empty if it can.
-
-    What it says opens with the name of the field that is wrong.
-    """
-    block = blocks[index]
-    if block.name in (other.name for other in blocks[:index]):
-        return f"name is {block.name!r} a second time"
-    if index == 0:
-        if block.context:
-            return f"context is {block.context!r}, but no block is before"
-        return f"merge is {block.merge}, but no block is before" * (block.merge > 1)
-    before = blocks[index - 1]
-    if _starts(blocks, index):
-        if block.context != before.name:
-            return (
-                f"context is {block.context!r}, expected the block before, "
-                f"{before.name!r}"
-            )
-        fault = f"merge is {block.merge}, but context starts from new tokens"
-        return fault * (block.merge > 1)
-    if block.context != before.context:
-        what = repr(before.context) if before.context else "none"
-        return f"context is {block.context!r}, expected {what}, as of the block before"
-    if block.merge == 1 and block.hidden != before.hidden:
-        return (
-            f"hidden is {block.hidden}, expected {before.hidden} unless merge is given"
-        )
-    return ""
-
-
-def _starts(blocks: tuple[Block, ...], index: int) -> bool:
-    return bool(index and blocks[index].context and not blocks[index - 1].context)
-
-
-def _check_sizes(of: Model | Block) -> None:
-    for field in _SIZES:
-        if getattr(of, field) < 1:
-            msg = f"{field} is {getattr(of, field)}, expected at least 1"
-            raise ValueError(msg)
-    if of.heads % of.kv_heads:
-        msg = f"heads ({of.heads}) is not a multiple of kv_heads ({of.kv_heads})"
-        raise ValueError(msg)

@@ -32,20 +32,20 @@ class Packed(NamedTuple):
     stages: int
 
 
-def packed(cluster: Cluster, devices: int, tp: int) -> Packed | None:
+def packed(cluster: Cluster, devices: int, inside: int) -> Packed | None:
     """Return how stages of so many devices lie in the nodes; None if none fits.
 
     Parameters
     ----------
     devices
-        Of a stage, a multiple of ``tp``.
-    tp
-        Its tensor degree, which stays inside a node.
+        Of a stage.
+    inside
+        What divides them in every node, as its tensor degrees stay inside one.
 
     Notes
     -----
     n <= the largest node: sum over nodes of floor(m_k / n) stages. Otherwise n = r m'
-    for the size m' of a node that t divides: floor(#{m_k >= m'} / r) stages. Of several
+    for the size m' of a node that is divided by this: floor(#{m_k >= m'} / r) stages. Of several
     m' the one that holds most stages is taken, of those the largest.
     """
     if devices <= cluster.devices_per_node:
@@ -55,7 +55,7 @@ def packed(cluster: Cluster, devices: int, tp: int) -> Packed | None:
     nodes = most = 0
     for size, count in cluster.sizes:
         nodes += count
-        if devices % size or size % tp:
+        if devices % size or size % inside:
             continue
         stages = nodes // (devices // size)
         if stages > most:
@@ -84,7 +84,7 @@ def fits_by_limits(cluster: Cluster, stages: Iterable[tuple[int, int]]) -> bool:
     Parameters
     ----------
     stages
-        Devices and tensor degree.
+        Devices, and what divides them in every node.
     """
     largest = cluster.devices_per_node
     pairs = sorted(set(stages))

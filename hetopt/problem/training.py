@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
+from hetopt.problem.dispatch import EVEN, Dispatch
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
@@ -71,6 +73,8 @@ class Training:
         Whether one kernel computes it, or separate operations.
     gradients
         What gradients accumulate in.
+    moe
+        What is assumed of how tokens reach routed experts.
     reserve
         Fraction of device memory that stays free besides the overhead.
     """
@@ -89,6 +93,7 @@ class Training:
     attention: Kernel = "fused"
     cross_entropy: Kernel = "fused"
     gradients: Gradients = "fp32"
+    moe: Dispatch = EVEN
     reserve: float = DEFAULT_RESERVE
 
     def __post_init__(self) -> None:
@@ -164,6 +169,8 @@ class ClusterPins:
     dp: Domain = ANY
     cp: Domain = ANY
     tp: Domain = ANY
+    ep: Domain = ANY
+    etp: Domain = ANY
     recompute: Domain = ANY
 
 

@@ -52,8 +52,10 @@ def stage_table(
     else:
         columns += [
             ("d,c,t", [f"{row.dp},{row.cp},{row.tp}" for row in rows]),
-            (_RECOMPUTE, [row.recompute for row in rows]),
         ]
+        if any(row.ep * row.etp > 1 for row in rows):
+            columns.append(("e,x", [f"{row.ep},{row.etp}" for row in rows]))
+        columns.append((_RECOMPUTE, [row.recompute for row in rows]))
     columns.append((_DEVICES, [row.devices for row in rows]))
     if price is not None:
         columns += [

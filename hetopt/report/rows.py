@@ -38,6 +38,8 @@ class StageRow(NamedTuple):
     dp: int
     cp: int
     tp: int
+    ep: int
+    etp: int
     recompute: str
     strategies: str
     devices: int
@@ -106,6 +108,8 @@ def stage_rows(
             dp=stage.strategy.dp,
             cp=stage.strategy.cp,
             tp=stage.strategy.tp,
+            ep=stage.strategy.ep,
+            etp=stage.strategy.etp,
             recompute=stage.strategy.recompute,
             strategies=strategies(stage.unit_strategies or ()),
             devices=stage.strategy.devices,

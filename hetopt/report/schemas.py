@@ -38,11 +38,16 @@ _STRATEGY: Schema = {
     "recompute": one_of(RECOMPUTE),
 }
 
-_ZERO: Schema = {
-    "type": "integer",
-    "minimum": 0,
-    "maximum": 3,
-    "description": "ZeRO stage, where it is not the problem's.",
+#: What a strategy leaves out where it is 1, or the problem's.
+_OTHERS: dict[str, Schema] = {
+    "ep": {**whole(1), "description": "Ranks that routed experts are spread over."},
+    "etp": {**whole(1), "description": "Ranks that share each routed expert."},
+    "zero": {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": 3,
+        "description": "ZeRO stage, where it is not the problem's.",
+    },
 }
 
 _STAGE = record(
@@ -65,9 +70,9 @@ _STAGE = record(
             "description": "How activations reach the next stage; from the last one, "
             "if stages hold several chunks, the first.",
         },
-        "zero": _ZERO,
+        **_OTHERS,
         "unit_strategies": {
-            **row(record(_STRATEGY, {"zero": _ZERO})),
+            **row(record(_STRATEGY, _OTHERS)),
             "description": "One strategy per unit, where units may differ.",
         },
     },
@@ -254,7 +259,7 @@ _TABLE_STRATEGY = record(
         **{name: whole() for name in STRATEGY_NUMBERS},
         **dict.fromkeys(KIND_NUMBERS, _BY_KIND),
     },
-    {"zero": _ZERO, **dict.fromkeys(WEIGHT_NUMBERS, _BY_KIND)},
+    {**_OTHERS, **dict.fromkeys(WEIGHT_NUMBERS, _BY_KIND)},
 )
 
 _SLICE = record(

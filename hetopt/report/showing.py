@@ -6,6 +6,7 @@ import sys
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from hetopt.cost.parameter_counts import parameter_counts
 from hetopt.cost.table import CostTable
 from hetopt.plans import Plan
 from hetopt.problem.problem import Problem
@@ -17,6 +18,7 @@ from hetopt.report.summary import count, headline, in_chunks, shape, times
 from hetopt.result import Result
 
 if TYPE_CHECKING:
+    from hetopt.problem.model import Model
     from hetopt.problem.training import Training
     from hetopt.report.sheet import Part
 
@@ -171,6 +173,18 @@ def _precision(training: Training) -> str:
     return ", ".join(parts)
 
 
+def _experts(model: Model) -> str:
+    """Say how many parameters there are, and are active; empty without experts."""
+    if model.experts is None:
+        return ""
+    counts = parameter_counts(model)
+    total, active = counts.total / 1e9, counts.active / 1e9
+    return (
+        f", {total:.2f} billion parameters of which {active:.2f} are active "
+        "(token tables counted)"
+    )
+
+
 @_parts.register(Problem)
 def _(problem: Problem) -> list[Part]:
     model, training = problem.model, problem.training
@@ -203,7 +217,7 @@ def _(problem: Problem) -> list[Part]:
                 (
                     "model",
                     f"{model.name}, {count(model.layers, 'layer')}, "
-                    f"{count(len(model.units), 'unit')}",
+                    f"{count(len(model.units), 'unit')}{_experts(model)}",
                 ),
                 (
                     "training",

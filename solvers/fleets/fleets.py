@@ -135,7 +135,7 @@ def _rented(own: ClusterTable, cluster: Cluster, nodes: int) -> ClusterTable:
     """Return what is left of a cluster's table with so many of its equal nodes."""
     # A problem has no cluster without nodes.
     there = replace(cluster, nodes=max(1, nodes), hosts=None)
-    fits = [packed(there, each.devices, each.tp) for each in own.strategies]
+    fits = [packed(there, each.devices, each.inside) for each in own.strategies]
     counts = [each.stages if each and nodes else 0 for each in fits]
     most = np.array(counts, dtype=np.int64)
     kept = most > 0

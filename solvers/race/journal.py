@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable
     from hetopt.deadline import Deadline
     from hetopt.problem.principles import Principles
+    from hetopt.problem.training import Recompute
     from hetopt.solvers.race.ledger import Ledger, Program
 
 JOURNAL_SCHEMA = "hetopt-journal/1"
@@ -198,7 +199,10 @@ def _to_json(decision: Decision) -> dict[str, Any]:
         "microbatches": decision.microbatches,
         "order": list(decision.order),
         "strategies": [
-            [strategy.dp, strategy.cp, strategy.tp, strategy.recompute]
+            [
+                *(strategy.dp, strategy.cp, strategy.tp, strategy.recompute),
+                *((strategy.ep, strategy.etp) if strategy.has_expert_degrees else ()),
+            ]
             for strategy in decision.strategies
         ],
         "hosted": list(decision.hosted),
@@ -211,9 +215,15 @@ def _from_json(data: dict[str, Any]) -> Decision:
         microbatches=data["microbatches"],
         order=tuple(data["order"]),
         strategies=tuple(
-            Strategy(dp=dp, cp=cp, tp=tp, recompute=recompute)
-            for dp, cp, tp, recompute in data["strategies"]
+            _strategy_from_json(*numbers) for numbers in data["strategies"]
         ),
         hosted=tuple(data["hosted"]),
         units=tuple(data["units"]),
     )
+
+
+def _strategy_from_json(
+    dp: int, cp: int, tp: int, recompute: Recompute, ep: int = 1, etp: int = 1
+) -> Strategy:
+    """Return a strategy; those of experts are only there if one is not 1."""
+    return Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=recompute)

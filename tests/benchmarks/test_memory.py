@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.memory import (
+    EXPERTS_ERROR,
     MEASURED_BELOW,
     MEASURED_ERROR,
     foundry_runs,
@@ -19,9 +20,10 @@ REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference"
 
 def test_peaks_measured_on_b200() -> None:
     rows = list(measured_peaks())
-    assert len(rows) == 12
+    assert len(rows) == 18
     for case, measured, ours in rows:
-        assert -MEASURED_BELOW <= ours / measured - 1 <= MEASURED_ERROR, case
+        most = EXPERTS_ERROR if case.startswith("deepseek") else MEASURED_ERROR
+        assert -MEASURED_BELOW <= ours / measured - 1 <= most, case
 
 
 def test_every_run_of_llm_foundry_fits() -> None:

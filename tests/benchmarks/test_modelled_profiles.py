@@ -15,7 +15,7 @@ from hetopt.cost.shard_shape import ATTENTION_CORE
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.problem.catalogue import accelerators, profile_files
-from hetopt.problem.model import LAYER
+from hetopt.problem.kinds import LAYER
 from hetopt.problem.training import Training
 from tests.cost.making import make_cluster, make_problem
 

@@ -17,7 +17,8 @@ from hetopt.cost.memory import (
     temporary_bytes,
 )
 from hetopt.cost.shapes import Shape
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, MLP_DOWN, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_DOWN
+from hetopt.problem.model import Model
 from hetopt.problem.training import Kernel, Optimizer, Precision, Recompute, Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, shape
 
@@ -160,12 +161,12 @@ def test_bytes_per_parameter(
 
 
 def test_zero_shards_one_more_part_per_stage() -> None:
-    tp, replicas = np.array([1]), np.array([8])
+    one, replicas = shape((1, 1, 1)), np.array([8])
     parameters = 1e9
     total = []
     for zero in range(4):
         training = Training(global_batch=8, seq_len=8, zero=zero)
-        total.append(state_bytes(make_model(), training, LAYER, tp, replicas)[0])
+        total.append(state_bytes(make_model(), training, LAYER, one, replicas)[0])
     parameters = total[0] / 18
     expected = [18, 6 + 12 / 8, 2 + 16 / 8, 18 / 8]
     assert total == pytest.approx([parameters * each for each in expected])
@@ -188,7 +189,7 @@ def test_more_tensor_parallelism_needs_less(
     rows = shape((b, cp, tp), (b, cp, 2 * tp))
     kept = activation_bytes(model, training, LAYER, rows, recompute)
     replicas = np.array([cp, cp])
-    states = state_bytes(model, training, LAYER, rows.tp, replicas)
+    states = state_bytes(model, training, LAYER, rows, replicas)
     assert kept[1] < kept[0]
     assert states[1] < states[0]
     less = activation_bytes(model, training, LAYER, rows, "full")
@@ -244,10 +245,10 @@ def test_what_is_not_fused_or_split_needs_more(
 
 
 def test_fp8_keeps_copies_of_the_layers_weights() -> None:
-    model, one = make_model(), np.array([1])
+    model, one = make_model(), shape((1, 1, 1))
     for kind, more in ((LAYER, 2), (HEAD, 0)):
         bf16, fp8 = (
-            state_bytes(model, training, kind, one, one)[0]
+            state_bytes(model, training, kind, one, one.tp)[0]
             for training in (
                 Training(global_batch=8, seq_len=8),
                 Training(global_batch=8, seq_len=8, precision="fp8"),
@@ -271,8 +272,8 @@ def test_an_embedding_has_a_gradient_of_the_whole_table() -> None:
 def test_a_tied_table_is_there_once_if_there_is_one_stage() -> None:
     model = make_model(tied=True)
     training = Training(global_batch=8, seq_len=2048, zero=0)
-    tp, replicas = np.array([1, 1]), np.array([8, 8])
+    rows, replicas = shape((1, 1, 1), (1, 1, 1)), np.array([8, 8])
     apart, alone = state_bytes(
-        model, training, HEAD, tp, replicas, alone=np.array([False, True])
+        model, training, HEAD, rows, replicas, alone=np.array([False, True])
     )
     assert apart - alone == 18 * model.vocab * model.hidden

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 
 import pytest
 
 from hetopt.cost.strategies import strategies
 from hetopt.plans import Strategy
+from hetopt.problem.experts import Experts
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, ClusterPins, Domain, Pins, Training
 from tests.cost.making import make_cluster, make_model, make_problem, only
@@ -90,3 +92,45 @@ def test_auto_means_all_three() -> None:
 def test_counts_that_do_not_divide_the_batch_have_none() -> None:
     problem = make_problem()
     assert strategies(problem, problem.clusters[0], 3) == ()
+
+
+@pytest.mark.parametrize(("per_node", "max_tp"), [(8, 8), (8, 2), (6, 6)])
+@pytest.mark.parametrize(("number", "ffn", "shared"), [(64, 96, 192), (6, 8, 0)])
+@pytest.mark.parametrize("sequence_parallel", [True, False])
+def test_exactly_the_degrees_of_experts(
+    per_node: int,
+    max_tp: int,
+    number: int,
+    ffn: int,
+    shared: int,
+    sequence_parallel: bool,
+) -> None:
+    cluster = make_cluster(devices_per_node=per_node, max_tp=max_tp, nodes=2)
+    experts = Experts(number=number, per_token=2, ffn=ffn, shared_ffn=shared)
+    training = Training(
+        global_batch=8, seq_len=2048, sequence_parallel=sequence_parallel
+    )
+    # All layers are routed: the width of a dense one does not count.
+    problem = make_problem((cluster,), make_model(experts=experts, ffn=7), training)
+    dense = make_problem((cluster,), make_model(ffn=2**12 * 3), training)
+    expected = {
+        (*mesh, ep, etp)
+        for mesh in degrees(dense, 2)
+        for ep, etp in product(range(1, cluster.devices + 1), repeat=2)
+        if prod(mesh) % (ep * etp) == 0
+        and number % ep == 0
+        and ffn % etp == 0
+        and per_node % etp == 0
+        and etp <= max_tp
+        and (shared % mesh[2] == 0)
+        and (mesh[2] == 1 or sequence_parallel)
+    }
+    found = strategies(problem, cluster, 2)
+    assert {(s.dp, s.cp, s.tp, s.ep, s.etp) for s in found} == expected
+    assert found == tuple(sorted(found))
+
+
+def test_models_without_experts_have_no_degrees_of_them() -> None:
+    problem = make_problem()
+    found = strategies(problem, problem.clusters[0], 2)
+    assert not any(strategy.has_expert_degrees for strategy in found)

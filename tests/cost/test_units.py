@@ -4,17 +4,11 @@ import numpy as np
 import pytest
 
 from hetopt.cost.memory import activation_bytes
+from hetopt.cost.model_flops import model_flops
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.cost.units import model_flops, unit_operations, unit_parameters
-from hetopt.problem.model import (
-    ATTENTION,
-    BLOCKS,
-    EMBEDDING,
-    HEAD,
-    LAYER,
-    MLP_UP,
-    Model,
-)
+from hetopt.cost.units import unit_operations, unit_parameters
+from hetopt.problem.kinds import ATTENTION, BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP
+from hetopt.problem.model import Model
 from hetopt.problem.training import Recompute, Training
 from tests.cost.making import make_cluster, make_model, query, shape
 

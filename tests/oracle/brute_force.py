@@ -234,7 +234,7 @@ def _skeletons(
                     for j, k in zip(order, strategies, strict=True)
                 ]
                 most_stages = [
-                    room(problem.clusters[j], own.devices, own.tp)
+                    room(problem.clusters[j], own.devices, own.inside)
                     for j, own in zip(order, used_ones, strict=True)
                 ]
                 if any(

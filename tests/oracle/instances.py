@@ -63,6 +63,7 @@ def make_instance(
     clusters: int | None = None,
     widest: bool = False,
     most: int | None = None,
+    experts: bool = False,
 ) -> Instance:
     """Draw an instance; consecutive seeds go through the five schedules.
 
@@ -80,6 +81,8 @@ def make_instance(
         Whether brute force is to be quick even where P3 and P4 are relaxed.
     most
         Plans it may have before memory and pins, or None for what suits the schedule.
+    experts
+        Whether some layers or all have routed experts.
     """
     rng = Random(seed)
     schedule = schedule or OVERLAPPING[seed % len(OVERLAPPING)]
@@ -88,7 +91,9 @@ def make_instance(
     pinned = rng.random() < 0.5 if pinned is None else pinned
     size = 1.0
     while True:
-        problem = draw_problem(rng, schedule, clusters, pinned=pinned, size=size)
+        problem = draw_problem(
+            rng, schedule, clusters, pinned=pinned, size=size, experts=experts
+        )
         table = draw_table(rng, problem, size=size)
         few = count_plans(table) <= most
         if few and widest:

@@ -50,7 +50,7 @@ def make_odd(seed: int, *, widest: bool = False) -> Instance:
         sizes = rng.choice(CHAINS) if widest else range(1, 100)
         table = draw_table(rng, problem, size=size, sizes=sizes)
         odd = any(
-            room(problem.clusters[j], own.devices, own.tp) * own.devices
+            room(problem.clusters[j], own.devices, own.inside) * own.devices
             < problem.clusters[j].devices
             for part in table.slices
             for j, rows in enumerate(part.clusters)

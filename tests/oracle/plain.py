@@ -18,7 +18,8 @@ from hetopt.problem.cluster import (
     PeakFlops,
 )
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Pins, Training
 from hetopt.schedule.schedules import rule_of
@@ -141,7 +142,7 @@ def table(
                     ),
                     devices=devices,
                     max_stages=np.array(
-                        [room(own, each.devices, each.tp) for each in chosen]
+                        [room(own, each.devices, each.inside) for each in chosen]
                     ),
                     layout=np.array(index),
                     forward_ns=per_unit * (100, 1000, 100),

@@ -14,6 +14,7 @@ from hetopt.problem.cluster import (
     Link,
     PeakFlops,
 )
+from hetopt.problem.experts import Experts
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import (
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 
 NODES = ((1, 2), (2, 1), (1, 3), (2, 2), (1, 4), (1, 6), (3, 2), (2, 3), (2, 4), (1, 8))
+#: What may be pinned of models with experts.
+EXPERT_DEGREES = {"ep": (1, 2, 3, 4), "etp": (1, 2, 3)}
 _LINK = Link(latency_s=1e-6, bandwidth_bytes_per_s=1e10)
 
 
@@ -42,6 +45,7 @@ def draw_problem(
     *,
     pinned: bool,
     size: float,
+    experts: bool = False,
 ) -> Problem:
     count = clusters or rng.choice((1, 2, 2, 2, 3, 3))
     accelerator = Accelerator(
@@ -75,7 +79,7 @@ def draw_problem(
                 nics_per_node=1,
             )
         )
-    block = rng.random() < 0.3
+    block = rng.random() < 0.3 and not experts
     layers = rng.randint(3, 7)
     if block:
         layers = 1 if size < 0.6 else rng.choice((1, 2))
@@ -92,6 +96,7 @@ def draw_problem(
         vocab=100,
         tied=rng.random() < 0.3,
         granularity="block" if block else "layer",
+        experts=_draw_experts(rng, layers) if experts else None,
     )
     training = Training(
         global_batch=rng.choice((2, 4, 6, 8, 8)),
@@ -117,6 +122,17 @@ def draw_problem(
         ),
         training=training,
         pins=_draw_pins(rng, drawn, model, training) if pinned else Pins(),
+    )
+
+
+def _draw_experts(rng: Random, layers: int) -> Experts:
+    """Of some layers, or of all."""
+    return Experts(
+        number=rng.choice((2, 4, 6, 8)),
+        per_token=2,
+        ffn=rng.choice((6, 8, 12)),
+        shared_ffn=rng.choice((0, 12, 24)),
+        dense_layers=tuple(layer for layer in range(layers - 1) if rng.random() < 0.4),
     )
 
 
@@ -159,6 +175,7 @@ def _draw_pins(
                 "dp": (1, 2, 3, 4),
                 "cp": (1, 2, 3),
                 "tp": (1, 2, 3, 4),
+                **(EXPERT_DEGREES if model.experts is not None else {}),
                 "recompute": RECOMPUTE,
             }
             what = rng.choice(tuple(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import lcm
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ from hetopt.cost.table import ClusterTable, CostTable, Layout, TableSlice
 from hetopt.plans import Strategy
 from hetopt.problem.cluster import Cluster
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
+from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import RECOMPUTE, Recompute
 from tests.oracle.nodes import room
@@ -48,7 +50,8 @@ def allowed_strategies(
                     and room(cluster, n, tp) > 0
                     and tp <= cluster.max_tp
                     and model.heads % tp == 0
-                    and model.ffn % tp == 0
+                    and (_has_no_dense_layer(model) or model.ffn % tp == 0)
+                    and (model.experts is None or model.experts.shared_ffn % tp == 0)
                     and kv_fits
                     and (cp == 1 or training.seq_len % (2 * cp) == 0)
                     and training.seq_len % (cp * tp) == 0
@@ -59,11 +62,35 @@ def allowed_strategies(
                 )
                 if fits:
                     found += [
-                        Strategy(dp=dp, cp=cp, tp=tp, recompute=policy)
+                        Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=policy)
+                        for ep, etp in _expert_degrees(model, cluster, n, tp)
+                        if pins.ep.permits(ep) and pins.etp.permits(etp)
                         for policy in policies
                         if pins.recompute.permits(policy)
                     ]
     return sorted(found)
+
+
+def _has_no_dense_layer(model: Model) -> bool:
+    return model.experts is not None and not model.experts.dense_layers
+
+
+def _expert_degrees(
+    model: Model, cluster: Cluster, n: int, tp: int
+) -> list[tuple[int, int]]:
+    """Every (ep, etp) on n devices that the rules permit."""
+    if model.experts is None:
+        return [(1, 1)]
+    return [
+        (ep, etp)
+        for ep in range(1, n + 1)
+        for etp in range(1, n // ep + 1)
+        if n % (ep * etp) == 0
+        and model.experts.number % ep == 0
+        and model.experts.ffn % etp == 0
+        and room(cluster, n, lcm(tp, etp)) > 0
+        and etp <= cluster.max_tp
+    ]
 
 
 class _Clock:
@@ -93,7 +120,7 @@ def draw_table(
     model = problem.model
     kinds: list[str] = list(dict.fromkeys(model.units))
     units = [kinds.index(kind) for kind in model.units]
-    if model.granularity == "layer" and rng.random() < 0.4:
+    if model.experts is None and model.granularity == "layer" and rng.random() < 0.4:
         kinds.append("layer-wide")  # layers need not be identical
         units = [
             len(kinds) - 1 if 0 < u < len(units) - 1 and rng.random() < 0.4 else unit
@@ -232,7 +259,8 @@ def _draw_cluster(
     for k, strategy in enumerate(strategies):
         for n, kind in enumerate(kinds):
             weight = {"embedding": 0.1, "head": 0.6}.get(kind, 1.0)
-            weight *= {"layer-wide": 1.7, "mlp-up": 0.5, "mlp-down": 0.4}.get(kind, 1)
+            weight *= {"layer-wide": 1.7, "layer-experts": 1.4}.get(kind, 1)
+            weight *= {"mlp-up": 0.5, "mlp-down": 0.4}.get(kind, 1)
             share = weight * speed / (q * strategy.devices**scaling)
             arrays["forward"][k, n] = clock.draw(share, 0.2)
             arrays["backward"][k, n] = clock.draw(share * again[strategy.recompute])
@@ -255,7 +283,9 @@ def _draw_cluster(
         strategies=tuple(strategies),
         microbatch=_ints([batch // (q * strategy.dp) for strategy in strategies]),
         devices=_ints(devices),
-        max_stages=_ints([room(cluster, own.devices, own.tp) for own in strategies]),
+        max_stages=_ints(
+            [room(cluster, own.devices, own.inside) for own in strategies]
+        ),
         layout=_ints(own_layouts),
         forward_ns=arrays["forward"],
         backward_ns=arrays["backward"],

@@ -81,7 +81,7 @@ def _packs(problem: Problem, part: TableSlice, line: Sequence[Host]) -> bool:
     needs: dict[int, list[tuple[int, int]]] = {}
     for j, k in line:
         strategy = part.clusters[j].strategies[k]
-        needs.setdefault(j, []).append((strategy.devices, strategy.tp))
+        needs.setdefault(j, []).append((strategy.devices, strategy.inside))
     return all(fits(problem.clusters[j], own) for j, own in needs.items())
 
 

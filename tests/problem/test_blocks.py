@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from hetopt.errors import InputError
+from hetopt.problem.block import Block
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import Block, Model
+from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from tests.problem.writing import problem_to_data

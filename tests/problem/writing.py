@@ -10,6 +10,7 @@ from hetopt.problem.training import RECOMPUTE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hetopt.problem.block import Block
     from hetopt.problem.cluster import (
         Accelerator,
         Cluster,
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
         ClusterLinks,
         Link,
     )
-    from hetopt.problem.model import Block, Model
+    from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ClusterPins, Domain, Pins, Training
 
@@ -37,7 +38,12 @@ _MODEL_FIELDS = (
     "granularity",
 )
 #: Only where they say something.
-_FURTHER_FIELDS = {"attention": "causal", "patch": 0, "classes": 0}
+_FURTHER_FIELDS = {
+    "attention": "causal",
+    "patch": 0,
+    "classes": 0,
+    "predictions": 0,
+}
 #: What blocks have of their own.
 _BLOCK_FIELDS = (
     "layers",
@@ -83,6 +89,11 @@ def _model(model: Model) -> dict[str, Any]:
     if model.patch and model.classes:
         del data["vocab"]
     data |= _unlike(model, _FURTHER_FIELDS)
+    if model.experts is not None:
+        experts = asdict(model.experts)
+        data["experts"] = {**experts, "dense_layers": [*experts["dense_layers"]]}
+    if model.latent is not None:
+        data["latent"] = asdict(model.latent)
     own = asdict(model.architecture)
     data |= {
         name: list(value) if isinstance(value, tuple) else value

@@ -66,7 +66,9 @@ def _parts(nodes: Free, strategy: Strategy) -> list[int]:
     return [
         size
         for size, _ in nodes
-        if strategy.devices % size == 0 and size % strategy.tp == 0
+        if strategy.devices % size == 0
+        and size % strategy.tp == 0
+        and size % strategy.etp == 0
     ]
 
 

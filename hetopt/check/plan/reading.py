@@ -74,6 +74,9 @@ def _check_stage(stage: Mapping[str, Any], field: str) -> None:
 def _check_strategy(data: Mapping[str, Any], field: str) -> None:
     for key in ("dp", "cp", "tp"):
         whole(data, key, field)
+    for key in ("ep", "etp"):
+        if data.get(key) is not None:
+            whole(data, key, field)
     choice(data, "recompute", RECOMPUTE, field)
     if data.get("zero") is not None and whole(data, "zero", field, least=0) > 3:
         raise _wrong(_join(field, "zero"), data["zero"], "0, 1, 2 or 3")

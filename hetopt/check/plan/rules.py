@@ -40,7 +40,8 @@ def mesh_findings(
     for part in model.blocks or (model,):
         if part.heads % tp:
             yield f"{name}: tp {tp} does not divide the {part.heads} attention heads"
-        if part.ffn % tp:
+        has_dense = model.experts is None or model.experts.dense_layers
+        if part.ffn % tp and has_dense:
             yield f"{name}: tp {tp} does not divide the MLP width {part.ffn}"
         if part.kv_heads % tp and tp % part.kv_heads:
             yield (
@@ -59,6 +60,7 @@ def mesh_findings(
             f"{name}: cp * tp = {cp * tp} does not divide the sequence length "
             f"{training.seq_len}"
         )
+    yield from _expert_findings(name, problem, cluster, strategy)
     if microbatches > 0 and training.global_batch % (microbatches * dp):
         yield (
             f"{name}: microbatches * dp = {microbatches} * {dp} does not divide the "
@@ -70,10 +72,38 @@ def mesh_findings(
             f"{name}: training.recompute permits {', '.join(allowed)} on this cluster"
         )
     pins = problem.pins.of(cluster.name)
-    for decision in ("dp", "cp", "tp", "recompute"):
+    for decision in ("dp", "cp", "tp", "ep", "etp", "recompute"):
         value = getattr(strategy, decision)
         domain = getattr(pins, decision)
         yield from pin_findings(f"clusters.{cluster.name}.{decision}", domain, value)
+
+
+def _expert_findings(
+    name: str, problem: Problem, cluster: Cluster, strategy: Strategy
+) -> Iterator[str]:
+    """Yield what is wrong with the ranks that routed experts are spread over."""
+    ep, etp, tp = strategy.ep, strategy.etp, strategy.tp
+    experts = problem.model.experts
+    if experts is None:
+        if (ep, etp) != (1, 1):
+            yield f"{name}: ep {ep} and etp {etp}, but the model has no experts"
+        return
+    ranks = strategy.dp * strategy.cp * tp
+    if ranks % (ep * etp):
+        yield f"{name}: ep * etp = {ep * etp} does not divide its {ranks} devices"
+    if experts.number % ep:
+        yield f"{name}: ep {ep} does not divide the {experts.number} experts"
+    if experts.ffn % etp:
+        yield f"{name}: etp {etp} does not divide an expert's width {experts.ffn}"
+    if etp > cluster.max_tp:
+        yield f"{name}: etp {etp} is more than max_tp {cluster.max_tp}"
+    if experts.shared_ffn % tp:
+        yield (
+            f"{name}: tp {tp} does not divide the shared expert's width "
+            f"{experts.shared_ffn}"
+        )
+    if tp > 1 and not problem.training.sequence_parallel:
+        yield f"{name}: tp {tp} with experts, but training.sequence_parallel is false"
 
 
 def pin_findings(what: str, domain: Domain, value: Any) -> Iterator[str]:

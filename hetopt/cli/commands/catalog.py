@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
     from hetopt.report.sheet import Part
 
+#: Which parameters the table of models counts.
+_COUNTED = (
+    "parameters with the token tables of input and head, once if they are one, and "
+    "without layers that predict further tokens; active: that a token is computed with"
+)
+
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options: none."""
@@ -25,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
 
     sections: list[tuple[str, Part]] = [
         ("Accelerators", _accelerators()),
-        ("Models", _models()),
+        (f"Models ({_COUNTED})", _models()),
         ("Problems", _problems()),
         ("Latency profiles", _profiles()),
         ("Solvers", _solvers()),
@@ -70,18 +76,22 @@ def _tera(rate: float | None) -> str:
 
 
 def _models() -> Part:
+    from hetopt.cost.parameter_counts import parameter_counts
+    from hetopt.problem.building.model import preset_model
     from hetopt.problem.catalogue import model_presets
     from hetopt.report.sheet import sheet
 
     fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
-    return sheet(
-        ("name", *fields),
-        (
-            (name, *(_of_blocks(preset["fields"], field) for field in fields))
-            for name, preset in model_presets().items()
-        ),
-        left=("name",),
-    )
+    rows = []
+    for name, preset in model_presets().items():
+        sizes = [_of_blocks(preset["fields"], field) for field in fields]
+        experts = preset["fields"].get("experts")
+        chosen = f"{experts['per_token']}/{experts['number']}" if experts else ""
+        counts = parameter_counts(preset_model(name))
+        active = f"{counts.active / 1e9:.2f}" if experts else ""
+        rows.append((name, *sizes, chosen, f"{counts.total / 1e9:.2f}", active))
+    columns = (*fields, "experts", "10^9 parameters", "active")
+    return sheet(("name", *columns), rows, left=("name",))
 
 
 def _of_blocks(fields: Mapping[str, Any], name: str) -> str:

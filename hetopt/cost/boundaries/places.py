@@ -24,7 +24,7 @@ import numpy as np
 from hetopt.cost.chunks import with_way_back
 from hetopt.cost.table import TOO_LONG_NS
 from hetopt.errors import InputError
-from hetopt.plans import Strategy
+from hetopt.plans import DEGREES, Strategy
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ class EndStrategy(Strategy):
 
 def _key(strategy: Strategy) -> tuple[object, ...]:
     end = strategy.end if isinstance(strategy, EndStrategy) else ""
-    mesh = strategy.dp, strategy.cp, strategy.tp, strategy.recompute
-    return (*mesh, strategy.zero or 0, end)
+    mesh = (getattr(strategy, degree) for degree in DEGREES)
+    return (*mesh, strategy.recompute, strategy.zero or 0, end)
 
 
 def anywhere(strategy: Strategy) -> Strategy:

@@ -11,6 +11,9 @@ groups of a stage communicate at once.
 - Otherwise its ring leaves the node, and the ``min(stride, devices_per_node)`` rings
   of a node share its network interfaces; the link inside the node still caps it.
 
+An all-to-all is no ring: what a member sends to those of other nodes goes out of its
+own share of the node's interfaces, which all devices of the node use at once.
+
 Nominal bandwidths are reached in part (``intra_node_share``). Every collective takes a
 start, whatever its size, and the latency of every hop around its ring.
 """
@@ -24,6 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetopt.cost.pieces.dispatched import Dispatched
     from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.cluster import Cluster
 
@@ -36,6 +40,10 @@ INTRA_NODE_SHARE = 0.58
 
 #: Families that reach more: 365 of 450 GB/s on H100 in the same profiles.
 INTRA_NODE_SHARES = dict.fromkeys(("H100", "H200", "H800", "H20", "B200"), 0.8)
+
+#: Share of a ring's bandwidth that an all-to-all reaches inside a node: on 8 B200 0.60
+#: of the nominal link (SimuMax's fit, ``data/collectives``), where rings have 0.8.
+ALL_TO_ALL_SHARE = 0.75
 
 #: Seconds that a collective takes before it moves anything, inside a node and across
 #: nodes. All-reduces of less than 200 kB take 25 to 50 us on 2, 4 and 8 devices of an
@@ -106,6 +114,36 @@ def all_reduce_s(
     """Ring all-reduce: a reduce-scatter and an all-gather, started once."""
     gather = all_gather_s(cluster, size, stride, per_node, total_bytes)
     return 2 * gather - _start_s(size, stride, per_node)
+
+
+def all_to_all_s(
+    cluster: Cluster, size: Ints, stride: Ints, per_node: Ints, dispatched: Dispatched
+) -> Floats:
+    """Dispatch of tokens to experts spread over a group; combination costs the same.
+
+    A member sends ``1 / size`` of its tokens' copies to every other, one message each:
+    ``(g - 1) alpha_in + (e - g) alpha_out + V / e ((g - 1) / B_in + (e - g) / B_out)``
+    with g members of the group in a node. Where a token is sent to a node once, the
+    nodes' others get it inside.
+    """
+    # What straddles nodes unevenly is taken to have no more here than fit evenly.
+    here = np.gcd(size * stride, per_node) // stride
+    fits = here == size
+    ring, wait = group_link(cluster, size, stride, per_node)
+    inner = np.where(fits, ring, intra_node_bandwidth(cluster)) * ALL_TO_ALL_SHARE
+    network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
+    outer = np.minimum(network * NETWORK_SHARE / per_node, inner)
+    total, nodes = dispatched.total_bytes, size / here
+    inside, messages = total * (here - 1) / size, size - here
+    outside = total * messages / size
+    if dispatched.nodes is not None:
+        copies = np.minimum(min(dispatched.nodes, dispatched.copies), nodes)
+        outside = dispatched.token_bytes * copies * (1 - 1 / nodes)
+        inside, messages = total * (here - 1) / here, nodes - 1
+    waits = (here - 1) * np.where(fits, wait, cluster.intra_node.latency_s)
+    waits = waits + messages * cluster.inter_node.latency_s
+    moved = inside / inner + outside / outer + waits
+    return np.where(size > 1, moved, 0.0) + _start_s(size, stride, per_node)
 
 
 def _start_s(size: Ints, stride: Ints, per_node: Ints) -> Floats:

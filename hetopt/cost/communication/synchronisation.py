@@ -1,6 +1,7 @@
 """What an iteration costs after the last backward pass: g of MODEL.md section 3.
 
-Gradients are reduced over dp * cp in fp32, weights gathered in training precision:
+Gradients are reduced over the ranks that hold the same parameters (dp * cp of dense
+ones) in fp32, weights gathered in training precision:
 
     ZeRO-0   all-reduce of gradients
     ZeRO-1   reduce-scatter of gradients, all-gather of weights
@@ -22,11 +23,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.communication.within_stage import overlapped_s
 from hetopt.cost.memory import parameter_bytes
 
 if TYPE_CHECKING:
+    from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.training import Training
@@ -39,47 +40,36 @@ OPTIMIZER_START_S = 1e-3
 
 
 def reduction_s(
-    training: Training,
-    cluster: Cluster,
-    parameters: Floats,
-    tp: Ints,
-    replicas: Ints,
-    per_node: Ints,
+    training: Training, cluster: Cluster, part: HeldAlike, per_node: Ints
 ) -> Floats:
-    """Reduce the gradients of one unit once per iteration; (R,)."""
+    """Reduce gradients of one unit once per iteration; (R,)."""
     if training.zero >= 2:
-        return np.zeros(len(tp))
-    gradients = parameters * parameter_bytes(training).gradient
-    once = all_gather_s(cluster, replicas, tp, per_node, gradients)
+        return np.zeros(len(part.parameters))
+    once = part.all_gather_s(cluster, per_node, parameter_bytes(training).gradient)
     return 2 * once if training.zero == 0 else once
 
 
 def update_s(
     training: Training,
     cluster: Cluster,
-    parameters: Floats,
-    tp: Ints,
-    replicas: Ints,
+    part: HeldAlike,
     per_node: Ints,
     measured_s: float | None = None,
 ) -> Floats:
-    """Gather weights if the update is sharded, and update one unit; (R,).
+    """Gather weights if the update is sharded, and update those of one unit; (R,).
 
     Parameters
     ----------
-    parameters
-        Of the unit on one device, before ZeRO shards them.
     per_node
         Devices that the stage has in each of its nodes.
     measured_s
         Of the update of one parameter; None if it was not measured.
     """
     size = parameter_bytes(training)
-    seconds = np.zeros(len(tp))
+    seconds = np.zeros(len(part.parameters))
     if training.zero in (1, 2):
-        weights = parameters * size.weight
-        seconds = all_gather_s(cluster, replicas, tp, per_node, weights)
-    shard = parameters / (replicas if training.zero else 1)
+        seconds = part.all_gather_s(cluster, per_node, size.weight)
+    shard = part.parameters / (part.replicas if training.zero else 1)
     if measured_s is not None:
         return seconds + shard * measured_s
     # States are read and written, the gradient read, the weight written.

@@ -18,6 +18,10 @@ what of it the published iterations of llm-foundry hide is fitted, and comes wit
 times of operators (``ShardTimes.sharding``): about half on A100, next to nothing on
 H100. Other sources' times hide none of it.
 
+Tokens of routed experts are dispatched and combined by an all-to-all over ``ep``, twice
+per pass, and none of it is hidden; ranks that share experts gather what each of them
+received before, and scatter the sums behind.
+
 Other hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
 """
 
@@ -31,22 +35,23 @@ import numpy as np
 from hetopt.cost.communication.collectives import (
     all_gather_s,
     all_reduce_s,
+    all_to_all_s,
     group_link,
 )
+from hetopt.cost.held_alike import held_alike
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
-from hetopt.cost.units import unit_parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hetopt.cost.held_alike import HeldAlike
+    from hetopt.cost.pieces.dispatched import Dispatched
     from hetopt.cost.pieces.piece import Piece
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.model import Model
     from hetopt.problem.training import Training
-
-#: Of what a piece reads besides: all-gathers and reduce-scatters per pass, and
-#: all-gathers that backward repeats and hides, as ``Piece.collectives``.
-_SOURCE_COLLECTIVES = (1, 1)
 
 #: Share of hidden communication that computation loses to it: the processors that
 #: move data inside a node (calculon's ``processor_usage``, A100 and H100).
@@ -63,7 +68,9 @@ class StageCommunication:
     Attributes
     ----------
     forward_s, backward_s
-        Collectives that nothing hides.
+        Collectives of tensor parallelism, which nothing hides.
+    dispatch_s
+        Those of routed experts, of either pass.
     ring_s, ring_backward_s
         Context-parallel ring, hidden behind the attention core.
     gather_s
@@ -74,6 +81,7 @@ class StageCommunication:
 
     forward_s: Floats
     backward_s: Floats
+    dispatch_s: Floats
     ring_s: Floats
     ring_backward_s: Floats
     gather_s: Floats
@@ -111,25 +119,30 @@ def stage_communication(
         # nothing was split that backward would gather again.
         again = repeated if shape.sequence_parallel else 0
         backward = backward + (count * one_s + OVERLAP_COST * again * one_s)
-    ring = ring_backward = nothing
+    dispatch = ring = ring_backward = nothing
     for piece in pieces:
         rows = piece.loss_rows(shape)
         if rows is not None:
             forward = forward + _LOSS_REDUCTIONS * all_reduce_s(
                 cluster, shape.tp, one, per_node, rows * 4
             )
+        dispatched = piece.dispatched(shape, e)
+        if dispatched is not None:
+            # There and back.
+            dispatch = dispatch + 2 * _dispatch_s(cluster, shape, dispatched, per_node)
         passed_on = piece.ring_bytes(shape, e)
         if passed_on is not None:
             bandwidth, latency = group_link(cluster, shape.cp, shape.tp, per_node)
             steps, step_s = shape.cp - 1, passed_on / bandwidth
             ring = steps * (step_s + latency)
             ring_backward = steps * (2 * step_s + latency)
-    parameters = unit_parameters(model, kind, shape.tp)
-    group = cluster, replicas, shape.tp, per_node
-    gather, scatter = _sharded_s(training, parameters, group)
+    gather, scatter = _sharded_s(
+        training, cluster, held_alike(model, kind, shape, replicas), per_node
+    )
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,
+        dispatch_s=dispatch,
         ring_s=ring,
         ring_backward_s=ring_backward,
         gather_s=gather,
@@ -138,22 +151,31 @@ def stage_communication(
 
 
 def _sharded_s(
-    training: Training, parameters: Floats, group: tuple[Cluster, Ints, Ints, Ints]
+    training: Training, cluster: Cluster, parts: Iterable[HeldAlike], per_node: Ints
 ) -> tuple[Floats, Floats]:
-    """Return what ZeRO-3 gathers of a unit's weights, and ZeRO-2 scatters; (R,).
-
-    Parameters
-    ----------
-    group
-        As of ``all_gather_s``, of a stage's replicas.
-    """
-    each, nothing = parameter_bytes(training), np.zeros(len(parameters))
-    gather = scatter = nothing
-    if training.zero >= 3:
-        gather = all_gather_s(*group, parameters * each.weight)
-    if training.zero >= 2:
-        scatter = all_gather_s(*group, parameters * each.gradient)
+    """Return what ZeRO-3 gathers of a unit's weights, and ZeRO-2 scatters; (R,)."""
+    size = parameter_bytes(training)
+    gather = scatter = np.zeros(len(per_node))
+    for part in parts:
+        if training.zero >= 3:
+            gather = gather + part.all_gather_s(cluster, per_node, size.weight)
+        if training.zero >= 2:
+            scatter = scatter + part.all_gather_s(cluster, per_node, size.gradient)
     return gather, scatter
+
+
+def _dispatch_s(
+    cluster: Cluster, shape: Shape, dispatched: Dispatched, per_node: Ints
+) -> Floats:
+    """Send tokens to their experts one way: to the ranks, and to all that share them.
+
+    Back it is a reduce-scatter and an all-to-all, which cost the same.
+    """
+    ep, etp = shape.ep, shape.etp
+    one = np.ones_like(etp)
+    total_bytes = etp * dispatched.total_bytes
+    shared_s = all_gather_s(cluster, etp, one, per_node, total_bytes)
+    return all_to_all_s(cluster, ep, etp, per_node, dispatched) + shared_s
 
 
 def _collectives(
@@ -161,15 +183,11 @@ def _collectives(
 ) -> dict[tuple[int, int], tuple[int, int]]:
     """Return how often a tensor of (tokens per sequence, width) is exchanged."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
-
-    def add(tensor: tuple[int, int], counts: tuple[int, int]) -> None:
-        count, repeated = found.get(tensor, (0, 0))
-        found[tensor] = (count + counts[0], repeated + counts[1])
-
     for piece in pieces:
-        add((piece.exchanged_tokens, piece.block.hidden), piece.collectives)
-        if piece.source_tokens:
-            add((piece.source_tokens, piece.source_hidden), _SOURCE_COLLECTIVES)
+        for exchange in piece.exchanges:
+            tensor = exchange.tokens, exchange.width
+            times, repeated = found.get(tensor, (0, 0))
+            found[tensor] = times + exchange.times, repeated + exchange.repeated
     return found
 
 

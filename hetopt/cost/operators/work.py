@@ -149,7 +149,7 @@ def product(part: Multiplication, layout: str, rates: Rates) -> Work:
     shape = {"TN": (m, k, n), "NN": (m, n, k), "NT": (n, m, k)}[layout]
     return _products(
         shape,
-        np.ones(len(m)),
+        np.ones(len(m)) if part.groups is None else part.groups,
         np.full(len(m), LAYOUTS.index(layout)),
         np.full(len(m), 8.0 if layout == "NT" else 2.0),
         rates,

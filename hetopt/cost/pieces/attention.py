@@ -7,7 +7,7 @@ from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
-from hetopt.problem.model import ATTENTION
+from hetopt.problem.kinds import ATTENTION
 from hetopt.problem.training import Recompute
 
 
@@ -166,6 +166,7 @@ class Attention(Piece):
         weights = hidden * (inner + query) + norms
         qkv_bias, out_bias, _ = self.model.biases
         weights = weights + qkv_bias * inner + float(out_bias * hidden)
+        weights = weights + self._sinks(tp)
         match self.model.architecture.qk_norm:
             case "none":
                 return weights
@@ -211,6 +212,10 @@ class Attention(Piece):
     def _qk_norms(self) -> int:
         """Norms of queries and keys: none or one of each."""
         return int(self.model.architecture.qk_norm != "none")
+
+    def _sinks(self, tp: Ints) -> Floats:
+        """Numbers that softmaxes of a device's heads have besides."""
+        return self.model.architecture.attention_sinks * self.block.heads / tp
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of queries, keys and values."""

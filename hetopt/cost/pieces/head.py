@@ -8,7 +8,7 @@ from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape, logit_shard
-from hetopt.problem.model import HEAD
+from hetopt.problem.kinds import HEAD
 from hetopt.problem.training import Recompute
 
 
@@ -31,9 +31,14 @@ class Head(Piece):
         ),
     )
 
+    @property
+    def exchanged_tokens(self) -> int:
+        """Tokens that logits are made of: of the last layer, and of predicting ones."""
+        return self.tokens * (1 + self.model.predictions)
+
     def loss_rows(self, shape: Shape) -> Floats:
-        """Return a row of logits per token."""
-        return shape.all_tokens(self.tokens)
+        """Return a row of logits per token, and per further token predicted of it."""
+        return shape.all_tokens(self.exchanged_tokens)
 
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count the norm, the multiplication and the loss."""
@@ -62,8 +67,9 @@ class Head(Piece):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inputs of norm, matrix and cap, and of the loss."""
         own = shape.own_tokens(self.tokens)
+        inputs = 2 + self.model.predictions
         softmax = (self.kernels.loss.kept + e * self._caps) * self._logits(shape)
-        return own * self.block.hidden * 2 * e + softmax
+        return own * self.block.hidden * inputs * e + softmax
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the input and of what the loss holds for a moment."""

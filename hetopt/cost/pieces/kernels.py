@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hetopt.problem.dispatch import Dispatch
     from hetopt.problem.training import Training
 
 
@@ -47,10 +48,11 @@ class LossKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Which kernels a program uses."""
+    """Which kernels a program uses, and how tokens reach routed experts."""
 
     fused_attention: bool
     loss: LossKernel
+    dispatch: Dispatch
 
 
 def kernels_of(training: Training) -> Kernels:
@@ -66,4 +68,6 @@ def kernels_of(training: Training) -> Kernels:
         loss = LossKernel(kept=each, peak=2 * each, forward=20, backward=8)
     else:
         loss = LossKernel(kept=4, peak=8 if fp32 else 10, forward=20, backward=8)
-    return Kernels(fused_attention=training.attention == "fused", loss=loss)
+    return Kernels(
+        fused_attention=training.attention == "fused", loss=loss, dispatch=training.moe
+    )

@@ -10,11 +10,15 @@ from hetopt.cost.pieces.cross_attention import CrossAttention
 from hetopt.cost.pieces.embedding import Embedding
 from hetopt.cost.pieces.head import Head
 from hetopt.cost.pieces.kernels import kernels_of
+from hetopt.cost.pieces.latent_attention import LatentAttention
 from hetopt.cost.pieces.merge import Merge
 from hetopt.cost.pieces.mlp_down import MlpDown
 from hetopt.cost.pieces.mlp_up import MlpUp
 from hetopt.cost.pieces.patches import Patches
-from hetopt.problem.model import (
+from hetopt.cost.pieces.prediction import Prediction
+from hetopt.cost.pieces.routed_mlp import RoutedMlp
+from hetopt.cost.pieces.shared_expert import SharedExpert
+from hetopt.problem.kinds import (
     ATTENTION,
     BLOCKS,
     EMBEDDING,
@@ -22,6 +26,8 @@ from hetopt.problem.model import (
     LAYER,
     MLP_DOWN,
     MLP_UP,
+    PREDICTION,
+    WITHOUT_EXPERTS,
     WITHOUT_WINDOW,
 )
 
@@ -34,7 +40,11 @@ if TYPE_CHECKING:
     from hetopt.problem.training import Training
 
 #: What every layer has, by the unit that is this piece alone.
-_OF_A_LAYER = {ATTENTION: Attention, MLP_UP: MlpUp, MLP_DOWN: MlpDown}
+_OF_A_LAYER: dict[str, type[Piece]] = {
+    ATTENTION: Attention,
+    MLP_UP: MlpUp,
+    MLP_DOWN: MlpDown,
+}
 
 _PROFILED = {
     timed.unit: timed
@@ -71,13 +81,17 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
         return (piece(Patches if model.patch else Embedding, 0),)
     if kind == HEAD:
         return (piece(Classifier if model.classes else Head, len(model.parts) - 1),)
-    window = 0
+    if kind == PREDICTION:
+        layer = [piece(of, 0) for of in _layer(model, model.has_experts(kind))]
+        return (piece(Prediction, 0), *layer * model.predictions)
+    routed = kind in WITHOUT_EXPERTS
+    kind, window = WITHOUT_EXPERTS.get(kind, kind), 0
     if kind in WITHOUT_WINDOW:
         kind, window = WITHOUT_WINDOW[kind], model.architecture.sliding_window or 0
     if kind in _OF_A_LAYER:
         return (piece(_OF_A_LAYER[kind], 0, window=window),)
     index, first = model.place_of(kind)
-    pieces = [piece(of, index, window=window) for of in _OF_A_LAYER.values()]
+    pieces = [piece(of, index, window=window) for of in _layer(model, routed)]
     context = model.parts[index].context
     if context:
         source = [part.name for part in model.parts].index(context)
@@ -87,6 +101,17 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
     elif first:
         pieces.insert(0, piece(Merge, index, index - 1))
     return tuple(pieces)
+
+
+def _layer(model: Model, routed: bool) -> tuple[type[Piece], ...]:
+    """Return what a layer has."""
+    attention, *mlp = _OF_A_LAYER.values()
+    if model.latent is not None:
+        attention = LatentAttention
+    if not routed:
+        return (attention, *mlp)
+    has_shared = model.experts is not None and model.experts.shared_ffn
+    return (attention, RoutedMlp, *([SharedExpert] if has_shared else []))
 
 
 def profiled_parts(unit: str) -> tuple[Profiled, ...]:

@@ -21,36 +21,46 @@ MemoryKernel = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiplication:
-    """One dense matrix multiplication, (m, k) x (k, n); arrays are (R,).
+    """A matrix multiplication, (m, k) x (k, n), or a group of equal ones; (R,).
 
     Attributes
     ----------
     element_bytes
         Of one element of both factors and of the product.
+    groups
+        How many the kernel does: one for each expert of a device; None: it is no
+        grouped kernel.
     """
 
     m: Floats
     k: Floats
     n: Floats
     element_bytes: int
+    groups: Floats | None = None
+
+    @property
+    def count(self) -> Floats | float:
+        """How many multiplications the kernel does."""
+        return 1.0 if self.groups is None else self.groups
 
     @property
     def flops(self) -> Floats:
         """Of the forward product, and of each of the two backward ones."""
-        return 2.0 * self.m * self.k * self.n
+        return self.count * 2.0 * self.m * self.k * self.n
 
     @property
     def traffic_bytes(self) -> Floats:
         """Device-memory traffic, forward and for the input's gradient."""
-        return self.element_bytes * (
+        moved = self.element_bytes * (
             self.m * self.k + self.k * self.n + self.m * self.n
         )
+        return self.count * moved
 
     @property
     def weight_gradient_bytes(self) -> Floats:
         """The same for the weight's gradient, which is added to an fp32 buffer."""
         factors = self.element_bytes * (self.m * self.k + self.m * self.n)
-        return factors + 8 * self.k * self.n
+        return self.count * (factors + 8 * self.k * self.n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,14 +172,28 @@ class Operations:
         )
 
 
-def multiply(m: Floats, k: Floats | int, n: Floats | int, e: int) -> Multiplication:
-    """Return the (m, k) x (k, n) multiplication of elements of ``e`` bytes."""
+def multiply(
+    m: Floats,
+    k: Floats | int,
+    n: Floats | int,
+    e: int,
+    *,
+    groups: Floats | None = None,
+) -> Multiplication:
+    """Return the (m, k) x (k, n) multiplication of elements of ``e`` bytes.
+
+    Parameters
+    ----------
+    groups
+        As of ``Multiplication``.
+    """
     rows = len(m)
     return Multiplication(
         m=m,
         k=np.broadcast_to(np.asarray(k, dtype=np.float64), (rows,)),
         n=np.broadcast_to(np.asarray(n, dtype=np.float64), (rows,)),
         element_bytes=e,
+        groups=groups,
     )
 
 

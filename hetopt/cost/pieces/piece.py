@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
+from hetopt.cost.pieces.dispatched import Dispatched
 from hetopt.cost.pieces.operations import moving
 from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
 
@@ -15,8 +16,32 @@ if TYPE_CHECKING:
     from hetopt.cost.pieces.kernels import Kernels
     from hetopt.cost.pieces.operations import Elementwise, MemoryKernel, Operations
     from hetopt.cost.pieces.profiled import Profiled
-    from hetopt.problem.model import Block, Model
+    from hetopt.problem.block import Block
+    from hetopt.problem.model import Model
     from hetopt.problem.training import Recompute
+
+
+#: Of what a piece reads besides, as ``Piece.collectives``.
+_SOURCE_COLLECTIVES = (1, 1)
+
+
+class Exchange(NamedTuple):
+    """A tensor that tensor ranks gather or scatter, in either pass.
+
+    Attributes
+    ----------
+    tokens, width
+        Per sequence; elements of one.
+    times
+        All-gathers and reduce-scatters per pass.
+    repeated
+        All-gathers of an input that backward repeats and hides.
+    """
+
+    tokens: int
+    width: int
+    times: int
+    repeated: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +92,17 @@ class Piece(ABC):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Bytes kept from forward to backward, if not fully recomputed."""
 
+    def expert_parameters(self, shape: Shape) -> Floats:
+        """Parameters of routed experts on one device, which ``ep`` and ``etp`` split.
+
+        They come beside ``parameters``: other ranks hold the same.
+        """
+        return np.zeros(len(shape.tp))
+
+    def dispatched(self, shape: Shape, e: int) -> Dispatched | None:
+        """Return what its tokens send to routed experts; None if there are none."""
+        return None
+
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Bytes of what a unit reads that begins with this piece."""
         return shape.own_tokens(self.tokens) * self.block.hidden * e
@@ -104,6 +140,15 @@ class Piece(ABC):
     def exchanged_tokens(self) -> int:
         """Tokens per sequence of the tensor that ``collectives`` are of."""
         return self.tokens
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Tensors that tensor ranks gather or scatter."""
+        own = Exchange(self.exchanged_tokens, self.block.hidden, *self.collectives)
+        if not self.source_tokens:
+            return (own,)
+        source = Exchange(self.source_tokens, self.source_hidden, *_SOURCE_COLLECTIVES)
+        return own, source
 
     def query(self, tp: Ints) -> Floats:
         """Elements per token of a device's queries."""

@@ -25,7 +25,8 @@ from hetopt.cost.profiles.file import (
 from hetopt.cost.shard_shape import MODEL_SIZES
 from hetopt.cost.units import unit_parameters
 from hetopt.errors import InputError
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model import Model
 from hetopt.words import describe
 
 if TYPE_CHECKING:
@@ -199,6 +200,9 @@ def check_count(layers: Sequence[Any], target: Target, path: str, field: str) ->
         raise InputError(msg, file=path, field=field)
     if not target.model.is_decoder_only:
         msg = "is not decoder-only, but the layers of these profiles are"
+        raise InputError(msg, field="model")
+    if target.model.experts is not None or target.model.latent is not None:
+        msg = "has experts or latent attention, which no layer of these profiles has"
         raise InputError(msg, field="model")
     own = target.model.layers
     if len(layers) - 2 != own:

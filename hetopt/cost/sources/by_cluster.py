@@ -164,7 +164,7 @@ def _modelled(problem: Problem, cluster: Cluster, cache: Path | None) -> Latency
     measured = shipped_operators(cluster.accelerator)
     if measured:
         source = OperatorSource(cluster.accelerator, measured, cache=cache)
-        if source.lacks(problem.training) is None:
+        if source.lacks(problem.model, problem.training) is None:
             return source
     return Roofline()
 
@@ -195,7 +195,7 @@ def _operators(
         remedy = "use roofline, or the path of a profile"
         raise InputError(f"{msg}; {remedy}", file=file, field=field)
     source = OperatorSource(cluster.accelerator, found, cache=cache)
-    reason = source.lacks(problem.training)
+    reason = source.lacks(problem.model, problem.training)
     if reason is not None:
         raise InputError(f"{reason}; use roofline", file=file, field=field)
     return source

@@ -34,10 +34,8 @@ from hetopt.cost.shapes import (
 from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES
 from hetopt.cost.sources.roofline import ATTENTION_BACKWARD
 from hetopt.cost.units import unit_operations, unit_parameters
-from hetopt.problem.model import (
-    ATTENTION,
-    Model,
-)
+from hetopt.problem.kinds import ATTENTION
+from hetopt.problem.model import Model
 from hetopt.problem.training import Training
 
 if TYPE_CHECKING:

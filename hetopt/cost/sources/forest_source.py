@@ -32,14 +32,8 @@ from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.errors import InputError
-from hetopt.problem.model import (
-    ATTENTION,
-    BLOCKS,
-    END_KINDS,
-    LAYER,
-    WITHOUT_WINDOW,
-    Model,
-)
+from hetopt.problem.kinds import ATTENTION, BLOCKS, END_KINDS, LAYER, WITHOUT_WINDOW
+from hetopt.problem.model import Model
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -117,8 +111,9 @@ class ForestSource:
         self, model: Model, training: Training, kinds: tuple[str, ...]
     ) -> str | None:
         """Say why the profile cannot answer for a model's units, or return None."""
-        if not model.is_decoder_only:
-            return f"is of decoder-only models, which {model.name!r} is not"
+        reason = not_profiled(model)
+        if reason:
+            return reason
         if training.attention == "unfused" or not training.sequence_parallel:
             return "is of fused attention and sequence parallelism"
         fp32 = training.precision == "fp32"
@@ -143,7 +138,7 @@ class ForestSource:
         kinds = query.kinds
         reason = self.lacks(model, training, kinds)
         if reason is not None:
-            advice = "profile them, or use" if model.is_decoder_only else "use"
+            advice = "use" if not_profiled(model) else "profile them, or use"
             raise InputError(f"{reason}; {advice} latency: roofline", file=self.name)
         fp32 = training.precision == "fp32"
         parts = {kind: self._parts(kind, fp32) for kind in kinds}
@@ -248,6 +243,18 @@ class ForestSource:
             numbers = np.stack(list(shards.columns.values()), axis=1)
             parts += [unit.encode(), numbers.tobytes()]
         return prediction_cache.digest(*parts)
+
+
+def not_profiled(model: Model) -> str:
+    """Say why no profile of layers is one of a model's; empty if there may be one."""
+    if not model.is_decoder_only:
+        return f"is of decoder-only models, which {model.name!r} is not"
+    if model.experts is not None or model.latent is not None or model.predictions:
+        return (
+            "is of layers of plain attention and one MLP, but "
+            f"{model.name!r} has experts, latent attention or predicting layers"
+        )
+    return ""
 
 
 def _whole(kind: str, parts: tuple[str, ...]) -> str | None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from hetopt.cost.operators import work
 from hetopt.cost.operators.file import (
+    GROUP_MATMUL,
     LAYOUTS,
     MATMUL,
     MEMORY,
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
     from hetopt.cost.sources.sustained import Sustained
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Accelerator, Cluster
+    from hetopt.problem.model import Model
     from hetopt.problem.training import Training
 
-#: Classes without which a source of operators is none.
+#: Classes without which a source of operators is none, and for models with experts.
 NEEDED = (MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)
+WITH_EXPERTS = (*NEEDED, GROUP_MATMUL)
 
 #: Libraries on whose versions a prediction depends.
 LIBRARIES = ("numpy", "scikit-learn", "scipy")
@@ -97,15 +100,16 @@ class OperatorSource:
             if self.measured[name].device != self.accelerator.name
         }
 
-    def lacks(self, training: Training) -> str | None:
-        """Say why the operators cannot answer, or return None."""
+    def lacks(self, model: Model, training: Training) -> str | None:
+        """Say why the operators cannot answer for a model, or return None."""
         if training.precision not in ("bf16", "fp16"):
             return f"has no {training.precision} operators"
         if self.accelerator.lacks(training.precision):
             return f"{self.accelerator.name} has no {training.precision}"
         if training.attention == "unfused":
             return "has no unfused attention"
-        missing = [name for name in NEEDED if name not in self.measured]
+        needed = NEEDED if model.experts is None else WITH_EXPERTS
+        missing = [name for name in needed if name not in self.measured]
         return f"has no {missing[0]} operators" if missing else None
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
@@ -116,7 +120,7 @@ class OperatorSource:
         InputError
             The operators do not answer; see ``lacks``.
         """
-        reason = self.lacks(query.training)
+        reason = self.lacks(query.model, query.training)
         if reason is not None:
             raise InputError(f"{reason}; use latency: roofline")
         units = [
@@ -124,14 +128,8 @@ class OperatorSource:
             for kind in query.kinds
         ]
         rates = {name: self._rates(name) for name in NEEDED}
-        products = self._predicted(
-            MATMUL,
-            [
-                work.product(part, layout, rates[MATMUL])
-                for unit in units
-                for part in unit.multiplications
-                for layout in LAYOUTS
-            ],
+        dense, grouped = (
+            self._products(units, name) for name in (MATMUL, GROUP_MATMUL)
         )
         cores = [core for unit in units for core in unit.cores]
         forward = self._predicted(
@@ -151,7 +149,23 @@ class OperatorSource:
                 for backward in (False, True)
             ],
         )
-        return self._times(units, products, (forward, gradients), moved)
+        return self._times(units, (dense, grouped), (forward, gradients), moved)
+
+    def _products(self, units: list[Operations], name: str) -> list[Floats]:
+        """Return seconds of the products of a class, three for each multiplication."""
+        parts = [
+            part
+            for unit in units
+            for part in unit.multiplications
+            if (name == GROUP_MATMUL) == (part.groups is not None)
+        ]
+        if not parts:
+            return []
+        rates = self._rates(name)
+        return self._predicted(
+            name,
+            [work.product(part, layout, rates) for part in parts for layout in LAYOUTS],
+        )
 
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.
@@ -166,19 +180,27 @@ class OperatorSource:
     def _times(
         self,
         units: list[Operations],
-        products: list[Floats],
+        products: tuple[list[Floats], list[Floats]],
         cores: tuple[list[Floats], list[Floats]],
         moved: list[Floats],
     ) -> ShardTimes:
-        """Add up what was predicted, in the order in which it was asked for."""
+        """Add up what was predicted, in the order in which it was asked for.
+
+        Parameters
+        ----------
+        products
+            Of dense multiplications, and of grouped ones.
+        """
         share = self.sustained
         times: tuple[list[Floats], ...] = ([], [], [], [], [])
-        product, core = iter(products), iter(zip(*cores, strict=True))
+        dense, grouped = map(iter, products)
+        core = iter(zip(*cores, strict=True))
         kernel = iter(moved)
         for unit in units:
             nothing = np.zeros(len(unit.elementwise_bytes))
             computed, weights = [nothing, nothing], nothing
-            for _ in unit.multiplications:
+            for part in unit.multiplications:
+                product = dense if part.groups is None else grouped
                 forward, of_input, of_weight = (next(product) for _ in LAYOUTS)
                 computed[0] = computed[0] + forward
                 computed[1] = computed[1] + of_input + of_weight
@@ -188,8 +210,8 @@ class OperatorSource:
                 pair = next(core)
                 attention = [a + b for a, b in zip(attention, pair, strict=True)]
             elementwise = [nothing, nothing]
-            for part in unit.elementwise:
-                elementwise = [a + part.kernels * next(kernel) for a in elementwise]
+            for kernels in unit.elementwise:
+                elementwise = [a + kernels.kernels * next(kernel) for a in elementwise]
             for pass_ in (0, 1):
                 inside = attention[pass_] / share.attention
                 times[pass_].append(
@@ -207,6 +229,7 @@ class OperatorSource:
             attention_core_backward_s=stacked[3],
             weight_s=stacked[4],
             sharding=share.sharding,
+            tensor=share.tensor,
         )
 
     def _predicted(self, name: str, asked: list[Work]) -> list[Floats]:

@@ -5,7 +5,8 @@ A matrix multiplication of F FLOPs takes the longer of its memory traffic and
     F / (peak * e(F)),      e(F) = e_max * F / (F + peak * ramp),
 
 so efficiency rises with the size of the multiplication: it is half of ``e_max`` if
-the peak would need ``ramp`` seconds. Element-wise work runs at a lower share of the
+the peak would need ``ramp`` seconds. Those of a grouped one, an expert each, follow one
+another. Element-wise work runs at a lower share of the
 memory bandwidth, and every kernel costs a gap. Backward is derived per operation:
 two multiplications for each (the weight's gradient is added to an fp32 buffer),
 twice the element-wise work, and 2.5 times the fused attention core.
@@ -28,11 +29,12 @@ from hetopt.cost.pieces.operations import Operations
 from hetopt.cost.shapes import Floats
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.units import unit_operations
-from hetopt.problem.model import END_KINDS
+from hetopt.problem.kinds import END_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.cost.pieces.operations import Multiplication
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Accelerator, Cluster
     from hetopt.problem.training import Precision
@@ -100,7 +102,7 @@ EFFICIENCIES = {
     "H20": Efficiency(multiplication=0.90, attention=0.70, sustained=0.91),
     # The same of 12 iterations of Megatron-LM (SimuMax).
     "B200": Efficiency(
-        multiplication=0.57, attention=0.28, elementwise=0.24, sustained=1.0
+        multiplication=0.49, attention=0.36, elementwise=0.63, sustained=1.0
     ),
     # The same profiles: 105-120 of 150 TFLOP/s.
     "A40": Efficiency(multiplication=0.73, attention=0.50, elementwise=0.65),
@@ -216,21 +218,18 @@ class _Device:
         """Forward seconds of all matrix multiplications."""
         total = np.zeros(len(work.attention_flops))
         for part in work.multiplications:
-            total += self._multiplication_s(part.flops, part.traffic_bytes)
+            total += self._multiplication_s(part, part.traffic_bytes)
         return total
 
     def dense_backward_s(self, work: Operations) -> Floats:
         """Seconds of the gradients of inputs and weights."""
-        total = self.dense_s(work)
-        for part in work.multiplications:
-            total += self._multiplication_s(part.flops, part.weight_gradient_bytes)
-        return total
+        return self.dense_s(work) + self.weight_gradients_s(work)
 
     def weight_gradients_s(self, work: Operations) -> Floats:
         """Seconds of the gradients of weights."""
         total = np.zeros(len(work.attention_flops))
         for part in work.multiplications:
-            total += self._multiplication_s(part.flops, part.weight_gradient_bytes)
+            total += self._multiplication_s(part, part.weight_gradient_bytes)
         return total
 
     def attention_s(self, work: Operations) -> Floats:
@@ -248,8 +247,9 @@ class _Device:
         """Seconds of element-wise work, which memory bounds."""
         return traffic_bytes / self.bandwidth + work.kernels * KERNEL_GAP_S
 
-    def _multiplication_s(self, flops: Floats, traffic_bytes: Floats) -> Floats:
-        compute = self._ramped_s(flops, self.efficiency.multiplication)
+    def _multiplication_s(self, part: Multiplication, traffic_bytes: Floats) -> Floats:
+        each = self._ramped_s(part.flops / part.count, self.efficiency.multiplication)
+        compute = part.count * each
         return np.maximum(compute, traffic_bytes / self.stream) + KERNEL_GAP_S
 
     def _ramped_s(self, flops: Floats, share: float) -> Floats:

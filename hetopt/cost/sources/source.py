@@ -67,6 +67,8 @@ class ShardTimes:
     sharding
         Share of their rate at which ZeRO-2's and ZeRO-3's collectives of every
         micro-batch run; above 1 where iterations hide a part of them.
+    tensor
+        Share of their rate at which tensor parallelism's collectives run.
     """
 
     forward_s: NDArray[np.float64]
@@ -77,6 +79,7 @@ class ShardTimes:
     communicates: tuple[bool, ...] = ()
     update_s_per_parameter: float | None = None
     sharding: float = 1.0
+    tensor: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.communicates:

@@ -5,7 +5,9 @@ kernels wait for the host and stragglers; and faster where software fuses what w
 measured apart, or hides a part of what ZeRO-2 and -3 exchange. One share per class of
 operators and one of those collectives, for each family of devices, are fitted on
 published iterations by ``benchmarks/iterations.py``, which prints the shares
-(``--fit``) and how far off models are that the fit has not seen. The attention core's
+(``--fit``) and how far off models are that the fit has not seen. One share more is of
+the collectives of tensor parallelism, which the B200 runs alone have: whatever makes
+them slower than their links is no property of the kernels around them. The attention core's
 share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
 Megatron-LM's of 2025 on B200.
 
@@ -35,12 +37,15 @@ class Sustained:
     sharding
         Of the collectives of ZeRO-2 and -3 that every micro-batch waits for: above 1
         where computation hides a part of them.
+    tensor
+        Of the collectives of tensor parallelism.
     """
 
     multiplication: float
     attention: float
     elementwise: float
     sharding: float = 1.0
+    tensor: float = 1.0
 
 
 #: By beginning of the accelerator's name; the longest that fits counts.
@@ -51,7 +56,9 @@ SUSTAINED: Mapping[str, Sustained] = {
     "H100": Sustained(
         multiplication=1.027, attention=0.428, elementwise=0.558, sharding=1.062
     ),
-    "B200": Sustained(multiplication=1.151, attention=0.634, elementwise=0.359),
+    "B200": Sustained(
+        multiplication=0.987, attention=0.816, elementwise=0.94, tensor=0.579
+    ),
     "H20": Sustained(
         multiplication=1.473, attention=0.613, elementwise=0.8, sharding=1.062
     ),

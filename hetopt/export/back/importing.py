@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
 
 
+#: Of the dispatch of routed experts' tokens.
+_DISPATCH = ("capacity", "node_dedup")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
     """A plan from a runtime's files.
@@ -136,6 +140,7 @@ def import_plan(
     strategies = [stage.strategy for stage in pipeline.stages]
     wanted = list(zip(clusters, strategies, strict=True))
     units = [stage.layers * _units_per_layer(problem) for stage in pipeline.stages]
+    units[-1] += bool(problem.model.predictions)
     decision = decision_of(table, pipeline.microbatches, wanted, units, warmups)
     costs = table
     if missing := _missing(table, pipeline.microbatches, wanted):
@@ -198,12 +203,14 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         msg = "; ".join([differences[first], *told]) + ": correct whichever is wrong"
         raise InputError(msg, field=first)
     layers = pipeline.chunks * sum(stage.layers for stage in pipeline.stages)
-    expected = (len(problem.model.units) - 2) // _units_per_layer(problem)
+    further = bool(problem.model.predictions)
+    expected = (len(problem.model.units) - 2 - further) // _units_per_layer(problem)
     if layers != expected:
         msg = f"the files have {layers} in all, the model has {expected}"
         raise InputError(msg, field="layers")
+    last = len(pipeline.stages) - 1
     for number, stage in enumerate(pipeline.stages):
-        if stage.layers < 1:
+        if stage.layers < 1 and not (further and number == last):
             msg = f"stage {number} has {stage.layers}, expected at least 1"
             raise InputError(msg, field="layers")
     batch = problem.training.global_batch
@@ -223,6 +230,8 @@ def _stated(problem: Problem, name: str) -> Any:
     """Return what a problem says of something that files may say."""
     if name in ARCHITECTURE_FIELDS:
         return stated(problem.model, name)
+    if name in _DISPATCH:
+        return getattr(problem.training.moe, name)
     of = problem.training if hasattr(problem.training, name) else problem.model
     return getattr(of, name)
 

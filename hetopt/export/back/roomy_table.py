@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
+from hetopt.plans import DEGREES
 from hetopt.problem.training import ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
@@ -46,9 +47,10 @@ def roomy_table(
     nothing = ClusterPins(dp=Domain(allowed=frozenset()))
     pins = {cluster.name: nothing for cluster in problem.clusters} | {
         name: ClusterPins(
-            dp=Domain(allowed=frozenset(s.dp for s in used)),
-            cp=Domain(allowed=frozenset(s.cp for s in used)),
-            tp=Domain(allowed=frozenset(s.tp for s in used)),
+            **{
+                degree: Domain(allowed=frozenset(getattr(s, degree) for s in used))
+                for degree in DEGREES
+            }
         )
         for name, used in own.items()
     }

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.shared.megatron_says import whole
+from hetopt.export.shared.megatron_numbers import whole
 from hetopt.export.understood import Read, Reported, not_priced, table
 from hetopt.reading import parse_json, read_json
 

@@ -13,6 +13,7 @@ from hetopt.export.shared.megatron import (
     shards_optimizer,
 )
 from hetopt.export.shared.megatron_architecture import megatron_lm_model
+from hetopt.export.shared.megatron_experts import expert_degrees
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import (
     kernel_settings,
@@ -81,13 +82,21 @@ def _parallelism(job: Job) -> Arguments:
         "tensor_model_parallel_size": strategy.tp,
         "pipeline_model_parallel_size": len(job.stages),
         "context_parallel_size": strategy.cp,
-        "pipeline_model_parallel_layout": layout_text(layers, job.plan.chunks),
+        "pipeline_model_parallel_layout": layout_text(
+            layers, job.plan.chunks, predictions=job.problem.model.predictions
+        ),
         "sequence_parallel": (
             strategy.tp > 1 and job.problem.training.sequence_parallel
         ),
     }
     if strategy.cp > 1:
         settings["cp_comm_type"] = "p2p"
+    if job.problem.model.experts is not None:
+        ep, etp = expert_degrees(job)
+        settings |= {
+            "expert_model_parallel_size": ep,
+            "expert_tensor_parallel_size": etp,
+        }
     return settings
 
 

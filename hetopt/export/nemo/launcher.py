@@ -30,6 +30,11 @@ from hetopt.export.shared.megatron_architecture import (
     window_frequency,
     window_size,
 )
+from hetopt.export.shared.megatron_experts import (
+    expert_degrees,
+    expert_settings,
+    latent_settings,
+)
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import problem_losses, stored_precision
 from hetopt.export.shared.one_mesh import launched
@@ -70,6 +75,12 @@ _ACTIVATIONS = {
     "squared-relu": "squared_relu",
 }
 
+#: Module and class of a model, without and with latent attention.
+_PROVIDERS = (
+    ("gpt_provider", "GPTModelProvider"),
+    ("mla_provider", "MLAModelProvider"),
+)
+
 _IMPORTED = "from megatron.core.activations import {}\n"
 
 _PROGRAM = '''\
@@ -80,7 +91,7 @@ Set your own data, tokenizer, learning rate, iterations and checkpoints below.
 
 import torch
 import yaml
-from megatron.bridge.models.gpt_provider import GPTModelProvider
+from megatron.bridge.models.{module} import {provider}
 from megatron.bridge.recipes.utils.optimizer_utils import (
     distributed_fused_adam_with_cosine_annealing,
 )
@@ -101,7 +112,7 @@ optimizer, scheduler = distributed_fused_adam_with_cosine_annealing(
     precision="{precision}", max_lr=1e-4, lr_warmup_iters=0
 )
 config = ConfigContainer(
-    model=GPTModelProvider(
+    model={provider}(
         **recipe.pop("model"),
         pipeline_dtype=torch.{dtype},
         activation_func={activation},
@@ -160,12 +171,15 @@ def files(job: Job) -> Mapping[str, str]:
     """Return the recipe, a program that reads it, and one script per node."""
     precision = stored_precision(job.problem.training)
     activation = _ACTIVATIONS[stated(job.problem.model, "activation")]
+    module, provider = _PROVIDERS[job.problem.model.latent is not None]
     return {
         "recipe.yaml": yaml.safe_dump(
             recipe(job), sort_keys=False, default_flow_style=False, width=4096
         ),
         "pretrain.py": _PROGRAM.format(
             dtype=_DTYPES[precision],
+            module=module,
+            provider=provider,
             precision=_TRAINERS[precision],
             activation=activation,
             imported="" if "." in activation else _IMPORTED.format(activation),
@@ -215,7 +229,10 @@ def recipe(job: Job) -> dict[str, Any]:
             "context_parallel_size": strategy.cp,
             "sequence_parallel": strategy.tp > 1 and training.sequence_parallel,
             "cross_entropy_loss_fusion": training.cross_entropy == "fused",
-            "pipeline_model_parallel_layout": layout_text(layers, job.plan.chunks),
+            "pipeline_model_parallel_layout": layout_text(
+                layers, job.plan.chunks, predictions=model.predictions
+            ),
+            **_experts(job),
             "recompute_granularity": (
                 None if strategy.recompute == "none" else strategy.recompute
             ),
@@ -241,6 +258,24 @@ def recipe(job: Job) -> dict[str, Any]:
     }
 
 
+def _experts(job: Job) -> dict[str, Any]:
+    """Return the fields of experts, latent attention and further tokens."""
+    model, moe = bridge_model(job.problem.model), job.problem.training.moe
+    fields = expert_settings(model, moe) | latent_settings(model)
+    if model.experts is not None:
+        ep, etp = expert_degrees(job)
+        fields |= {
+            "num_moe_experts": model.experts.number,
+            "expert_model_parallel_size": ep,
+            "expert_tensor_parallel_size": etp,
+        }
+        if model.experts.shared_ffn:
+            fields["moe_shared_expert_gate"] = model.experts.shared_gate
+    if model.predictions:
+        fields["mtp_num_layers"] = model.predictions
+    return fields
+
+
 def _architecture(model: Model) -> dict[str, Any]:
     """Return the fields of a model as ``bridge_model`` returns it."""
     own, (qkv, _, mlp) = model.architecture, model.biases
@@ -248,7 +283,7 @@ def _architecture(model: Model) -> dict[str, Any]:
         "normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
         "layernorm_epsilon": own.norm_eps,
         "layernorm_zero_centered_gamma": own.norm_zero_centred,
-        "qk_layernorm": own.qk_norm == "head",
+        "qk_layernorm": own.qk_norm == "head" or model.latent is not None,
         "add_bias_linear": mlp,
         "add_qkv_bias": qkv and not mlp,
         "gated_linear_unit": model.gated,
@@ -256,6 +291,13 @@ def _architecture(model: Model) -> dict[str, Any]:
         "attention_dropout": own.attention_dropout,
         "position_embedding_type": "learned_absolute" if model.positions else "rope",
     }
+    if own.attention_sinks:
+        fields["softmax_type"] = "learnable"
+    if own.gate_clamp is not None:
+        fields |= {
+            "activation_func_clamp_value": own.gate_clamp,
+            "glu_linear_offset": 1.0,
+        }
     if own.attention_scale is not None:
         fields["softmax_scale"] = own.attention_scale
     window = window_size(model)
@@ -269,7 +311,7 @@ def _architecture(model: Model) -> dict[str, Any]:
     fields |= {
         "rotary_base": int(own.rotary_base),
         "rotary_percent": own.rotary_fraction,
-        "rotary_interleaved": own.rotary_interleaved,
+        "rotary_interleaved": own.rotary_interleaved and model.latent is None,
     }
     scaling = own.rotary_scaling
     if scaling is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
+from hetopt.export.shared.losses import expert_losses
 from hetopt.problem.digest import problem_digest
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
     if not problem.model.is_decoder_only:
         msg = "the launcher trains decoder-only models with causal attention"
         raise InputError(msg, field="model")
+    if not limits.experts:
+        for loss in expert_losses(problem.model):
+            raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
     losses = tuple(limits.losses(problem) if limits.losses else ())
     if losses:
         msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"

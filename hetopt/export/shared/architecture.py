@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Loss
 from hetopt.problem.architecture import ARCHITECTURE_FIELDS, Architecture, RotaryScaling
+from hetopt.problem.experts import Experts
+from hetopt.problem.latent import Latent
 from hetopt.problem.stated import stated
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ def shown(value: object) -> str:
             return f"of {len(value)}"
         case frozenset():
             return " or ".join(sorted(map(shown, value)))
-        case RotaryScaling():
+        case RotaryScaling() | Experts() | Latent():
             pairs = ((each.name, getattr(value, each.name)) for each in fields(value))
             told = ", ".join(f"{name}: {shown(each)}" for name, each in pairs)
             return "{" + told + "}"

@@ -41,6 +41,20 @@ def model_losses(model: Model) -> Iterator[Loss]:
         )
 
 
+def expert_losses(model: Model) -> Iterator[Loss]:
+    """Yield a loss for every part of a model that a runtime of dense layers lacks."""
+    parts = {
+        "routed experts": model.experts is not None,
+        "latent attention": model.latent is not None,
+        "layers that predict further tokens": model.predictions > 0,
+    }
+    has = [name for name, is_there in parts.items() if is_there]
+    if has:
+        yield Loss(
+            what=f"model {model.name}, which has {' and '.join(has)}", instead=None
+        )
+
+
 def layer_losses(job: Job) -> Iterator[Loss]:
     """Yield the losses of a runtime with whole layers, all alike within a stage."""
     if job.problem.model.is_decoder_only and job.layers is None:

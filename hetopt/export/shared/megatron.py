@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.launcher import Limits, Loss
 from hetopt.export.shared.losses import heads_divide
 from hetopt.export.shared.megatron_architecture import megatron_lm_model
+from hetopt.export.shared.megatron_experts import expert_job_losses
 from hetopt.export.shared.megatron_model import problem_losses
 from hetopt.export.shared.one_mesh import (
     one_mesh_losses,
@@ -40,9 +41,10 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
 LIMITS = Limits(
     # Its 1F1B exchanges both ways at once, and waits; its interleaved one overlaps.
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
-    shared=("dp", "cp", "tp", "recompute"),
+    shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
     zero=(0, 1),
     losses=problem_losses,
+    experts=True,
     fits=_fits,
 )
 
@@ -60,6 +62,7 @@ def megatron_losses(
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
+    yield from expert_job_losses(job)
     if not job.warms_up_as_1f1b:
         counts = ", ".join(str(stage.warmup) for stage in job.stages)
         yield Loss(

@@ -8,9 +8,11 @@ Sources: megatron-core 0.16.1, ``transformer/transformer_config.py``,
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.shared.architecture import as_said
+from hetopt.export.shared.megatron_experts import trained_experts
 from hetopt.problem.architecture import RotaryScaling
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _WRITTEN = (
     "hidden_dropout",
     "attention_dropout",
 )
+#: Of GPT-OSS.
+_SINKS = ("attention_sinks", "gate_clamp")
 _WINDOWS = ("sliding_window", "full_layers")
 
 #: What megatron-core computes for ``rope_scaling``, whatever its factor.
@@ -35,7 +39,8 @@ _LLAMA3 = RotaryScaling(kind="llama3", factor=1.0)
 def megatron_lm_model(model: Model) -> Model:
     """Return the model that Megatron-LM trains if it is told as much as can be."""
     gated: tuple[Activation, ...] = ("silu", "quick-gelu")
-    return _model(model, (*_WRITTEN, *_WINDOWS), _activation(model, gated))
+    written = (*_WRITTEN, *_WINDOWS, *_SINKS)
+    return _model(model, written, _activation(model, gated), gates=False)
 
 
 def flagscale_model(model: Model) -> Model:
@@ -43,16 +48,18 @@ def flagscale_model(model: Model) -> Model:
 
     Sliding windows and the gated quick GELU are not in the version that hetopt knows.
     """
-    return _model(model, _WRITTEN, _activation(model, ("silu",)))
+    return _model(model, _WRITTEN, _activation(model, ("silu",)), gates=False)
 
 
 def bridge_model(model: Model) -> Model:
     """Return the same for Megatron-Bridge, with any activation and softmax scale."""
-    written = (*_WRITTEN, *_WINDOWS, "attention_scale", "activation")
-    return _model(model, written)
+    written = (*_WRITTEN, *_WINDOWS, *_SINKS, "attention_scale", "activation")
+    return _model(model, written, gates=True)
 
 
-def _model(model: Model, can: tuple[str, ...], activation: Any = None) -> Model:
+def _model(
+    model: Model, can: tuple[str, ...], activation: Any = None, *, gates: bool
+) -> Model:
     own, (qkv, out, mlp) = model.architecture, model.biases
     whole = qkv and out and mlp
     changed: dict[str, Any] = {
@@ -66,7 +73,11 @@ def _model(model: Model, can: tuple[str, ...], activation: Any = None) -> Model:
     }
     if "activation" not in can:
         changed["activation"] = activation
-    return as_said(model, can, **changed)
+    if model.latent is not None:
+        # It turns pairs of neighbours, and has its norms for queries and keys.
+        changed["rotary_interleaved"] = True
+    experts = trained_experts(model, gates=gates)
+    return replace(as_said(model, can, **changed), experts=experts)
 
 
 def _scaling(wanted: RotaryScaling | None) -> RotaryScaling | None:
@@ -113,7 +124,7 @@ def architecture_arguments(model: Model) -> dict[str, Any]:
         "normalization": "RMSNorm" if model.norm == "rms" else "LayerNorm",
         "norm_epsilon": own.norm_eps,
         "apply_layernorm_1p": own.norm_zero_centred,
-        "qk_layernorm": own.qk_norm == "head",
+        "qk_layernorm": own.qk_norm == "head" or model.latent is not None,
         "disable_bias_linear": not mlp,
         "add_qkv_bias": qkv and not mlp,
         "swiglu": model.gated and not quick,
@@ -125,6 +136,13 @@ def architecture_arguments(model: Model) -> dict[str, Any]:
         "attention_dropout": own.attention_dropout,
         "position_embedding_type": "learned_absolute" if model.positions else "rope",
     }
+    if own.attention_sinks:
+        arguments["softmax_type"] = "learnable"
+    if own.gate_clamp is not None:
+        arguments |= {
+            "activation_func_clamp_value": own.gate_clamp,
+            "glu_linear_offset": 1.0,
+        }
     return arguments | ({} if model.positions else _rotary(model)) | _window(model)
 
 
@@ -133,7 +151,7 @@ def _rotary(model: Model) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "rotary_base": int(own.rotary_base),
         "rotary_percent": own.rotary_fraction,
-        "rotary_interleaved": own.rotary_interleaved,
+        "rotary_interleaved": own.rotary_interleaved and model.latent is None,
         # The fused kernel takes pairs of neighbours in some versions alone.
         "no_rope_fusion": own.rotary_interleaved,
     }

@@ -19,19 +19,25 @@ _LETTER = re.compile(r"([EtmL|])\*([0-9]{1,6})")
 _LONGEST = 1_000_000
 
 
-def layout_text(layers: Sequence[int], chunks: int = 1) -> str:
-    """Return the layout of stages with so many layers each, all at least 1.
+def layout_text(layers: Sequence[int], chunks: int = 1, *, predictions: int = 0) -> str:
+    """Return the layout of stages with so many layers each.
 
     Parameters
     ----------
     chunks
         Of every stage, with as many layers each: Megatron-LM's virtual stages, of which
         a layout names all stages' first, then all stages' second, and so on.
+    predictions
+        Layers that predict further tokens, on the last stage.
     """
-    stages = [f"t*{count}" if count > 1 else "t" for count in layers] * chunks
+    stages = [_run("t", count) for count in layers] * chunks
     stages[0] = "E" + stages[0]
-    stages[-1] += "L"
+    stages[-1] += _run("m", predictions) + "L"
     return "|".join(stages)
+
+
+def _run(letter: str, count: int) -> str:
+    return f"{letter}*{count}" if count > 1 else letter * count
 
 
 def layout_layers(text: str) -> tuple[int, ...]:
@@ -40,9 +46,25 @@ def layout_layers(text: str) -> tuple[int, ...]:
     Raises
     ------
     ValueError
-        The text breaks the grammar or the runtime's rules, or has multi-token
-        prediction, which hetopt does not know.
+        As ``layout_predictions``.
     """
+    return tuple(stage.count("t") for stage in _stages(text))
+
+
+def layout_predictions(text: str) -> int:
+    """Return the layers of a layout that predict further tokens.
+
+    Raises
+    ------
+    ValueError
+        The text breaks the grammar or the runtime's rules, or has multi-token
+        prediction before the last stage, which hetopt cannot price.
+    """
+    return _stages(text)[-1].count("m")
+
+
+def _stages(text: str) -> list[str]:
+    """Return the letters of every stage of a layout that follows the rules."""
     plain = text.replace(",", "")
     for repetition in (_GROUP, _LETTER):
         found = repetition.finditer(plain)
@@ -54,14 +76,17 @@ def layout_layers(text: str) -> tuple[int, ...]:
     if strange:
         msg = f"has {' '.join(map(repr, strange))}, expected E, t, m, L, |, ()*n or *n"
         raise ValueError(msg)
-    if "m" in plain:
-        msg = "has multi-token prediction (m), which hetopt cannot price"
+    letters, stages = plain.replace("|", ""), plain.split("|")
+    if not re.fullmatch("Et*m*L", letters):
+        msg = (
+            "is not one embedding (E) first, one loss (L) last and layers (t, then m) "
+            "between"
+        )
         raise ValueError(msg)
-    letters = plain.replace("|", "")
-    if not re.fullmatch("Et*L", letters):
-        msg = "is not one embedding (E) first, one loss (L) last and layers (t) between"
-        raise ValueError(msg)
-    return tuple(stage.count("t") for stage in plain.split("|"))
+    if any("m" in stage for stage in stages[:-1]):
+        msg = "has multi-token prediction (m) before the last stage, which hetopt "
+        raise ValueError(msg + "cannot price")
+    return stages
 
 
 def _repeated(match: re.Match[str]) -> str:

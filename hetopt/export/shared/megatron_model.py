@@ -10,6 +10,12 @@ from hetopt.export.shared.megatron_architecture import (
     architecture_arguments,
     megatron_lm_model,
 )
+from hetopt.export.shared.megatron_experts import (
+    expert_losses,
+    expert_settings,
+    latent_settings,
+    layer_runs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,8 +50,25 @@ def model_settings(problem: Problem, said: Callable[[Model], Model]) -> Argument
         "seq_length": training.seq_len,
         "max_position_embeddings": max(model.positions, training.seq_len),
         **architecture_arguments(said(model)),
+        **_expert_arguments(said(model), training),
         "untie_embeddings_and_output_weights": not model.tied,
     }
+
+
+def _expert_arguments(model: Model, training: Training) -> Arguments:
+    """Return the arguments of experts, latent attention and further tokens."""
+    settings = expert_settings(model, training.moe)
+    if model.experts is not None:
+        settings |= {
+            "num_experts": model.experts.number,
+            "moe_layer_freq": layer_runs(settings["moe_layer_freq"]),
+        }
+    latent = latent_settings(model)
+    if model.predictions:
+        latent["mtp_num_layers"] = model.predictions
+    # The parser takes none for what is left out.
+    given = {name: value for name, value in latent.items() if value is not None}
+    return settings | given
 
 
 def recompute_settings(policy: str) -> Arguments:
@@ -90,6 +113,7 @@ def problem_losses(
     """
     model, training = problem.model, problem.training
     yield from architecture_losses(model, said(model))
+    yield from expert_losses(model, said(model))
     if training.zero and training.optimizer != "adam":
         yield Loss(
             what=f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places
-from hetopt.export.shared.megatron_layout import layout_layers
+from hetopt.export.shared.megatron_layout import layout_layers, layout_predictions
+from hetopt.export.shared.megatron_numbers import whole
 from hetopt.export.shared.megatron_recompute import recompute_of
 from hetopt.export.shared.megatron_says import model_says, training_says
 from hetopt.problem.training import INTERLEAVED
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hetopt.export.shared.hosts import RankHosts
     from hetopt.export.shared.shell_arguments import ShellArguments
 
+EXPERTS = "--expert-model-parallel-size"
 PIPELINE = "--pipeline-model-parallel-size"
 LAYOUT = "--pipeline-model-parallel-layout"
 FIRST = "--decoder-first-pipeline-num-layers"
@@ -34,9 +36,6 @@ _REFUSED = {
     "--pipeline-model-parallel-split-rank": (),
     "--enable-zbh1-pipeline": (),
     "--enable-zbh1-exact-semantics": (),
-    "--num-experts": ("1",),
-    "--multi-latent-attention": (),
-    "--mtp-num-layers": ("0",),
     "--use-megatron-fsdp": (),
     "--use-custom-fsdp": (),
     "--use-torch-fsdp2": (),
@@ -61,6 +60,21 @@ def degrees_of(arguments: ShellArguments, world: int) -> tuple[int, int, int]:
         )
         raise arguments.wrong(PIPELINE, msg)
     return each // (tp * cp), cp, tp
+
+
+def experts_of(
+    arguments: ShellArguments, degrees: tuple[int, int, int]
+) -> tuple[int, int]:
+    """Return ep and etp; InputError if they do not divide dp * cp * tp."""
+    if "--num-experts" not in arguments:
+        return 1, 1
+    dp, cp, tp = degrees
+    ep = arguments.count(EXPERTS, 1)
+    etp = arguments.count("--expert-tensor-parallel-size", tp)
+    if dp * cp * tp % (ep * etp):
+        msg = f"is {ep}, times {etp} no divisor of dp * cp * tp = {dp} * {cp} * {tp}"
+        raise arguments.wrong(EXPERTS, msg)
+    return ep, etp
 
 
 def batches_of(arguments: ShellArguments, dp: int) -> tuple[int, int]:
@@ -117,6 +131,7 @@ def pipeline_of(
             layers,
             [degrees] * stages,
             [recompute] * stages,
+            experts_of(arguments, degrees),
         ),
         says=says,
     )
@@ -148,6 +163,7 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
     """Return layers per stage and chunk by a layout, and how many chunks it has."""
     try:
         layers = layout_layers(arguments.get(LAYOUT) or "")
+        further = layout_predictions(arguments.get(LAYOUT) or "")
     except ValueError as error:
         raise arguments.wrong(LAYOUT, str(error)) from error
     chunks, rest = divmod(len(layers), stages)
@@ -161,7 +177,11 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
     if sum(layers) != count:
         msg = f"has {sum(layers)} layers, expected {count} as in --num-layers"
         raise arguments.wrong(LAYOUT, msg)
-    if not all(layers):
+    told = whole(arguments.values, "mtp_num_layers", arguments.wrong, 0, least=0)
+    if told != further:
+        msg = f"has {further} layers of multi-token prediction, not --mtp-num-layers"
+        raise arguments.wrong(LAYOUT, msg)
+    if not all(layers[:-1]) or not layers[-1] + further:
         msg = f"leaves stage {layers.index(0)} without a layer, expected at least one"
         raise arguments.wrong(LAYOUT, msg)
     if layers != layers[:stages] * chunks:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.shared.megatron_says import whole
+from hetopt.export.shared.megatron_numbers import whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.export.shared.megatron_says import Wrong
+    from hetopt.export.shared.megatron_numbers import Wrong
     from hetopt.problem.training import Recompute
 
 #: Names of method and number of layers, of versions in turn.

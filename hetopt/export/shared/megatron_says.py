@@ -6,22 +6,20 @@ of Megatron-LM's arguments with underscores; those that are off are left out.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hetopt.errors import InputError
+from hetopt.export.shared.megatron_experts_said import experts_say
+from hetopt.export.shared.megatron_numbers import number, whole
 from hetopt.export.understood import not_priced
 from hetopt.problem.architecture import RotaryScaling
 from hetopt.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from hetopt.export.shared.megatron_numbers import Wrong
     from hetopt.export.understood import Reported
-
-Wrong = Callable[[str, str], InputError]
 
 #: Arguments that ask for fused attention, of all versions.
 FLASH = (
@@ -87,14 +85,25 @@ def model_says(
     says |= {field: name in settings for name, field in _FLAGS.items()}
     biases = "disable_bias_linear" not in settings
     says["qk_norm"] = "head" if "qk_layernorm" in settings else "none"
+    says["attention_sinks"] = _has_sinks(settings, wrong)
     says["qkv_bias"] = "add_qkv_bias" in settings or biases
     says["out_bias"] = says["mlp_bias"] = biases
     return (
         says
-        | _activation(settings)
+        | _activation(settings, wrong)
         | _positions(settings, wrong)
         | _windows(settings, layers, wrong)
+        | experts_say(settings, layers, wrong)
     )
+
+
+def _has_sinks(settings: Mapping[str, str], wrong: Wrong) -> bool:
+    """Whether the softmax of attention has a further number to learn in its sum."""
+    kind = settings.get("softmax_type", "vanilla")
+    if kind not in ("vanilla", "learnable"):
+        msg = f"is {describe(kind)}, hetopt can price vanilla and learnable"
+        raise wrong("softmax_type", msg)
+    return kind == "learnable"
 
 
 def vocabulary(settings: Mapping[str, str], wrong: Wrong) -> int | None:
@@ -127,9 +136,16 @@ def _ffn(settings: Mapping[str, str], hidden: int, wrong: Wrong) -> int:
     return -(-width // unit) * unit
 
 
-def _activation(settings: Mapping[str, str]) -> dict[str, Any]:
+def _activation(settings: Mapping[str, str], wrong: Wrong) -> dict[str, Any]:
     gated = [name for name in ("swiglu", "quick_geglu") if name in settings]
-    says: dict[str, Any] = {"gated": bool(gated)}
+    says: dict[str, Any] = {"gated": bool(gated), "gate_clamp": None}
+    clamp, offset = "activation_func_clamp_value", "glu_linear_offset"
+    if clamp in settings:
+        says["gate_clamp"] = number(settings, clamp, wrong, 0.0)
+    added = number(settings, offset, wrong, 0.0)
+    if added != float(clamp in settings):
+        msg = f"is {added:g}: hetopt knows 1 with {clamp}, and 0 without it"
+        raise wrong(offset, msg)
     for name, activation in (
         ("no_bias_gelu_fusion", None if gated else "gelu"),
         ("swiglu", "silu"),
@@ -228,44 +244,17 @@ def notes(
     if "use_legacy_models" in settings:
         why = "hetopt prices the kernels of megatron-core"
         found.append(not_priced(spelled("use_legacy_models"), why))
+    dispatcher = "moe_token_dispatcher_type"
+    if "num_experts" in settings and settings.get(dispatcher) not in (
+        "alltoall",
+        "flex",
+    ):
+        why = "hetopt prices tokens that are sent to the ranks of their experts alone"
+        found.append(not_priced(spelled(dispatcher), why))
     if settings.get("cp_comm_type", "p2p") != "p2p":
         why = "hetopt prices keys and values that go round between devices"
         found.append(not_priced(spelled("cp_comm_type"), why))
     return tuple(found)
-
-
-def whole(
-    settings: Mapping[str, str],
-    name: str,
-    wrong: Wrong,
-    default: int | None = None,
-    *,
-    least: int = 1,
-) -> int:
-    """Return a whole number of at least ``least``; InputError for anything else."""
-    if name not in settings:
-        if default is None:
-            raise wrong(name, "is missing")
-        return default
-    text = settings[name]
-    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < least:
-        msg = f"is {describe(text)}, expected a whole number of at least {least}"
-        raise wrong(name, msg)
-    return int(text)
-
-
-def number(
-    settings: Mapping[str, str], name: str, wrong: Wrong, default: float
-) -> float:
-    """Return a finite number; InputError for anything else."""
-    text = settings.get(name, str(default))
-    try:
-        found = float(text)
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise wrong(name, f"is {describe(text)}, expected a number")
-    return found
 
 
 def _scaling(settings: Mapping[str, str], wrong: Wrong) -> RotaryScaling | None:

@@ -11,16 +11,18 @@ from hetopt.problem.architecture import (
     Architecture,
     RotaryScaling,
 )
+from hetopt.problem.block import Block, block_fault
+from hetopt.problem.building.experts import build_experts, build_latent
 from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
 from hetopt.problem.catalogue import model_presets
-from hetopt.problem.model import Block, Model, block_fault
+from hetopt.problem.model import Model
 from hetopt.problem.schema.fields import unknown
+from hetopt.problem.schema.model import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hetopt.problem.document import FieldPath
-    from hetopt.problem.schema.model import ModelSpec
 
 DEFAULT_VOCAB = 32000
 
@@ -62,7 +64,14 @@ def build_model(
         if required not in fields:
             msg = "is missing, expected it, or a preset or hf_config that gives it"
             raise FieldError(("model", required), msg)
+    fields["experts"] = build_experts(fields.get("experts"), fields["layers"], _PATH)
+    fields["latent"] = build_latent(fields.get("latent"), _PATH)
     return raised_at(_PATH, partial(Model, **_defaults(fields)))
+
+
+def preset_model(name: str) -> Model:
+    """Return the model of a preset."""
+    return build_model(ModelSpec(preset=name), lambda path: {})
 
 
 def _architecture(fields: dict[str, Any]) -> Architecture:
@@ -81,6 +90,10 @@ def _build_blocks(fields: dict[str, Any]) -> Model:
     if "layers" in fields:
         msg = "stands beside blocks, expected it in each of them"
         raise FieldError(("model", "layers"), msg)
+    for field in ("experts", "latent", "predictions"):
+        if fields.pop(field, None):
+            msg = "stands beside blocks, expected layers of a decoder-only model"
+            raise FieldError(("model", field), msg)
     shared = {name: fields.pop(name) for name in _SHARED if name in fields}
     blocks: list[Block] = []
     for index, own in enumerate(fields.pop("blocks")):
@@ -104,7 +117,7 @@ def _build_blocks(fields: dict[str, Any]) -> Model:
 def _overridden(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``base`` changed by ``own``, without what no longer follows from it."""
     fields = dict(base)
-    if not {"hidden", "heads"}.isdisjoint(own) and "head_dim" not in own:
+    if not {"hidden", "heads", "latent"}.isdisjoint(own) and "head_dim" not in own:
         fields.pop("head_dim", None)
     if "heads" in own and "kv_heads" not in own:
         fields.pop("kv_heads", None)
@@ -128,7 +141,9 @@ def _defaults(fields: dict[str, Any]) -> dict[str, Any]:
 def _sizes(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
     """Fill in the sizes of layers that follow from others."""
     hidden, heads = fields["hidden"], fields["heads"]
-    if "head_dim" not in fields and hidden % heads:
+    latent = fields.get("latent")
+    head_dim = hidden // heads if latent is None else latent.head_dim
+    if "head_dim" not in fields and latent is None and hidden % heads:
         msg = f"is {heads}, which does not divide hidden ({hidden}); give head_dim"
         raise FieldError((*path, "heads"), msg)
     if heads % fields.get("kv_heads", heads):
@@ -137,7 +152,7 @@ def _sizes(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
     gated = fields.get("gated", True)
     return {
         "kv_heads": heads,
-        "head_dim": hidden // heads,
+        "head_dim": head_dim,
         "ffn": 256 * math.ceil(8 * hidden / (3 * 256)) if gated else 4 * hidden,
         **fields,
     }

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.meshes import divisors, meshes
+from hetopt.problem.meshes import Mesh, divisors, meshes
 from hetopt.problem.packing import packed
 from hetopt.problem.training import ANY, NO_CLUSTER_PINS, Domain
 
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.document import FieldPath
-    from hetopt.problem.meshes import Mesh
     from hetopt.problem.model import Model
     from hetopt.problem.training import Pins, Training
 
-_DEGREES = ("dp", "cp", "tp")
+_DEGREES = Mesh._fields
+#: Those of models without experts.
+_DENSE = _DEGREES[:3]
 #: Values that a message lists.
 _LISTED = 16
 
@@ -31,7 +32,7 @@ _LISTED = 16
 def check_meshes(
     pins: Pins, model: Model, clusters: Iterable[Cluster], training: Training
 ) -> None:
-    """Raise FieldError where pins leave a cluster that may be used no (dp, cp, tp)."""
+    """Raise FieldError where pins leave a cluster that may be used no degrees."""
     for cluster in clusters:
         if pins.order is None or cluster.name in pins.order:
             _PinnedMeshes(pins, model, cluster, training).check()
@@ -64,8 +65,10 @@ class _PinnedMeshes:
                 self._check_alone(name)
         for name in self.pinned:
             self._check_beside_others(name)
-        some = _text({tuple(mesh) for mesh in self._meshes(self.pinned)})
-        msg = f"leave no strategy together, (dp, cp, tp) can be {some}"
+        named = _DENSE if self.model.experts is None else _DEGREES
+        found = {tuple(mesh)[: len(named)] for mesh in self._meshes(self.pinned)}
+        together = f"({', '.join(named)}) can be {_text(found)}"
+        msg = f"leave no strategy together, {together}"
         raise FieldError(("pin", "clusters", self.cluster.name), msg)
 
     def _is_unused(self) -> bool:
@@ -89,7 +92,7 @@ class _PinnedMeshes:
                     yield mesh
 
     def _most_stages(self, mesh: Mesh) -> int:
-        found = packed(self.cluster, mesh.devices, mesh.tp)
+        found = packed(self.cluster, mesh.devices, mesh.inside)
         return found.stages if found else 0
 
     def _check_alone(self, name: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.pinned_meshes import check_meshes
 from hetopt.problem.building.wrong import FieldError, check_cluster
+from hetopt.problem.meshes import Mesh
 from hetopt.problem.training import ANY, ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _cluster_pins(
     training: Training,
 ) -> ClusterPins:
     domains: dict[str, Domain] = {}
-    for field in ("stages", "units", "dp", "cp", "tp", "recompute"):
+    for field in ("stages", "units", *Mesh._fields, "recompute"):
         domains[field] = _domain(
             getattr(pinned, field, None),
             getattr(forbidden, field, None),
@@ -140,6 +141,8 @@ def _cluster_pins(
         "dp": (cluster.devices, "its devices"),
         "cp": (cluster.devices, "its devices"),
         "tp": (cluster.max_tp, "its max_tp"),
+        "ep": (cluster.devices, "its devices"),
+        "etp": (cluster.max_tp, "its max_tp"),
     }
     for field, (limit, what) in limits.items():
         for value in getattr(pinned, field, None) or ():

@@ -16,7 +16,7 @@ from hetopt.problem.building.links import build_links, check_order
 from hetopt.problem.building.model import build_model
 from hetopt.problem.building.nodes import nodes_of
 from hetopt.problem.building.pins import build_pins
-from hetopt.problem.building.wrong import FieldError, check_cluster
+from hetopt.problem.building.wrong import FieldError, check_cluster, raised_at
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import (
     Accelerator,
@@ -24,6 +24,7 @@ from hetopt.problem.cluster import (
     DeviceGroup,
     Link,
 )
+from hetopt.problem.dispatch import EVEN, Dispatch
 from hetopt.problem.problem import Problem
 from hetopt.problem.schema.fields import AUTO, read_tokens, unknown
 from hetopt.problem.training import RECOMPUTE, Training
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hetopt.problem.document import FieldPath
+    from hetopt.problem.model import Model
     from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
+    from hetopt.problem.schema.dispatch import DispatchSpec
     from hetopt.problem.schema.problem import (
         ClusterSpec,
         ProblemSpec,
@@ -66,7 +69,7 @@ def build_problem(
     model = build_model(spec.model, read_config)
     clusters = _build_clusters(spec.clusters)
     names = tuple(cluster.name for cluster in clusters)
-    training = _build_training(spec.training, names)
+    training = _build_training(spec.training, names, model)
     for cluster in clusters:
         check_precision(cluster, training)
     fault = model.sequence_fault(training.seq_len)
@@ -264,7 +267,19 @@ def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
             owners[host] = cluster.name
 
 
-def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
+def _build_dispatch(spec: DispatchSpec | None, model: Model) -> Dispatch:
+    path: FieldPath = ("training", "moe")
+    if spec is None:
+        return EVEN
+    if model.experts is None:
+        msg = f"is of models with experts, which {model.name!r} has not: leave it out"
+        raise FieldError(path, msg)
+    return raised_at(path, lambda: Dispatch(**spec.model_dump()))
+
+
+def _build_training(
+    spec: TrainingSpec, names: tuple[str, ...], model: Model
+) -> Training:
     path: FieldPath = ("training",)
     batch = spec.global_batch
     if isinstance(batch, str):
@@ -306,5 +321,6 @@ def _build_training(spec: TrainingSpec, names: tuple[str, ...]) -> Training:
         attention=spec.attention,
         cross_entropy=spec.cross_entropy,
         gradients=spec.gradients,
+        moe=_build_dispatch(spec.moe, model),
         reserve=spec.reserve,
     )

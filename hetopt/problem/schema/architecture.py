@@ -69,6 +69,11 @@ class ArchitectureSpec(Strict):
             "(gelu, gelu-tanh), as a runtime has it.",
         )
     )
+    gate_clamp: OptionalNumber = Field(
+        None,
+        description="Inputs of a gated activation are kept within it, and 1 is added "
+        "to what it multiplies (GPT-OSS); default: neither.",
+    )
     norm_eps: OptionalNumber = Field(
         None, description="Added to the variance in norms; default: 1e-5."
     )
@@ -128,6 +133,11 @@ class ArchitectureSpec(Strict):
     )
     logit_softcap: OptionalNumber = Field(
         None, description="The same of logits (Gemma-2); default: they stay."
+    )
+    attention_sinks: OptionalFlag = Field(
+        None,
+        description="The softmax has a further number in its sum, one for each head "
+        "(GPT-OSS); default: false.",
     )
     sliding_window: OptionalCount = Field(
         None,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from hetopt.problem.schema.architecture import ArchitectureSpec
+from hetopt.problem.schema.experts import ExpertsSpec, LatentSpec
 from hetopt.problem.schema.fields import (
     LayerCount,
     Name,
@@ -121,6 +122,21 @@ class SizesSpec(Strict):
         None,
         description="Layers of several kinds in pipeline order; the fields above are "
         "their defaults.",
+    )
+
+    experts: ExpertsSpec | None = Field(
+        None,
+        description="Routed experts in place of the MLP; default: none.",
+    )
+    latent: LatentSpec | None = Field(
+        None,
+        description="Sizes of multi-head latent attention; default: heads have keys "
+        "and values of their own.",
+    )
+    predictions: Annotated[int | None, or_none(whole(0))] = Field(
+        None,
+        description="Layers that predict further tokens, behind the last one and of "
+        "its kind (DeepSeek-V3); default: 0.",
     )
 
     @field_validator("blocks", mode="before")

@@ -33,6 +33,14 @@ class ClusterPinSpec(Strict):
     dp: Counts = Field(None, description="Data parallelism, if the cluster is used.")
     cp: Counts = Field(None, description="Context parallelism, if used.")
     tp: Counts = Field(None, description="Tensor parallelism, if used.")
+    ep: Counts = Field(
+        None, description="Expert parallelism, if used; of models with experts alone."
+    )
+    etp: Counts = Field(
+        None,
+        description="Tensor parallelism of experts, if used; of models with experts "
+        "alone.",
+    )
     recompute: Policies = Field(None, description="Recomputation, if used.")
 
 

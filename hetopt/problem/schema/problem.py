@@ -19,6 +19,7 @@ from hetopt.problem.catalogue import accelerators, model_presets, profile_files
 from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
 from hetopt.problem.schema.calibration import CalibrationSpec
 from hetopt.problem.schema.device_fields import OptionalOverhead, OptionalPrice
+from hetopt.problem.schema.dispatch import DispatchSpec
 from hetopt.problem.schema.fields import (
     AUTO,
     Bandwidth,
@@ -213,6 +214,10 @@ class TrainingSpec(Strict):
     )
     gradients: GradientsName = Field(
         "fp32", description="What gradients accumulate in, and are reduced in."
+    )
+    moe: DispatchSpec | None = Field(
+        None,
+        description="How tokens reach routed experts; of models with experts alone.",
     )
     reserve: Annotated[
         float,

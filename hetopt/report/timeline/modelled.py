@@ -67,6 +67,8 @@ def modelled_timeline(
 
 def _mesh(strategy: Strategy) -> str:
     mesh = f"({strategy.dp},{strategy.cp},{strategy.tp})"
+    if strategy.has_expert_degrees:
+        mesh += f" experts ({strategy.ep},{strategy.etp})"
     return mesh if strategy.recompute == "none" else f"{mesh}, {strategy.recompute}"
 
 

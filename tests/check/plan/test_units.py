@@ -20,7 +20,8 @@ from hetopt.formulations.uniap.choice import price as uniap_price
 from hetopt.formulations.uniap.programs import uniap_programs
 from hetopt.plans import Plan
 from hetopt.pricing import price
-from hetopt.problem.model import Block, Model
+from hetopt.problem.block import Block
+from hetopt.problem.model import Model
 from hetopt.solvers.uniap.outcome import plan_of
 from tests.solvers.units import problem, solved, table
 

@@ -13,8 +13,10 @@ from hetopt.cost.communication.collectives import (
     START_S,
     all_gather_s,
     all_reduce_s,
+    all_to_all_s,
     group_link,
 )
+from hetopt.cost.pieces.dispatched import Dispatched
 from hetopt.problem.cluster import Cluster, DeviceGroup
 from tests.cost.making import link, make_cluster
 
@@ -118,3 +120,57 @@ def test_small_collectives_cost_what_was_measured() -> None:
             np.array([100e3]),
         )
         assert 0.4 < ours[0] / median(times) < 2.5
+
+
+def all_to_all(
+    size: int, stride: int = 1, nodes: int | None = None, cluster: Cluster = CLUSTER
+) -> float:
+    """Dispatch 6 copies of tokens of 1 GB."""
+    sent = Dispatched(token_bytes=np.array([1e9]), copies=6.0, nodes=nodes)
+    ranks = np.array([size]), np.array([stride]), np.array([cluster.devices_per_node])
+    return float(all_to_all_s(cluster, *ranks, sent)[0])
+
+
+def test_an_all_to_all_inside_a_node_keeps_its_own_share() -> None:
+    # 0.75 of the 58 GB/s of rings; a message to each of the others.
+    expected = START_S + 6e9 * 7 / 8 / (0.75 * 58e9) + 7e-6
+    assert all_to_all(8) == pytest.approx(expected)
+    assert all_to_all(4, 2) == pytest.approx(START_S + 6e9 * 3 / 4 / 43.5e9 + 3e-6)
+    assert all_to_all(1) == 0
+
+
+def test_what_leaves_a_node_shares_its_interfaces() -> None:
+    # Four interfaces of 10 GB/s, nine tenths of it, for eight devices.
+    outer, inner = 4.5e9, 43.5e9
+    expected = 6e9 / 16 * (7 / inner + 8 / outer) + 7e-6 + 8e-5
+    assert all_to_all(16) == pytest.approx(START_ACROSS_S + expected)
+    # Of a group with every eighth rank, each member is in a node of its own.
+    alone = 6e9 / 2 / outer + 1e-5
+    assert all_to_all(2, 8) == pytest.approx(START_ACROSS_S + alone)
+
+
+def test_a_token_goes_to_a_node_once() -> None:
+    # Four nodes: at most three copies of a token, of which a quarter stays.
+    moved = 1e9 * 3 * 3 / 4 / 4.5e9 + 6e9 * 7 / 8 / 43.5e9
+    expected = START_ACROSS_S + moved + 7e-6 + 3e-5
+    assert all_to_all(32, nodes=3) == pytest.approx(expected)
+    assert all_to_all(32, nodes=8) > all_to_all(32, nodes=3)
+    assert all_to_all(32) > all_to_all(32, nodes=8)
+
+
+def test_all_to_alls_on_b200_are_those_that_were_fitted() -> None:
+    path = Path(data.__file__).parent / "collectives" / "simumax-b200.csv"
+    lines = [
+        line
+        for line in path.read_text("utf-8").splitlines()
+        if not line.startswith("#")
+    ]
+    (fit,) = (
+        row
+        for row in csv.DictReader(lines)
+        if (row["network"], row["op"]) == ("high_intra_node", "all2all")
+    )
+    share = float(fit["efficient_factor"]) * float(fit["bandwidth_gbps"]) * 1e9
+    node = make_cluster(accelerator="B200")
+    theirs = 6e9 * 7 / 8 / share + float(fit["latency_us"]) * 1e-6
+    assert all_to_all(8, cluster=node) == pytest.approx(theirs, rel=0.02)

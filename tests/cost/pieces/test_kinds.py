@@ -11,19 +11,17 @@ import pytest
 from hetopt.cost.boundaries.slices import boundary_bytes, tied_bytes
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import activation_bytes, fixed_bytes, temporary_bytes
+from hetopt.cost.model_flops import model_flops
 from hetopt.cost.per_unit.layer_costs import layer_graph
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.table import Layout
-from hetopt.cost.units import (
-    model_flops,
-    unit_operations,
-    unit_parameters,
-)
+from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.errors import InputError
 from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import profile_files
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, Model
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training import RECOMPUTE, Recompute, Training

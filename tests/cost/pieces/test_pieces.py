@@ -17,7 +17,8 @@ from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import UNITS
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.building.model import build_model
-from hetopt.problem.model import BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP, Model
+from hetopt.problem.kinds import BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP
+from hetopt.problem.model import Model
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training import Recompute, Training
 from tests.cost.making import make_cluster, make_model, shape

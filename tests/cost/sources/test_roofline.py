@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.problem.cluster import PeakFlops
-from hetopt.problem.model import EMBEDDING, HEAD, LAYER, MLP_UP
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_UP
 from hetopt.problem.training import Training
 from tests.cost.making import make_cluster, make_model, query, shape
 

@@ -2,7 +2,11 @@
 
 import pytest
 
-from hetopt.export.shared.megatron_layout import layout_layers, layout_text
+from hetopt.export.shared.megatron_layout import (
+    layout_layers,
+    layout_predictions,
+    layout_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +26,9 @@ def test_layouts_are_read_as_megatron_reads_them(
     assert layout_layers(text) == layers
 
 
-@pytest.mark.parametrize("text", ["", "tE|tL", "Et|t", "EEt|tL", "Et|tmL", "Et x|tL"])
+@pytest.mark.parametrize(
+    "text", ["", "tE|tL", "Et|t", "EEt|tL", "Etm|tL", "Etm|mL", "EtL|m", "Et x|tL"]
+)
 def test_layouts_against_the_rules_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not|has"):
         layout_layers(text)
@@ -35,3 +41,19 @@ def test_layout_text_is_short() -> None:
 
 def test_layouts_are_written_out() -> None:
     assert layout_layers("E(t*2|)*3tL") == (2, 2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "layers", "predictions"),
+    [
+        ("Et*3|t*2mL", (3, 2), 1),
+        ("Et*3|m*2L", (3, 0), 2),
+        ("EtmL", (1,), 1),
+        ("Et|tL", (1, 1), 0),
+    ],
+)
+def test_layers_that_predict_further_are_on_the_last_stage(
+    text: str, layers: tuple[int, ...], predictions: int
+) -> None:
+    assert (layout_layers(text), layout_predictions(text)) == (layers, predictions)
+    assert layout_text(layers, predictions=predictions) == text

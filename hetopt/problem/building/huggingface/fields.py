@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 from hetopt.problem.building.huggingface.config import Config
 from hetopt.problem.building.huggingface.families import FAMILIES, HARMLESS_OF
 from hetopt.problem.building.huggingface.harmless import HARMLESS, NEUTRAL
+from hetopt.problem.building.huggingface.mixtures import (
+    HARMLESS_OF_EXPERTS,
+    HARMLESS_OF_MIXTURES,
+    MIXTURES,
+    UNKNOWN_LAYERS,
+)
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.schema.fields import MAX_LAYERS, MAX_WHOLE
 from hetopt.words import describe
@@ -19,7 +25,10 @@ _NOT_SUPPORTED = {
     "phi": "whose head has a bias and whose layers share one norm",
     "chatglm": "whose keys are its own: use the converted files, of model_type glm",
     "gemma3": "a model of several modalities: give its text_config as a file",
+    "llama4": "a model of several modalities: give its text_config as a file",
+    **UNKNOWN_LAYERS,
 }
+_KNOWN = {**FAMILIES, **MIXTURES}
 
 _EXPERTS = (
     "num_experts",
@@ -63,7 +72,9 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
         raise FieldError((), msg)
     _refuse_other_architectures(config)
     kind = _kind(config)
-    family = FAMILIES[kind]
+    if kind in FAMILIES:
+        _refuse_mixtures(config, kind)
+    family = _KNOWN[kind]
     known = Config(config, family.defaults)
     fields: dict[str, Any] = {"name": _label(config, name)}
     for field, names in _NAMES.items():
@@ -83,7 +94,7 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
         fields |= read(known)
     for key in {*known.unread()} & NEUTRAL.keys():
         known.must_be(key, *NEUTRAL[key])
-    harmless = HARMLESS | _CHECKED | HARMLESS_OF.get(kind, frozenset())
+    harmless = HARMLESS | _harmless_of(kind)
     for key in known.unread():
         if key not in harmless:
             msg = (
@@ -94,21 +105,14 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
     return fields
 
 
+def _harmless_of(kind: str) -> frozenset[str]:
+    """Return the keys of a family that change nothing."""
+    if kind in MIXTURES:
+        return HARMLESS_OF_EXPERTS | HARMLESS_OF_MIXTURES.get(kind, frozenset())
+    return _CHECKED | HARMLESS_OF.get(kind, frozenset())
+
+
 def _refuse_other_architectures(config: Mapping[str, Any]) -> None:
-    for key in _EXPERTS:
-        value = config.get(key)
-        if value is not None and (isinstance(value, bool) or value not in (0, 1)):
-            msg = (
-                f"is {describe(value)}: mixtures of experts are not supported yet, "
-                "expected a dense model"
-            )
-            raise FieldError((key,), msg)
-    if config.get("kv_lora_rank") is not None:
-        msg = (
-            "is given: multi-head latent attention (MLA) is not supported yet, "
-            "expected multi-head or grouped-query attention"
-        )
-        raise FieldError(("kv_lora_rank",), msg)
     for key in ("text_config", "llm_config", "language_config"):
         if key in config:
             msg = (
@@ -119,22 +123,35 @@ def _refuse_other_architectures(config: Mapping[str, Any]) -> None:
     if config.get("is_encoder_decoder"):
         msg = "is true, expected a decoder-only model; others are given as blocks"
         raise FieldError(("is_encoder_decoder",), msg)
+
+
+def _refuse_mixtures(config: Mapping[str, Any], kind: str) -> None:
+    """Raise FieldError for keys of mixtures in a family of dense models."""
+    known = f"of model_type {kind}, expected one of {', '.join(MIXTURES)} for that"
+    for key in _EXPERTS:
+        value = config.get(key)
+        if value is not None and (isinstance(value, bool) or value not in (0, 1)):
+            msg = f"is {describe(value)}: hetopt knows no experts {known}"
+            raise FieldError((key,), msg)
+    if config.get("kv_lora_rank") is not None:
+        msg = f"is given: hetopt knows no latent attention (MLA) {known}"
+        raise FieldError(("kv_lora_rank",), msg)
     if config.get("num_nextn_predict_layers"):
-        msg = "is given: layers that predict further tokens are not supported yet"
+        msg = f"is given: hetopt knows no layers that predict further tokens {known}"
         raise FieldError(("num_nextn_predict_layers",), msg)
 
 
 def _kind(config: Mapping[str, Any]) -> str:
     """Return a known ``model_type``."""
     kind = config.get("model_type")
-    if isinstance(kind, str) and kind in FAMILIES:
+    if isinstance(kind, str) and kind in _KNOWN:
         return kind
     if kind is not None and not isinstance(kind, str):
         raise FieldError(("model_type",), f"is {describe(kind)}, expected a name")
     what = "is missing" if kind is None else f"is {kind!r}"
     if kind in _NOT_SUPPORTED:
         what += f", {_NOT_SUPPORTED[kind]}"
-    known = ", ".join(FAMILIES)
+    known = ", ".join(_KNOWN)
     msg = f"{what}, expected one of {known}; or give the model's fields"
     raise FieldError(("model_type",), msg)
 

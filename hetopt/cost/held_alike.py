@@ -1,0 +1,74 @@
+"""Parameters of a unit by the ranks that hold the same ones.
+
+Dense parameters are held by ``dp * cp`` ranks of a stage, ``tp`` apart. Routed experts
+are held by ``dp * cp * tp / (ep * etp)`` ranks, ``ep * etp`` apart: Megatron-LM folds
+expert ranks into the same devices, those that share an expert next to one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetopt.cost.communication.collectives import all_gather_s
+from hetopt.cost.units import unit_expert_parameters, unit_parameters
+
+if TYPE_CHECKING:
+    from hetopt.cost.shapes import Floats, Ints, Shape
+    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldAlike:
+    """Parameters whose gradients one group of ranks adds up; arrays are (R,).
+
+    Attributes
+    ----------
+    parameters
+        On one device, before ZeRO shards them.
+    replicas, stride
+        Ranks of the group, and how far they are from one another.
+    """
+
+    parameters: Floats
+    replicas: Ints
+    stride: Ints
+
+    def all_gather_s(self, cluster: Cluster, per_node: Ints, bytes_each: int) -> Floats:
+        """Gather all of them, or scatter what is added up; (R,).
+
+        Parameters
+        ----------
+        per_node
+            Devices that the stage has in each of its nodes.
+        """
+        total_bytes = self.parameters * bytes_each
+        return all_gather_s(cluster, self.replicas, self.stride, per_node, total_bytes)
+
+
+def held_alike(
+    model: Model, kind: str, shape: Shape, replicas: Ints
+) -> tuple[HeldAlike, ...]:
+    """Return the parameters of a unit of a kind, dense ones first.
+
+    Parameters
+    ----------
+    replicas
+        dp * cp; (R,).
+    """
+    dense = HeldAlike(
+        parameters=unit_parameters(model, kind, shape.tp),
+        replicas=replicas,
+        stride=shape.tp,
+    )
+    routed = unit_expert_parameters(model, kind, shape)
+    if routed is None:
+        return (dense,)
+    ranks = shape.ep * shape.etp
+    return (
+        dense,
+        HeldAlike(
+            parameters=routed, replicas=replicas * shape.tp // ranks, stride=ranks
+        ),
+    )

@@ -1,0 +1,80 @@
+"""Parameters of a whole model, and those that a token is computed with.
+
+Publishers of mixtures of experts state both. They differ in which token tables they
+count, so these stand beside: *total* has both, the input's and the head's (once if they
+are one), and leaves out layers that predict further tokens, as the 671 billion of
+DeepSeek-V3 do; *active* is total without the routed experts that a token is not sent
+to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetopt.cost.shapes import Shape
+from hetopt.cost.units import unit_expert_parameters, unit_parameters
+from hetopt.problem.kinds import HEAD, PREDICTION
+
+if TYPE_CHECKING:
+    from hetopt.problem.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterCounts:
+    """Parameters of a model.
+
+    Attributes
+    ----------
+    total
+        With all token tables and every expert; without layers that predict further
+        tokens.
+    active
+        ``total`` without the routed experts that a token is not sent to.
+    table
+        Of one token table; 0 if tokens are image patches.
+    predictions
+        Of the layers that predict further tokens, which read the model's own tables.
+    """
+
+    total: int
+    active: int
+    table: int
+    predictions: int
+
+    @property
+    def active_without_input(self) -> int:
+        """Active ones without the input's table, of which a token reads one row."""
+        return self.active - self.table
+
+
+def parameter_counts(model: Model) -> ParameterCounts:
+    """Count a model's parameters."""
+    table = model.parts[-1].hidden * model.vocab
+    total, idle, predictions = 0, 0, 0
+    for kind in dict.fromkeys(model.units):
+        dense, routed = _of_unit(model, kind)
+        if kind == HEAD and model.tied:
+            dense -= table
+        if kind == PREDICTION:
+            predictions = dense - table + routed
+            continue
+        units = model.units.count(kind)
+        total += units * (dense + routed)
+        if model.experts is not None:
+            unused = model.experts.number - model.experts.per_token
+            idle += units * (routed * unused // model.experts.number)
+    return ParameterCounts(
+        total=total,
+        active=total - idle,
+        table=0 if model.patch else table,
+        predictions=predictions,
+    )
+
+
+def _of_unit(model: Model, kind: str) -> tuple[int, int]:
+    """Return a unit's parameters beside routed experts, and those of the experts."""
+    whole = Shape.of([(1, 1, 1)])
+    routed = unit_expert_parameters(model, kind, whole)
+    dense = unit_parameters(model, kind, whole.tp)
+    return round(float(dense[0])), 0 if routed is None else round(float(routed[0]))

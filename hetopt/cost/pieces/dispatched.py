@@ -1,0 +1,35 @@
+"""What the tokens of a layer send to the experts they are routed to, and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hetopt.cost.shapes import Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatched:
+    """Of one micro-batch and device, one way; arrays are (R,).
+
+    Attributes
+    ----------
+    token_bytes
+        Of every token once.
+    copies
+        Experts that a token is sent to; above those it chose where ranks are filled
+        unevenly.
+    nodes
+        Most nodes that a token is sent to, once each, and handed on inside; None: it
+        is sent to every expert.
+    """
+
+    token_bytes: Floats
+    copies: float
+    nodes: int | None
+
+    @property
+    def total_bytes(self) -> Floats:
+        """Of a copy for every expert; (R,)."""
+        return self.token_bytes * self.copies

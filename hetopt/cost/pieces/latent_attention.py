@@ -1,0 +1,136 @@
+"""Multi-head latent attention (DeepSeek-V2, section 2.1), as Megatron-core computes it.
+
+Two matrices that every tensor rank has whole make narrow vectors of the tokens that a
+rank has between pieces; ranks gather these, and make the queries, keys and values of
+their own heads of them. What backward needs is held whole: keys with the rotary part,
+which all heads share, copied to each of them.
+"""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.attention import Attention, score_bytes, score_traffic
+from hetopt.cost.pieces.operations import (
+    AttentionCore,
+    Operations,
+    moving,
+    multiply,
+)
+from hetopt.cost.pieces.piece import Exchange
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.latent import Latent
+from hetopt.problem.training import Recompute
+
+
+class LatentAttention(Attention):
+    """Norms, down- and up-projections, rotary embedding, core, output, residual."""
+
+    profiled = ()
+
+    @property
+    def latent(self) -> Latent:
+        """The model's sizes of latent attention."""
+        latent = self.model.latent
+        assert latent is not None
+        return latent
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count the projections, the core and the element-wise rest."""
+        latent, hidden, tp = self.latent, self.block.hidden, shape.tp
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        query, value = self.query(tp), self._value(tp)
+        made = query + value - self.block.heads / tp * latent.rope_dim
+        if latent.q_lora:
+            products = [
+                multiply(own, hidden, latent.q_lora, e),
+                multiply(tokens, latent.q_lora, query, e),
+            ]
+        else:
+            products = [multiply(tokens, hidden, query, e)]
+        narrow = latent.q_lora + latent.kv_lora
+        norms = self.norms_before + self.norms_after
+        turned = self.block.heads / tp * latent.rope_dim + latent.rope_dim
+        return Operations.of(
+            *products,
+            multiply(own, hidden, latent.kv_lora + latent.rope_dim, e),
+            multiply(tokens, latent.kv_lora, made, e),
+            multiply(tokens, value, hidden, e),
+            core=self._core(shape, e),
+            elementwise=(
+                *self.norms(own, e, norms),
+                moving(own * narrow * 2 * e, kernels=1 + bool(latent.q_lora)),
+                moving(tokens * 2 * e * turned, "rope", turned / 2, kernels=2),
+                # Both parts of queries and of keys are joined, values are copied.
+                moving(tokens * 2 * e * (2 * query + value), kernels=3),
+                self.residual(own, e),
+            ),
+        )
+
+    def _core(self, shape: Shape, e: int) -> AttentionCore:
+        """Return the core, whose queries and keys are wider than values."""
+        tokens, tp = shape.all_tokens(self.tokens), shape.tp
+        query, value = self.query(tp), self._value(tp)
+        pairs = tokens * self._computed_keys
+        moved = tokens * score_traffic(self, self._keys, tp, e)
+        passed = tokens * (query + value) + tokens * shape.cp * (query + value)
+        return AttentionCore(
+            flops=2 * pairs * (query + value),
+            traffic_bytes=moved + e * passed,
+            rows=tokens * self.block.heads / tp,
+            keys=pairs / tokens,
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return up-projections and the output by tp; the rest replicated."""
+        latent, hidden = self.latent, self.block.hidden
+        query, value = self.query(tp), self._value(tp)
+        made = query + value - self.block.heads / tp * latent.rope_dim
+        narrow = latent.kv_lora * (hidden + self.norm_vectors)
+        narrow += latent.rope_dim * hidden + latent.q_lora * (
+            hidden + self.norm_vectors
+        )
+        norms = self.norm_parameters(tp, self.norms_before + self.norms_after)
+        split = (latent.q_lora or hidden) * query + latent.kv_lora * made
+        return split + hidden * value + float(narrow) + norms + self._sinks(tp)
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of inputs of norms, matrices and core, and a mask.
+
+        The narrow vectors are kept before and after their norms.
+        """
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        query, value = self.query(shape.tp), self._value(shape.tp)
+        core = e * (2 * query + 2 * value)
+        core = core + score_bytes(self, self._keys, shape.tp, e, recompute)
+        norms = self.norms_before + self.norms_after
+        narrow = 2 * e * (self.latent.q_lora + self.latent.kv_lora)
+        kept = own * (self.block.hidden * ((1 + norms) * e + 1) + narrow)
+        return kept + tokens * core
+
+    def gradient_width(self, tp: Ints) -> Floats:
+        """Return the width of queries, keys and values."""
+        return 2 * self.query(tp) + self._value(tp)
+
+    def ring_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of a device's keys and values."""
+        each = self.query(shape.tp) + self._value(shape.tp)
+        return shape.all_tokens(self.tokens) * each * e
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Gathers of the narrow vectors, and of the tokens if queries are made of them.
+
+        Without sequence parallelism nothing is gathered forward, but gradients of the
+        same vectors are added up backward, which moves as much.
+        """
+        latent, tokens = self.latent, self.tokens
+        narrow = latent.q_lora + latent.kv_lora
+        of_tokens = (1, 0) if latent.q_lora else (2, 1)
+        return (
+            Exchange(tokens, self.block.hidden, *of_tokens),
+            Exchange(tokens, narrow, 1, 1),
+            Exchange(tokens, latent.rope_dim, 1, 0),
+        )
+
+    def _value(self, tp: Ints) -> Floats:
+        """Elements per token of a device's values."""
+        return self.block.heads * self.latent.v_dim / tp

@@ -1,0 +1,73 @@
+"""What layers that predict further tokens have beside a layer (DeepSeek-V3, 2.2).
+
+Each reads the output of the layer before it and the embedding of the token to come:
+both normed, side by side, and projected to one vector, the input of its layer; behind
+that it has a norm of its own. Megatron-core keeps them all in one stage, with a copy of
+the token table, and hands their outputs to the head beside that of the last layer.
+"""
+
+from __future__ import annotations
+
+from hetopt.cost.pieces.embedding import TOKEN_ID_BYTES, Embedding
+from hetopt.cost.pieces.operations import Operations, moving, multiply
+from hetopt.cost.pieces.piece import Exchange
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.training import Recompute
+
+#: Norms of a predicting layer: of its two inputs, and of its output.
+_NORMS = 3
+
+
+class Prediction(Embedding):
+    """The copy of the table, look-ups, norms and projections of all these layers."""
+
+    profiled = ()
+
+    @property
+    def layers(self) -> int:
+        """Layers that predict further tokens."""
+        return self.model.predictions
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count look-ups, norms, joining and projections."""
+        tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
+        hidden = self.block.hidden
+        projected = multiply(tokens, 2 * hidden, hidden / shape.tp, e)
+        joined = own * 2 * hidden * 2 * e
+        each = (
+            *super().operations(shape, e).elementwise,
+            *self.norms(own, e, _NORMS),
+            moving(joined, backward=joined),
+        )
+        return Operations.of(
+            *(projected,) * self.layers, elementwise=each * self.layers
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return the table's shard, and of every layer the projection and norms."""
+        hidden = self.block.hidden
+        each = 2 * hidden * hidden / tp + self.norm_parameters(tp, _NORMS)
+        return super().parameters(tp) + self.layers * each
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of both inputs, of the two joined, and of the output."""
+        own = shape.own_tokens(self.tokens)
+        joined_and_output = own * self.block.hidden * 3 * e
+        looked_up = own * self.block.hidden * (e + 1)
+        inside = joined_and_output + looked_up
+        return self.input_bytes(shape, e) + self.layers * inside
+
+    def input_bytes(self, shape: Shape, e: int) -> Floats:
+        """Return the bytes of token ids and of the layers' inputs."""
+        own = shape.own_tokens(self.tokens) * self.block.hidden * e
+        ids = shape.all_tokens(self.tokens) * TOKEN_ID_BYTES
+        return self.layers * (own + ids)
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Look-ups are scattered; both inputs gathered, their projection as well."""
+        tokens, hidden, layers = self.tokens, self.block.hidden, self.layers
+        return (
+            Exchange(tokens, hidden, 2 * layers, 0),
+            Exchange(tokens, 2 * hidden, layers, layers),
+        )

@@ -1,0 +1,150 @@
+"""Routed experts: router, dispatch of tokens, experts, combination, residual.
+
+With ``n`` tokens on a device (``microbatch * tokens / (cp * tp)``), ``k`` experts per
+token, E experts of width ``f`` and a load of rho, the tokens of the fullest rank over
+the even share, a device multiplies ``rho n k etp`` rows of ``f / etp`` columns, in
+``E / ep`` groups. Tokens are put in the order of experts before they are sent, and in
+the order of a rank's own experts where it has several; and back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hetopt.cost.pieces.dispatched import Dispatched
+from hetopt.cost.pieces.operations import Elementwise, Operations, moving, multiply
+from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.problem.experts import Experts
+from hetopt.problem.training import Recompute
+
+#: Kernels of the router beside its matrix: scores, the choice of the largest, the map
+#: from tokens to experts.
+_ROUTER_KERNELS = 3
+
+#: Bytes of a router's number: its scores stay in fp32.
+_SCORE_BYTES = 4
+
+#: What is kept of the router: its scores before and after they are normalised.
+_KEPT_SCORES = 2
+
+
+class RoutedMlp(Piece):
+    """Norm, router, routed experts and residual."""
+
+    collectives = (0, 0)
+
+    @property
+    def experts(self) -> Experts:
+        """The model's experts."""
+        experts = self.model.experts
+        assert experts is not None
+        return experts
+
+    def operations(self, shape: Shape, e: int) -> Operations:
+        """Count the router's multiplication, two grouped ones, and what is moved."""
+        own, hidden, experts = self._own(shape), self.block.hidden, self.experts
+        rows, groups = self._rows(shape), experts.number / shape.ep
+        width, inner = self._width(shape), self.matrices
+        grouped = {"e": e, "groups": np.broadcast_to(groups, rows.shape)}
+        each = rows / groups
+        scores = own * experts.number * _SCORE_BYTES
+        return Operations.of(
+            multiply(own, hidden, experts.number, e),
+            multiply(each, hidden, inner * width, **grouped),
+            multiply(each, width, hidden, **grouped),
+            elementwise=(
+                *self.norms(own, e, self.norms_before),
+                moving(2 * _ROUTER_KERNELS * scores, kernels=_ROUTER_KERNELS),
+                *self._reordered(shape, e),
+                moving(
+                    rows * width * e * (inner + 1),
+                    "swiglu" if self.block.gated else "gelu",
+                    width,
+                ),
+                self.residual(own, e),
+                *self.norms(own, e, self.norms_after),
+            ),
+        )
+
+    def parameters(self, tp: Ints) -> Floats:
+        """Return the router and the norms, which every rank has whole."""
+        experts = self.experts
+        router = experts.number * (self.block.hidden + experts.router_bias)
+        norms = self.norm_parameters(tp, self.norms_before + self.norms_after)
+        return norms + float(router)
+
+    def expert_parameters(self, shape: Shape) -> Floats:
+        """Return matrices by ep and etp; biases behind a reduction by ep alone."""
+        hidden, width, inner = self.block.hidden, self._width(shape), self.matrices
+        each = hidden * width * (inner + 1)
+        if self.model.biases[2]:
+            each = each + width * inner + hidden
+        return self.experts.number / shape.ep * each
+
+    def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
+        """Return the bytes of both inputs, of the router's scores, and of experts.
+
+        Experts keep their input, and the activation's input and result, which is
+        weighted before the second matrix (Megatron-core since 0.12): their own result
+        is not needed again.
+        """
+        own, rows, hidden = self._own(shape), self._rows(shape), self.block.hidden
+        norms = self.norms_before + self.norms_after
+        scores = _KEPT_SCORES * _SCORE_BYTES * own * self.experts.number
+        kept = own * hidden * ((1 + norms) * e + 1) + scores
+        inside = rows * (hidden + (self.matrices + 1) * self._width(shape))
+        return kept + e * inside
+
+    def working_elements(self, shape: Shape) -> Floats:
+        """Return the elements of gradients of experts that are held at once.
+
+        Those of the input and of the wider of the two tensors inside.
+        """
+        widest = np.maximum(self.block.hidden, self.matrices * self._width(shape))
+        return self._rows(shape) * (self.block.hidden + widest)
+
+    def dispatched(self, shape: Shape, e: int) -> Dispatched:
+        """Return what is sent before the experts, and again behind them."""
+        experts, dispatch = self.experts, self.kernels.dispatch
+        nodes = None
+        if dispatch.node_dedup:
+            nodes = experts.groups_per_token or experts.per_token
+        return Dispatched(
+            token_bytes=self._own(shape) * self.block.hidden * e,
+            copies=experts.per_token * dispatch.load,
+            nodes=nodes,
+        )
+
+    @property
+    def matrices(self) -> int:
+        """Matrices that an expert multiplies tokens with, before the activation."""
+        return 2 if self.block.gated else 1
+
+    def _own(self, shape: Shape) -> Floats:
+        return shape.own_tokens(self.tokens)
+
+    def _sent(self, shape: Shape) -> Floats:
+        """Copies of tokens that a rank of a group takes in, and gives back."""
+        experts = self.experts
+        return self._own(shape) * experts.per_token * self.kernels.dispatch.load
+
+    def _rows(self, shape: Shape) -> Floats:
+        """Rows of all experts of a device: those of the ranks that share them."""
+        return self._sent(shape) * shape.etp
+
+    def _width(self, shape: Shape) -> Floats:
+        return np.broadcast_to(self.experts.ffn / shape.etp, shape.tp.shape)
+
+    def _reordered(self, shape: Shape, e: int) -> tuple[Elementwise, ...]:
+        """Return the kernels that put tokens in another order; backward as forward.
+
+        Before they are sent by expert, where each token is read once, and behind that
+        by a rank's own experts, which a rank with one expert leaves out. And back,
+        where those of a token are added.
+        """
+        hidden, sent = self.block.hidden, self._sent(shape)
+        several = self.experts.number > shape.ep
+        of_own = np.where(several, 2 * self._rows(shape) * hidden * e, 0.0)
+        moved = (self._own(shape) + sent) * hidden * e + of_own
+        return (moving(moved, kernels=2, backward=moved),) * 2

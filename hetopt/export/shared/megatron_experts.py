@@ -1,0 +1,169 @@
+"""Routed experts, latent attention and further tokens as Megatron-core's settings.
+
+Sources: megatron-core 0.16.1, ``transformer/transformer_config.py``,
+``transformer/moe/router.py`` and ``moe_utils.py`` (how experts are chosen and weighed),
+``transformer/multi_latent_attention.py`` (which turns pairs of neighbours, and has its
+norms if queries and keys are normed), ``transformer/multi_token_prediction.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from hetopt.export.launcher import Loss
+from hetopt.export.shared.architecture import shown
+from hetopt.problem.experts import Experts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.export.job import Job
+    from hetopt.plans import Strategy
+    from hetopt.problem.dispatch import Dispatch
+    from hetopt.problem.model import Model
+
+
+def trained_experts(model: Model, *, gates: bool) -> Experts | None:
+    """Return the experts that megatron-core trains if told as much as can be.
+
+    Parameters
+    ----------
+    gates
+        Whether there is a setting for the weight of shared experts.
+    """
+    experts = model.experts
+    if experts is None:
+        return None
+    several = experts.per_token > 1
+    sigmoid = experts.scores == "sigmoid"
+    return replace(
+        experts,
+        shared_gate=experts.shared_gate and gates,
+        normalised=several and (sigmoid or experts.normalised),
+        # Beside sigmoid it is what balances loads, beside softmax one of all biases.
+        router_bias=experts.router_bias if sigmoid else all(model.biases),
+    )
+
+
+def expert_losses(model: Model, said: Model) -> Iterator[Loss]:
+    """Yield how the experts that megatron-core trains differ from those meant.
+
+    Parameters
+    ----------
+    said
+        The model that is trained.
+    """
+    for field in fields(Experts) if model.experts is not None else ():
+        wanted = getattr(model.experts, field.name)
+        own = getattr(said.experts, field.name)
+        if wanted != own:
+            yield Loss(
+                what=f"model.experts.{field.name} {shown(wanted)}: it has no setting "
+                "for it",
+                instead=f"experts.{field.name} {shown(own)}",
+            )
+
+
+def expert_job_losses(job: Job) -> Iterator[Loss]:
+    """Yield what one mesh for all stages cannot do of a plan with experts."""
+    model, training = job.problem.model, job.problem.training
+    if model.experts is None:
+        return
+    found = _routed_strategies(job)
+    if len({(each.ep, each.etp) for each in found}) > 1:
+        yield Loss(
+            what="different (e, x) per stage: all stages have the same (to plan so, "
+            "pin ep and etp)",
+            instead=None,
+        )
+    if any(each.tp > 1 for each in found) and not training.sequence_parallel:
+        yield Loss(
+            what="routed experts with tensor and without sequence parallelism",
+            instead=None,
+        )
+    if any(each.etp > 1 for each in found) and model.biases[2]:
+        yield Loss(
+            what="experts with biases whose matrices are cut (to plan so, pin etp: 1)",
+            instead=None,
+        )
+
+
+def expert_degrees(job: Job) -> tuple[int, int]:
+    """Return (ep, etp) of the stages that have experts; (1, 1) if none has."""
+    found = _routed_strategies(job)
+    return (found[0].ep, found[0].etp) if found else (1, 1)
+
+
+def _routed_strategies(job: Job) -> list[Strategy]:
+    """Return the strategies of the stages that have experts."""
+    model = job.problem.model
+    return [
+        stage.strategy
+        for stage in job.stages
+        if any(map(model.has_experts, job.kinds_of(stage)))
+    ]
+
+
+def expert_settings(model: Model, moe: Dispatch) -> dict[str, Any]:
+    """Return the fields of ``TransformerConfig`` that say what experts there are.
+
+    Parameters
+    ----------
+    model
+        As it is trained.
+    """
+    experts = model.experts
+    if experts is None:
+        return {}
+    softmax = experts.scores == "softmax"
+    settings: dict[str, Any] = {
+        "moe_ffn_hidden_size": experts.ffn,
+        "moe_layer_freq": list(map(int, model.routed)),
+        "moe_router_topk": experts.per_token,
+        "moe_router_score_function": experts.scores,
+        "moe_router_pre_softmax": softmax and not experts.normalised,
+        "moe_router_enable_expert_bias": not softmax and experts.router_bias,
+        "moe_router_dtype": "fp32",
+        "moe_grouped_gemm": True,
+        "moe_token_dispatcher_type": "flex" if moe.node_dedup else "alltoall",
+    }
+    if moe.node_dedup:
+        settings["moe_flex_dispatcher_backend"] = "deepep"
+    if experts.scale != 1:
+        settings["moe_router_topk_scaling_factor"] = experts.scale
+    if experts.groups:
+        settings |= {
+            "moe_router_num_groups": experts.groups,
+            "moe_router_group_topk": experts.groups_per_token,
+        }
+    if experts.shared_ffn:
+        settings["moe_shared_expert_intermediate_size"] = experts.shared_ffn
+    if moe.capacity is not None:
+        settings["moe_expert_capacity_factor"] = moe.capacity
+    return settings
+
+
+def latent_settings(model: Model) -> dict[str, Any]:
+    """Return the fields of ``MLATransformerConfig`` of latent attention."""
+    latent = model.latent
+    if latent is None:
+        return {}
+    return {
+        "multi_latent_attention": True,
+        "q_lora_rank": latent.q_lora or None,
+        "kv_lora_rank": latent.kv_lora,
+        "qk_head_dim": latent.qk_dim,
+        "qk_pos_emb_head_dim": latent.rope_dim,
+        "v_head_dim": latent.v_dim,
+        "rope_type": "rope",
+    }
+
+
+def layer_runs(routed: list[int]) -> str:
+    """Return 0 or 1 for each layer as an argument: ``([0]*3+[1]*58)``."""
+    runs = [(value, len(list(run))) for value, run in groupby(routed)]
+    if len(runs) > len(routed) // 2:
+        return str(routed).replace(" ", "")
+    return "(" + "+".join(f"[{value}]*{count}" for value, count in runs) + ")"

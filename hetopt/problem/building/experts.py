@@ -1,0 +1,55 @@
+"""From the fields of ``experts`` and ``latent`` to what a model has."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.building.wrong import fault_at, raised_at
+from hetopt.problem.experts import Experts
+from hetopt.problem.latent import Latent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.document import FieldPath
+
+
+def build_experts(
+    fields: Mapping[str, Any] | None, layers: int, path: FieldPath
+) -> Experts | None:
+    """Return the experts of so many layers; None if no fields are given.
+
+    Raises
+    ------
+    FieldError
+        The fields contradict each other, or the number of layers.
+    """
+    if fields is None:
+        return None
+    own = dict(fields)
+    path = (*path, "experts")
+    dense = own.pop("dense_layers", ())
+    first = range(dense) if isinstance(dense, int) else dense
+    every = own.pop("every", 1)
+    if every > 1:
+        between = {layer for layer in range(layers) if (layer + 1) % every}
+        first = sorted({*first, *between})
+    own["dense_layers"] = tuple(first)
+    experts = raised_at(path, partial(Experts, **own))
+    if fault := experts.fault(layers):
+        raise fault_at(path, fault)
+    return experts
+
+
+def build_latent(fields: Mapping[str, Any] | None, path: FieldPath) -> Latent | None:
+    """Return the sizes of latent attention; None if no fields are given.
+
+    Raises
+    ------
+    FieldError
+        A field is not what it can be.
+    """
+    if fields is None:
+        return None
+    return raised_at((*path, "latent"), partial(Latent, **fields))

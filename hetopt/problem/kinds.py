@@ -1,0 +1,65 @@
+"""Kinds of units, and classes of the tensors between them (MODEL.md section 1)."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+EMBEDDING = "embedding"
+LAYER = "layer"
+ATTENTION = "attention"
+MLP_UP = "mlp-up"
+MLP_DOWN = "mlp-down"
+HEAD = "head"
+#: The same of layers with a sliding window.
+LAYER_WINDOW = "layer-window"
+ATTENTION_WINDOW = "attention-window"
+#: Layers whose MLP is routed experts, without and with a sliding window.
+LAYER_EXPERTS = "layer-experts"
+LAYER_WINDOW_EXPERTS = "layer-window-experts"
+#: All layers that predict further tokens, between the last layer and the head.
+PREDICTION = "prediction"
+
+#: Units that make up one decoder-only layer where models are cut into them.
+BLOCKS = (ATTENTION, MLP_UP, MLP_DOWN)
+#: Kinds with a sliding window -> what they are without it.
+WITHOUT_WINDOW = MappingProxyType(
+    {
+        LAYER_WINDOW: LAYER,
+        ATTENTION_WINDOW: ATTENTION,
+        LAYER_WINDOW_EXPERTS: LAYER_EXPERTS,
+    }
+)
+#: Kinds with routed experts -> the same with one MLP for all tokens.
+WITHOUT_EXPERTS = MappingProxyType(
+    {LAYER_EXPERTS: LAYER, LAYER_WINDOW_EXPERTS: LAYER_WINDOW}
+)
+
+#: Kinds that carry no transformer layer; every stage needs a unit of another kind.
+END_KINDS = frozenset({EMBEDDING, HEAD})
+
+#: Cut classes: what crosses the boundary between two units.
+CUT_HIDDEN = "hidden"
+CUT_FFN = "ffn"
+#: The output of the last layer, and of every layer that predicts further tokens.
+CUT_PREDICTIONS = "predictions"
+
+#: Of a block's first layer, where that has something to do before.
+FIRST = "-first"
+#: In a cut class: between names of tensors that go together, and between what is handed
+#: on within a stage and what leaves it, where these differ.
+AND, ACROSS = "+", "/"
+
+#: Names of kinds and cut classes that no block may have.
+TAKEN = frozenset(
+    {
+        EMBEDDING,
+        *BLOCKS,
+        PREDICTION,
+        HEAD,
+        CUT_HIDDEN,
+        CUT_FFN,
+        CUT_PREDICTIONS,
+        *WITHOUT_WINDOW,
+        *WITHOUT_EXPERTS,
+    }
+)

@@ -1,0 +1,52 @@
+"""Multi-head latent attention: queries, keys and values by way of narrow vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_COUNTS = ("kv_lora", "qk_dim", "rope_dim", "v_dim")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latent:
+    """Sizes of multi-head latent attention (DeepSeek-V2, section 2.1).
+
+    Keys and values of all heads are made of one vector of a token, to which a key
+    shared by all heads adds the rotary part. A head's query and key have ``qk_dim +
+    rope_dim`` numbers, which is the model's ``head_dim``.
+
+    Attributes
+    ----------
+    q_lora
+        Width of the vector that queries are made of; 0: they are made of the token.
+    kv_lora
+        Width of the vector that keys and values are made of.
+    qk_dim, rope_dim
+        Numbers of a head's query and key without and with rotary embedding; the latter
+        even.
+    v_dim
+        Numbers of a head's value.
+    """
+
+    kv_lora: int
+    qk_dim: int
+    rope_dim: int
+    v_dim: int
+    q_lora: int = 0
+
+    def __post_init__(self) -> None:
+        for least, names in ((1, _COUNTS), (0, ("q_lora",))):
+            for field in names:
+                if getattr(self, field) < least:
+                    msg = (
+                        f"{field} is {getattr(self, field)}, expected at least {least}"
+                    )
+                    raise ValueError(msg)
+        if self.rope_dim % 2:
+            msg = f"rope_dim is {self.rope_dim}, expected an even number"
+            raise ValueError(msg)
+
+    @property
+    def head_dim(self) -> int:
+        """Numbers of a head's query or key."""
+        return self.qk_dim + self.rope_dim

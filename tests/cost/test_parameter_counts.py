@@ -1,0 +1,70 @@
+"""Parameters of mixtures of experts against what their publishers say."""
+
+from typing import Any
+
+import pytest
+
+from hetopt.cost.parameter_counts import ParameterCounts, parameter_counts
+from hetopt.problem.building.huggingface.fields import model_fields
+from hetopt.problem.building.model import build_model
+from hetopt.problem.schema.model import ModelSpec
+from tests.problem.building import published_configs as published
+
+
+def counts(config: dict[str, Any]) -> ParameterCounts:
+    fields = model_fields(config, name="model")
+    return parameter_counts(build_model(ModelSpec(hf_config="x"), lambda path: fields))
+
+
+@pytest.mark.parametrize(
+    ("config", "total", "active"),
+    [
+        # DeepSeek-V3, abstract.
+        (published.DEEPSEEK_V3, 671.03, 37.0),
+        # DeepSeek-V2, abstract.
+        (published.DEEPSEEK_V2, 236.0, 21.0),
+        # Qwen3, Table 2, and what the model cards say of the embeddings.
+        (published.QWEN3_235B_A22B, 235.09, 22.0),
+        (published.QWEN3_30B_A3B, 30.53, 3.3),
+        # Mixtral of Experts, section 2.
+        (published.MIXTRAL_8X7B, 46.7, 12.9),
+        # Qwen1.5-MoE-A2.7B, model card.
+        (published.QWEN15_MOE, 14.3, 2.7),
+    ],
+)
+def test_both_tables_counted(
+    config: dict[str, Any], total: float, active: float
+) -> None:
+    found = counts(config)
+    assert found.total / 1e9 == pytest.approx(total, rel=0.005)
+    assert found.active / 1e9 == pytest.approx(active, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("config", "total", "active"),
+    [
+        # gpt-oss model card, Table 1: without the embedding, with the unembedding.
+        (published.GPT_OSS_120B, 116.83, 5.13),
+        (published.GPT_OSS_20B, 20.91, 3.61),
+    ],
+)
+def test_active_without_the_input_table(
+    config: dict[str, Any], total: float, active: float
+) -> None:
+    found = counts(config)
+    assert found.total / 1e9 == pytest.approx(total, rel=0.005)
+    assert found.active_without_input / 1e9 == pytest.approx(active, rel=0.02)
+
+
+def test_predicting_layers_are_counted_apart() -> None:
+    # 11.5 billion of their own (DeepSeek-V3, README of the weights).
+    found = counts(published.DEEPSEEK_V3)
+    assert found.predictions / 1e9 == pytest.approx(11.5, rel=0.02)
+    without = counts({**published.DEEPSEEK_V3, "num_nextn_predict_layers": 0})
+    assert (without.total, without.predictions) == (found.total, 0)
+
+
+def test_a_tied_table_counts_once() -> None:
+    config = {**published.QWEN3_30B_A3B, "tie_word_embeddings": True}
+    found, untied = counts(config), counts(published.QWEN3_30B_A3B)
+    assert untied.total - found.total == found.table

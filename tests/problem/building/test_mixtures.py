@@ -1,0 +1,191 @@
+"""Published configurations of mixtures of experts, and layers that have no kind."""
+
+from typing import Any
+
+import pytest
+
+from hetopt.problem.building.huggingface.fields import model_fields
+from hetopt.problem.building.model import build_model, preset_model
+from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.experts import Experts
+from hetopt.problem.kinds import (
+    LAYER,
+    LAYER_EXPERTS,
+    LAYER_WINDOW_EXPERTS,
+    PREDICTION,
+)
+from hetopt.problem.latent import Latent
+from hetopt.problem.model import Model
+from hetopt.problem.schema.model import ModelSpec
+from tests.problem.building import published_configs as published
+
+
+def read(config: dict[str, Any]) -> Model:
+    fields = model_fields(config, name="model")
+    return build_model(ModelSpec(hf_config="x"), lambda path: fields)
+
+
+def test_deepseek_v3() -> None:
+    model = read(published.DEEPSEEK_V3)
+    assert model.experts == Experts(
+        number=256,
+        per_token=8,
+        ffn=2048,
+        shared_ffn=2048,
+        groups=8,
+        groups_per_token=4,
+        router_bias=True,
+        scores="sigmoid",
+        scale=2.5,
+        dense_layers=(0, 1, 2),
+    )
+    assert model.latent == Latent(
+        q_lora=1536, kv_lora=512, qk_dim=128, rope_dim=64, v_dim=128
+    )
+    assert (model.head_dim, model.ffn, model.predictions) == (192, 18432, 1)
+    assert model.units[1:-1] == (*[LAYER] * 3, *[LAYER_EXPERTS] * 58, PREDICTION)
+
+
+def test_deepseek_v2_weighs_experts_as_they_are() -> None:
+    model = read(published.DEEPSEEK_V2)
+    experts = model.experts
+    assert experts is not None
+    assert (experts.scores, experts.normalised, experts.scale) == ("softmax", False, 16)
+    assert (experts.groups, experts.groups_per_token) == (8, 3)
+    assert (experts.shared_ffn, experts.router_bias) == (3072, False)
+
+
+def test_deepseek_v2_lite_makes_queries_of_the_token() -> None:
+    model = read(published.DEEPSEEK_V2_LITE)
+    assert model.latent is not None
+    assert model.experts is not None
+    assert model.latent.q_lora == 0
+    assert model.experts.groups == 0
+
+
+def test_kimi_k2_has_no_groups() -> None:
+    experts = read(published.KIMI_K2).experts
+    assert experts is not None
+    assert (experts.number, experts.groups, experts.scale) == (384, 0, 2.827)
+    assert experts.dense_layers == (0,)
+
+
+def test_qwen3_routes_every_layer() -> None:
+    model = read(published.QWEN3_235B_A22B)
+    assert model.architecture.qk_norm == "head"
+    assert set(model.units[1:-1]) == {LAYER_EXPERTS}
+    assert model.experts == Experts(number=128, per_token=8, ffn=1536)
+
+
+def test_qwen_may_route_every_other_layer_but_some() -> None:
+    config = {**published.QWEN3_30B_A3B, "num_hidden_layers": 6}
+    model = read({**config, "decoder_sparse_step": 2, "mlp_only_layers": [5]})
+    assert model.routed == (False, True, False, True, False, False)
+
+
+def test_qwen2_weighs_the_shared_expert() -> None:
+    model = read(published.QWEN15_MOE)
+    assert model.experts is not None
+    assert (model.experts.shared_ffn, model.experts.shared_gate) == (5632, True)
+    assert not model.experts.normalised
+    assert model.architecture.qkv_bias
+
+
+def test_mixtral_is_of_experts_alone() -> None:
+    model = read(published.MIXTRAL_8X7B)
+    assert model.experts == Experts(number=8, per_token=2, ffn=14336)
+    assert all(model.routed)
+
+
+def test_gpt_oss_has_sinks_biases_and_every_other_window() -> None:
+    model = read(published.GPT_OSS_20B)
+    own = model.architecture
+    assert own.attention_sinks
+    assert (own.gate_clamp, own.activation) == (7.0, "quick-gelu")
+    assert (own.qkv_bias, own.out_bias, own.mlp_bias) == (True, True, True)
+    assert model.experts == Experts(number=32, per_token=4, ffn=2880, router_bias=True)
+    assert model.units[1:-1] == (LAYER_WINDOW_EXPERTS, LAYER_EXPERTS) * 12
+
+
+def test_glm_predicts_a_further_token() -> None:
+    model = read(published.GLM_45_AIR)
+    assert model.predictions == 1
+    assert model.architecture.rotary_fraction == 0.5
+    assert model.experts is not None
+    assert model.experts.scores == "sigmoid"
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("deepseek-v3", published.DEEPSEEK_V3),
+        ("deepseek-v2", published.DEEPSEEK_V2),
+        ("deepseek-v2-lite", published.DEEPSEEK_V2_LITE),
+        ("qwen3-235b-a22b", published.QWEN3_235B_A22B),
+        ("qwen3-30b-a3b", published.QWEN3_30B_A3B),
+        ("mixtral-8x7b", published.MIXTRAL_8X7B),
+        ("gpt-oss-120b", published.GPT_OSS_120B),
+        ("gpt-oss-20b", published.GPT_OSS_20B),
+    ],
+)
+def test_presets_are_the_published_models(name: str, config: dict[str, Any]) -> None:
+    model, preset = read(config), preset_model(name)
+    for field in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab"):
+        assert getattr(preset, field) == getattr(model, field), field
+    assert (preset.experts, preset.latent) == (model.experts, model.latent)
+    assert (preset.units, preset.biases) == (model.units, model.biases)
+    assert preset.architecture.rotary_base == model.architecture.rotary_base
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"model_type": "qwen3_next"}, "is 'qwen3_next', whose layers of linear atten"),
+        ({"model_type": "llama4_text"}, "is 'llama4_text', whose layers attend within"),
+        ({"model_type": "deepseek_v32"}, "is 'deepseek_v32', whose sparse attention"),
+        (
+            {**published.DEEPSEEK_V3, "moe_layer_freq": 2},
+            "is 2, expected 1: further dense layers are not supported",
+        ),
+        (
+            {**published.DEEPSEEK_V3, "scoring_func": "max"},
+            "is 'max', expected softmax or sigmoid",
+        ),
+        (
+            {**published.DEEPSEEK_V3, "topk_method": "best"},
+            "is 'best', expected one of greedy, group_limited_greedy, noaux_tc",
+        ),
+        (
+            {**published.DEEPSEEK_V3, "num_experts_per_tok": None},
+            "is missing, expected a whole number",
+        ),
+        (
+            {**published.DEEPSEEK_V3, "attention_bias": True},
+            "is true, expected false: attention of this family has no such biases",
+        ),
+        (
+            {**published.QWEN3_30B_A3B, "mlp_only_layers": [48]},
+            "is [48], expected a list of layers from 0 to 47",
+        ),
+        (
+            {**published.QWEN3_30B_A3B, "use_sliding_window": True},
+            "is true, expected false: windows of some layers are unknown",
+        ),
+        (
+            {**published.QWEN3_30B_A3B, "num_experts": "128"},
+            "is '128', expected a whole number of at least 1",
+        ),
+        (
+            {**published.GPT_OSS_20B, "swiglu_alpha": 1.0},
+            "is 1.0, expected 1.702: the gate of this family is its own",
+        ),
+        (
+            {**published.MIXTRAL_8X7B, "kv_lora_rank": 512},
+            "is not a key of mixtral that hetopt knows",
+        ),
+    ],
+)
+def test_what_has_no_layer_is_refused(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(FieldError) as caught:
+        read(config)
+    assert caught.value.message.startswith(said), caught.value.message
