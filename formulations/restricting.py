@@ -13,24 +13,6 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import ClusterTable, TableSlice
 
-#: Per-strategy fields of a ClusterTable, all indexed by strategy first.
-_COLUMNS = (
-    "microbatch",
-    "devices",
-    "max_stages",
-    "layout",
-    "forward_ns",
-    "backward_ns",
-    "state_bytes",
-    "activation_bytes",
-    "temporary_bytes",
-    "fixed_bytes",
-    "sync_ns",
-    "sync_unit_ns",
-    "weight_ns",
-    "weight_bytes",
-)
-
 
 def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
     """Return the slice with only the kept strategies of each cluster.
@@ -50,7 +32,8 @@ def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:
 
 
 def _take(cluster: ClusterTable, index: NDArray[np.int64]) -> ClusterTable:
-    columns: dict[str, Any] = {name: getattr(cluster, name) for name in _COLUMNS}
-    kept = {name: each[index] for name, each in columns.items() if each is not None}
+    kept: dict[str, Any] = {
+        name: column[index] for name, column in cluster.columns().items()
+    }
     strategies = tuple(cluster.strategies[i] for i in index)
     return replace(cluster, strategies=strategies, **kept)

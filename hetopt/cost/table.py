@@ -7,7 +7,7 @@ nanosecond when the table is made; nothing rounds it again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
 from hetopt.shown import Shown
@@ -131,6 +131,12 @@ class ClusterTable(_Rows):
     sync_unit_ns: NDArray[np.int64]
     weight_ns: NDArray[np.int64] | None = None
     weight_bytes: NDArray[np.int64] | None = None
+
+    def columns(self) -> dict[str, NDArray[np.int64]]:
+        """Return every array there is, by its name; rows are strategies."""
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        del named["strategies"]
+        return {name: column for name, column in named.items() if column is not None}
 
     @property
     def round_trip_ns(self) -> NDArray[np.int64]:

@@ -11,6 +11,8 @@ import pytest
 from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.launcher import Launcher, Loss
+from hetopt.export.registry import SHIPPED
+from hetopt.export.registry import launcher as launcher_of
 from tests.export.jobs import draw_job
 
 
@@ -54,6 +56,15 @@ def test_what_has_no_substitute_is_refused_even_so() -> None:
         bundle(draw_job(1), fake(SMALL, FATAL), allow_lossy=True)
     assert [f for f in caught.value.findings if "two pipelines" in f]
     assert len(caught.value.findings) == 1
+
+
+def test_gradients_of_weights_apart_are_refused_by_name() -> None:
+    job = draw_job(1, alike=True, schedules=("zb-h1",))
+    for launcher in map(launcher_of, SHIPPED):
+        with pytest.raises(CheckError) as caught:
+            bundle(job, launcher, allow_lossy=True)
+        said = "schedule zb-h1: it runs gradients of weights with the rest"
+        assert any(said in found for found in caught.value.findings), launcher.name
 
 
 def test_folder_is_whole_and_scripts_can_be_run(tmp_path: Path) -> None:

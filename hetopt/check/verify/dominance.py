@@ -7,8 +7,8 @@ that are found are priced with the table as it is.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,11 +37,8 @@ def _kept(part: TableSlice, cluster: ClusterTable) -> ClusterTable:
 
 def with_rows(cluster: ClusterTable, rows: NDArray[np.intp]) -> ClusterTable:
     """Return a cluster with some of its strategies only."""
-    arrays = {
-        field.name: column[rows]
-        for field in fields(cluster)
-        if field.name != "strategies"
-        and (column := getattr(cluster, field.name)) is not None
+    arrays: dict[str, Any] = {
+        name: column[rows] for name, column in cluster.columns().items()
     }
     return replace(
         cluster, strategies=tuple(cluster.strategies[k] for k in rows), **arrays

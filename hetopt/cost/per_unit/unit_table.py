@@ -8,7 +8,7 @@ within groups of replicas (dp x fsdp) and context parallelism are not on offer.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,12 +82,12 @@ def _joined(problem: Problem, tables: Mapping[int, ClusterTable]) -> ClusterTabl
             and (zero == 0 or strategy.dp > 1)
         ]
         parts.append(_select(table, keep, zero))
-    names = [item.name for item in fields(ClusterTable) if item.name != "strategies"]
+    columns = [part.columns() for part in parts]
     return ClusterTable(
         strategies=tuple(strategy for part in parts for strategy in part.strategies),
         **{
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in names
+            name: np.concatenate([column[name] for column in columns])
+            for name in columns[0]
         },
     )
 
@@ -96,11 +96,7 @@ def _select(table: ClusterTable, keep: Sequence[int], zero: int) -> ClusterTable
     rows = np.array(keep, dtype=np.int64)
     return ClusterTable(
         strategies=tuple(replace(table.strategies[row], zero=zero) for row in keep),
-        **{
-            item.name: getattr(table, item.name)[rows]
-            for item in fields(ClusterTable)
-            if item.name != "strategies"
-        },
+        **{name: column[rows] for name, column in table.columns().items()},
     )
 
 

@@ -226,11 +226,7 @@ def narrow(table: CostTable, keep: Callable[[int, Strategy], bool]) -> CostTable
 def _rows(cluster: ClusterTable, keep: list[bool]) -> ClusterTable:
     """Return some of a cluster's strategies."""
     rows = np.flatnonzero(keep)
-    arrays: Any = {
-        name: getattr(cluster, name)[rows]
-        for name in ClusterTable.__dataclass_fields__
-        if name != "strategies"
-    }
+    arrays: Any = {name: column[rows] for name, column in cluster.columns().items()}
     return replace(
         cluster, strategies=tuple(cluster.strategies[row] for row in rows), **arrays
     )
