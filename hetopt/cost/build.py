@@ -347,7 +347,8 @@ def _memory(
 
 def _alone(problem: Problem, rows: _Rows) -> NDArray[np.bool_]:
     """Return which rows leave no room for a second stage; (R,)."""
-    return (rows.most_stages == 1) & (len(problem.clusters) == 1)
+    one: NDArray[np.bool_] = rows.most_stages == 1
+    return one & (len(problem.clusters) == 1)
 
 
 def _passes_s(

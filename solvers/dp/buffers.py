@@ -47,7 +47,7 @@ class Buffers:
 
     @property
     def _limits(self) -> int:
-        return self.configs.status.shape[1] - 1 - int(self.configs.size[1])
+        return int(self.configs.status.shape[1] - 1 - self.configs.size[1])
 
     def next_layer(self) -> None:
         """Make the layer that was written the one that is known."""

@@ -34,7 +34,10 @@ def most_stages(cluster: Cluster, strategy: Strategy) -> int:
 
 
 def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[str]:
-    """Yield why stages, all of one cluster, do not fit into its nodes."""
+    """Yield why stages, all of one cluster, do not fit into its nodes together.
+
+    One that fits into none is a matter of its mesh.
+    """
     devices = sum(strategy.devices for strategy in stages)
     nodes = _nodes(cluster)
     there_are = sum(size * count for size, count in nodes)
@@ -43,7 +46,10 @@ def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[s
             f"cluster {cluster.name!r}: stages take {devices} devices, it has "
             f"{there_are}"
         )
-    elif not _fit(nodes, stages):
+        return
+    if not all(most_stages(cluster, strategy) for strategy in set(stages)):
+        return
+    if not _fit(nodes, stages):
         counts = Counter(strategy.devices for strategy in stages)
         listed = " and ".join(
             f"{count} of {own} devices" for own, count in sorted(counts.items())

@@ -151,26 +151,19 @@ def clusters(nodes: int, devices_per_node: int, **changes: Any) -> dict[str, Any
     ("strategy", "good", "bad", "expected"),
     [
         pytest.param(
-            Strategy(dp=2, cp=1, tp=1),
-            clusters(1, 4),
-            clusters(1, 3),
-            "2 devices a stage neither divide nor are a multiple of the 3 devices "
-            "of a node",
-            id="node",
-        ),
-        pytest.param(
             Strategy(dp=4, cp=1, tp=1),
             clusters(2, 2),
             clusters(2, 3),
-            "4 devices a stage neither divide nor are a multiple of the 3 devices "
-            "of a node",
+            "4 devices a stage are neither of one node nor, with tp 1 inside each, all "
+            "that several nodes have",
             id="nodes",
         ),
         pytest.param(
             Strategy(dp=3, cp=1, tp=4),
             clusters(3, 4) | training(global_batch=6),
             clusters(2, 6) | training(global_batch=6),
-            "tp 4 does not divide the 6 devices of a node",
+            "12 devices a stage are neither of one node nor, with tp 4 inside each, all "
+            "that several nodes have",
             id="tp-in-node",
         ),
         pytest.param(

@@ -331,7 +331,7 @@ def test_equal_layouts_need_no_resharding() -> None:
 
 
 def test_tied_tables_of_ends_that_do_not_divide_are_not_sharded() -> None:
-    job = changed(example(s(4, 2), s(6, 2), global_batch=48, zero=1), tied=True)
+    job = changed(example(s(4, 1), s(6, 1), global_batch=48, zero=1), tied=True)
     (loss,) = LAUNCHER.losses(job)
     assert loss.instead == "states that are not sharded"
     system = yaml.safe_load(LAUNCHER.files(job)["conf/train/plan.yaml"])["system"]

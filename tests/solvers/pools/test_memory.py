@@ -37,7 +37,7 @@ def test_something_is_available() -> None:
 
 def test_room_grows_to_its_bytes_and_no_further() -> None:
     room = Buffers(4 << 20)
-    room.begin(3)
+    room.begin(3, 0)
     while room.widen(1_000):
         assert room.taken_bytes <= 4 << 20
         room.pool.size[0] += 1_000
