@@ -4,9 +4,9 @@ Run with ``python -m benchmarks.iterations``. What whole iterations sustain of t
 of single kernels (``hetopt.cost.sources.sustained``) is fitted here, one share for each
 of multiplications, attention cores and element-wise kernels. What is printed is never
 the error on rows that were fitted: of llm-foundry's runs one model at a time is left
-out, of SimuMax's runs one tensor-parallel degree; and its runs of DeepSeek-V2, which has
-experts, are in no fit. With ``--fit`` the shares that all
-rows together give are printed too: those that ship.
+out, of SimuMax's runs one tensor-parallel degree; and its runs of DeepSeek-V2, which
+has experts, are in no fit. With ``--fit`` the shares that all rows together give are
+printed too: those that ship.
 
 Rows, with their sources at the head of the files in ``data/iterations``:
 

@@ -331,9 +331,7 @@ class _Rivals:
         return same
 
 
-def _alike(
-    key: Sequence[Hashable], rows: NDArray[np.intp]
-) -> list[NDArray[np.intp]]:
+def _alike(key: Sequence[Hashable], rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
     """Return those of some rows that have the same key, group by group."""
     groups: dict[Hashable, list[int]] = {}
     for row in rows.tolist():

@@ -1,4 +1,4 @@
-"""Which (dp, cp, tp, ep, etp, recompute) a stage of a cluster may use at a micro-batch count.
+"""Which strategies a stage of a cluster may use at a micro-batch count.
 
 ``hetopt.cost.build`` drops those that need too much memory.
 """

@@ -38,8 +38,8 @@ from hetopt.cost.communication.collectives import (
     all_to_all_s,
     group_link,
 )
-from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.held_alike import held_alike
+from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
 

@@ -125,7 +125,7 @@ class RoutedMlp(Piece):
         return shape.own_tokens(self.tokens)
 
     def _sent(self, shape: Shape) -> Floats:
-        """Copies of tokens that a rank of a group takes in, and gives back."""
+        """Return the copies of tokens that a rank takes in, and gives back."""
         experts = self.experts
         return self._own(shape) * experts.per_token * self.kernels.dispatch.load
 

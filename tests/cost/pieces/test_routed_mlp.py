@@ -161,7 +161,8 @@ def test_a_gate_of_the_shared_expert() -> None:
 
 def test_layers_without_shared_experts() -> None:
     kinds = [
-        type(piece) for piece in pieces_of(model(shared_ffn=0), training(), LAYER_EXPERTS)
+        type(piece)
+        for piece in pieces_of(model(shared_ffn=0), training(), LAYER_EXPERTS)
     ]
     assert RoutedMlp in kinds
     assert SharedExpert not in kinds

@@ -69,6 +69,8 @@ def test_a_plan_keeps_the_degrees_of_experts_in_its_file() -> None:
     stage = next(s for s in data["best"]["plan"]["pipelines"][0]["stages"] if "ep" in s)
     stage["ep"] = 1 + 4 * stage["ep"]
     assert check_result(instance.problem, instance.table, data) != []
-    dense = replace(instance.problem, model=replace(instance.problem.model, experts=None))
+    dense = replace(
+        instance.problem, model=replace(instance.problem.model, experts=None)
+    )
     found = check_result(dense, instance.table, result.to_json())
     assert any("has no experts" in line for line in found)
