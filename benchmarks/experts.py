@@ -1,9 +1,9 @@
 """Measured iterations of a model with experts against ours; nothing is fitted on them.
 
-Run with ``python -m benchmarks.experts``: SimuMax's runs of DeepSeek-V2 with
-Megatron-LM on 8 B200 (``data/iterations/simumax-b200.csv``): four layers, the first one dense, 160
-experts over 8 and over 4 ranks. Times are those of measured operators at the shares
-that ship, which other models' iterations gave (``benchmarks.iterations``).
+Run with ``python -m benchmarks.experts``. The runs are SimuMax's of DeepSeek-V2 with
+Megatron-LM on 8 B200 (``data/iterations/simumax-b200.csv``): four layers, the first one
+dense, 160 experts over 8 and over 4 ranks. Times are those of measured operators at the
+shares that ship, which other models' iterations gave (``benchmarks.iterations``).
 """
 
 from __future__ import annotations
