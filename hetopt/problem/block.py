@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from hetopt.problem.kinds import FIRST, TAKEN
 
 if TYPE_CHECKING:
-    from hetopt.problem.model import Model
+    from collections.abc import Mapping
 
 Attention = Literal["causal", "bidirectional"]
 
@@ -52,7 +52,7 @@ class Block:
     context: str = ""
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_sizes({field: getattr(self, field) for field in SIZES})
         if not re.fullmatch("[a-z][a-z0-9-]*", self.name) or len(self.name) > 40:
             msg = f"name is {self.name!r}, expected lower-case letters, digits and -"
             raise ValueError(msg)
@@ -104,12 +104,13 @@ def starts(blocks: tuple[Block, ...], index: int) -> bool:
     return bool(index and blocks[index].context and not blocks[index - 1].context)
 
 
-def check_sizes(of: Model | Block) -> None:
-    """Raise ValueError where a size is too small or heads do not divide."""
-    for field in SIZES:
-        if getattr(of, field) < 1:
-            msg = f"{field} is {getattr(of, field)}, expected at least 1"
+def check_sizes(sizes: Mapping[str, int]) -> None:
+    """Raise ValueError where one of ``SIZES`` is too small or heads do not divide."""
+    for field, size in sizes.items():
+        if size < 1:
+            msg = f"{field} is {size}, expected at least 1"
             raise ValueError(msg)
-    if of.heads % of.kv_heads:
-        msg = f"heads ({of.heads}) is not a multiple of kv_heads ({of.kv_heads})"
+    heads, kv_heads = sizes["heads"], sizes["kv_heads"]
+    if heads % kv_heads:
+        msg = f"heads ({heads}) is not a multiple of kv_heads ({kv_heads})"
         raise ValueError(msg)

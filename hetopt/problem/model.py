@@ -111,7 +111,7 @@ class Model:
     predictions: int = 0
 
     def __post_init__(self) -> None:
-        check_sizes(self)
+        check_sizes({field: getattr(self, field) for field in SIZES})
         for field in ("positions", "patch", "classes", "predictions"):
             if getattr(self, field) < 0:
                 msg = f"{field} is {getattr(self, field)}, expected 0 or more"
