@@ -27,6 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.pieces.dispatched import Dispatched
     from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.cluster import Cluster
@@ -106,6 +107,14 @@ def all_gather_s(
     bandwidth, latency = group_link(cluster, size, stride, per_node)
     moved = (size - 1) * (total_bytes / size / bandwidth + latency)
     return moved + _start_s(size, stride, per_node)
+
+
+def gather_held_s(
+    cluster: Cluster, part: HeldAlike, per_node: Ints, bytes_each: int
+) -> Floats:
+    """All-gather parameters, so many bytes of each, over the ranks that hold them."""
+    total_bytes = part.parameters * bytes_each
+    return all_gather_s(cluster, part.replicas, part.stride, per_node, total_bytes)
 
 
 def all_reduce_s(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.communication.collectives import gather_held_s
 from hetopt.cost.communication.within_stage import overlapped_s
 from hetopt.cost.memory import parameter_bytes
 
@@ -45,7 +46,8 @@ def reduction_s(
     """Reduce gradients of one unit once per iteration; (R,)."""
     if training.zero >= 2:
         return np.zeros(len(part.parameters))
-    once = part.all_gather_s(cluster, per_node, parameter_bytes(training).gradient)
+    size = parameter_bytes(training).gradient
+    once = gather_held_s(cluster, part, per_node, size)
     return 2 * once if training.zero == 0 else once
 
 
@@ -68,7 +70,7 @@ def update_s(
     size = parameter_bytes(training)
     seconds = np.zeros(len(part.parameters))
     if training.zero in (1, 2):
-        seconds = part.all_gather_s(cluster, per_node, size.weight)
+        seconds = gather_held_s(cluster, part, per_node, size.weight)
     shard = part.parameters / (part.replicas if training.zero else 1)
     if measured_s is not None:
         return seconds + shard * measured_s

@@ -36,6 +36,7 @@ from hetopt.cost.communication.collectives import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
+    gather_held_s,
     group_link,
 )
 from hetopt.cost.held_alike import held_alike
@@ -158,9 +159,9 @@ def _sharded_s(
     gather = scatter = np.zeros(len(per_node))
     for part in parts:
         if training.zero >= 3:
-            gather = gather + part.all_gather_s(cluster, per_node, size.weight)
+            gather = gather + gather_held_s(cluster, part, per_node, size.weight)
         if training.zero >= 2:
-            scatter = scatter + part.all_gather_s(cluster, per_node, size.gradient)
+            scatter = scatter + gather_held_s(cluster, part, per_node, size.gradient)
     return gather, scatter
 
 
