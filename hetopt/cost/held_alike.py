@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.units import unit_expert_parameters, unit_parameters
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.cluster import Cluster
     from hetopt.problem.model import Model
 
 
@@ -34,11 +32,6 @@ class HeldAlike:
     parameters: Floats
     replicas: Ints
     stride: Ints
-
-    def all_gather_s(self, cluster: Cluster, bytes_each: int) -> Floats:
-        """Gather all of them, or scatter what is added up; (R,)."""
-        total_bytes = self.parameters * bytes_each
-        return all_gather_s(cluster, self.replicas, self.stride, total_bytes)
 
 
 def held_alike(

@@ -26,6 +26,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.pieces.dispatched import Dispatched
     from hetopt.cost.shapes import Floats, Ints
     from hetopt.problem.cluster import Cluster
@@ -98,6 +99,12 @@ def all_gather_s(
     bandwidth, latency = group_link(cluster, size, stride)
     moved = (size - 1) * (total_bytes / size / bandwidth + latency)
     return moved + _start_s(cluster, size, stride)
+
+
+def gather_held_s(cluster: Cluster, held: HeldAlike, bytes_each: int) -> Floats:
+    """Gather parameters over the ranks that hold the same, or scatter what is added."""
+    total_bytes = held.parameters * bytes_each
+    return all_gather_s(cluster, held.replicas, held.stride, total_bytes)
 
 
 def all_reduce_s(

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.communication.collectives import gather_held_s
 from hetopt.cost.communication.within_stage import overlapped_s
 from hetopt.cost.memory import parameter_bytes
 
@@ -43,7 +44,7 @@ def reduction_s(training: Training, cluster: Cluster, part: HeldAlike) -> Floats
     """Reduce gradients of one unit once per iteration; (R,)."""
     if training.zero >= 2:
         return np.zeros(len(part.parameters))
-    once = part.all_gather_s(cluster, parameter_bytes(training).gradient)
+    once = gather_held_s(cluster, part, parameter_bytes(training).gradient)
     return 2 * once if training.zero == 0 else once
 
 
@@ -63,7 +64,7 @@ def update_s(
     size = parameter_bytes(training)
     seconds = np.zeros(len(part.parameters))
     if training.zero in (1, 2):
-        seconds = part.all_gather_s(cluster, size.weight)
+        seconds = gather_held_s(cluster, part, size.weight)
     shard = part.parameters / (part.replicas if training.zero else 1)
     if measured_s is not None:
         return seconds + shard * measured_s

@@ -36,10 +36,11 @@ from hetopt.cost.communication.collectives import (
     all_gather_s,
     all_reduce_s,
     all_to_all_s,
+    gather_held_s,
     group_link,
 )
-from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.held_alike import held_alike
+from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
 
@@ -128,9 +129,9 @@ def stage_communication(
     size = parameter_bytes(training)
     for part in held_alike(model, kind, shape, replicas):
         if training.zero >= 3:
-            gather = gather + part.all_gather_s(cluster, size.weight)
+            gather = gather + gather_held_s(cluster, part, size.weight)
         if training.zero >= 2:
-            scatter = scatter + part.all_gather_s(cluster, size.gradient)
+            scatter = scatter + gather_held_s(cluster, part, size.gradient)
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,
