@@ -7,8 +7,9 @@ splits the sequence into balanced causal pairs of chunks; q * dp divides the glo
 batch.
 
 Of a model with experts ep * etp divides n, ep the routed experts, and etp their width
-and what the stage has in a node; tp divides the shared expert's width too, and is 1 without
-sequence parallelism: every rank sends tokens of its own. Other models have 1 and 1.
+and what the stage has in a node; tp divides the shared expert's width too, and is 1
+without sequence parallelism: every rank sends tokens of its own. Other models have 1
+and 1.
 """
 
 from __future__ import annotations

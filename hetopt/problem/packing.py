@@ -45,8 +45,8 @@ def packed(cluster: Cluster, devices: int, inside: int) -> Packed | None:
     Notes
     -----
     n <= the largest node: sum over nodes of floor(m_k / n) stages. Otherwise n = r m'
-    for the size m' of a node that is divided by this: floor(#{m_k >= m'} / r) stages. Of several
-    m' the one that holds most stages is taken, of those the largest.
+    for the size m' of a node that this divides: floor(#{m_k >= m'} / r) stages. Of
+    several m' the one that holds most stages is taken, of those the largest.
     """
     if devices <= cluster.devices_per_node:
         fit = sum(count * (size // devices) for size, count in cluster.sizes)
