@@ -39,63 +39,21 @@ from hetopt.cost.ranges import (
     nanoseconds,
     whole_bytes,
 )
-from hetopt.cost.shapes import Floats, Ints, Shape
+from hetopt.cost.rows import StrategyRows, strategy_rows
+from hetopt.cost.shapes import Floats, Ints
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-from hetopt.cost.strategies import strategies
 from hetopt.cost.table import ClusterTable, CostTable
-from hetopt.plans import DEGREES
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.kinds import END_KINDS
-from hetopt.problem.packing import packed
 from hetopt.problem.training import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.plans import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
-    """Feasible strategies of one cluster over all micro-batch counts; R rows.
-
-    Arrays are (R,) or (R, N).
-
-    Attributes
-    ----------
-    microbatches
-        The count that a row belongs to.
-    per_node
-        Devices that a stage has in each of its nodes.
-    most_stages
-        That the nodes have room for.
-    """
-
-    cluster: Cluster
-    strategies: tuple[Strategy, ...]
-    microbatches: Ints
-    shape: Shape
-    dp: Ints
-    replicas: Ints
-    per_node: Ints
-    most_stages: Ints
-
-    def select(self, keep: Ints) -> _Rows:
-        """Return some of the rows, in the order of ``keep``."""
-        return _Rows(
-            cluster=self.cluster,
-            strategies=tuple(self.strategies[row] for row in keep),
-            microbatches=self.microbatches[keep],
-            shape=self.shape.take(keep),
-            dp=self.dp[keep],
-            replicas=self.replicas[keep],
-            per_node=self.per_node[keep],
-            most_stages=self.most_stages[keep],
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,47 +162,6 @@ def usable_bytes(problem: Problem, cluster: Cluster) -> int:
     return max(kept - cluster.overhead_bytes, 0)
 
 
-def _rows(problem: Problem, cluster: Cluster) -> _Rows:
-    """List the strategies of a cluster over all micro-batch counts."""
-    found = [
-        (q, strategy)
-        for q in problem.microbatch_counts
-        for strategy in strategies(problem, cluster, q)
-    ]
-    batch = problem.training.global_batch
-    numbers = np.array(
-        [
-            (
-                q,
-                batch // (q * strategy.dp),
-                *(getattr(strategy, degree) for degree in DEGREES),
-            )
-            for q, strategy in found
-        ],
-        dtype=np.int64,
-    ).reshape(len(found), 2 + len(DEGREES))
-    q, microbatch, dp, cp, tp, ep, etp = numbers.T
-    pairs = [packed(cluster, own.devices, own.inside) for _, own in found]
-    per_node, most_stages = np.array(pairs, dtype=np.int64).reshape(len(found), 2).T
-    return _Rows(
-        cluster=cluster,
-        strategies=tuple(strategy for _, strategy in found),
-        microbatches=q,
-        shape=Shape(
-            microbatch=microbatch,
-            cp=cp,
-            tp=tp,
-            ep=ep,
-            etp=etp,
-            sequence_parallel=problem.training.sequence_parallel,
-        ),
-        dp=dp,
-        replicas=dp * cp,
-        per_node=per_node,
-        most_stages=most_stages,
-    )
-
-
 def _cluster_tables(
     problem: Problem,
     cluster: Cluster,
@@ -254,7 +171,7 @@ def _cluster_tables(
     source: LatencySource,
 ) -> dict[int, ClusterTable]:
     """Return a cluster's coefficients by micro-batch count."""
-    rows = _rows(problem, cluster)
+    rows = strategy_rows(problem, cluster)
     memory = _memory(problem, rows, kinds, limit_bytes)
     one_unit = memory.state + memory.activation + memory.temporary
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
@@ -308,7 +225,7 @@ def _cluster_tables(
 
 
 def _memory(
-    problem: Problem, rows: _Rows, kinds: tuple[str, ...], limit_bytes: int
+    problem: Problem, rows: StrategyRows, kinds: tuple[str, ...], limit_bytes: int
 ) -> _Memory:
     """Evaluate the memory of every row on devices with so many bytes."""
     model, training, shape = problem.model, problem.training, rows.shape
@@ -345,7 +262,7 @@ def _memory(
     )
 
 
-def _alone(problem: Problem, rows: _Rows) -> NDArray[np.bool_]:
+def _alone(problem: Problem, rows: StrategyRows) -> NDArray[np.bool_]:
     """Return which rows leave no room for a second stage; (R,)."""
     one: NDArray[np.bool_] = rows.most_stages == 1
     return one & (len(problem.clusters) == 1)
@@ -353,7 +270,7 @@ def _alone(problem: Problem, rows: _Rows) -> NDArray[np.bool_]:
 
 def _passes_s(
     problem: Problem,
-    rows: _Rows,
+    rows: StrategyRows,
     kinds: tuple[str, ...],
     times: ShardTimes,
     where: Ints,
@@ -395,7 +312,7 @@ def _passes_s(
 
 def _sync_s(
     problem: Problem,
-    rows: _Rows,
+    rows: StrategyRows,
     kinds: tuple[str, ...],
     body: tuple[bool, ...],
     backward_s: Floats,

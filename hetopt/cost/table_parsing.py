@@ -272,21 +272,7 @@ class TableReader(DocumentReader):
                 ),
                 zero=self._zero(row, field),
             )
-            for name in STRATEGY_NUMBERS:
-                columns[name].append(
-                    self._integer(row, field, name, most=most_of(name))
-                )
-            for name in by_kind_names:
-                self._ensure_apart(row, field, name)
-                where_kind = f"{field}.{name}"
-                by_kind = self._object(self._get(row, field, name), where_kind)
-                columns[name].append(
-                    [
-                        self._integer(by_kind, where_kind, kind, most=most_of(name))
-                        for kind in self.kinds
-                    ]
-                )
-            self._weights(columns, field)
+            self._numbers(columns, row, field)
             number = columns["layout"][-1]
             self._strategy(strategy, row, field, self.devices[cluster])
             lies = Layout(
@@ -308,6 +294,22 @@ class TableReader(DocumentReader):
                 for name, values in columns.items()
             },
         )
+
+    def _numbers(
+        self, columns: dict[str, list[Any]], row: dict[str, Any], field: str
+    ) -> None:
+        """Read what a strategy has one number of, and one number per kind."""
+        for name in STRATEGY_NUMBERS:
+            columns[name].append(self._integer(row, field, name, most=most_of(name)))
+        for name in kind_numbers(self.schedule):
+            self._ensure_apart(row, field, name)
+            where = f"{field}.{name}"
+            by_kind = self._object(self._get(row, field, name), where)
+            most = most_of(name)
+            columns[name].append(
+                [self._integer(by_kind, where, kind, most=most) for kind in self.kinds]
+            )
+        self._weights(columns, field)
 
     def _ensure_apart(self, row: dict[str, Any], field: str, name: str) -> None:
         """Refuse a table that does not have gradients of weights apart."""

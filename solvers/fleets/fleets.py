@@ -140,9 +140,9 @@ def _rented(own: ClusterTable, cluster: Cluster, nodes: int) -> ClusterTable:
     most = np.array(counts, dtype=np.int64)
     kept = most > 0
     fields: dict[str, Any] = {
-        name: getattr(own, name)[kept]
-        for name in own.__dataclass_fields__
-        if name not in ("strategies", "max_stages")
+        name: column[kept]
+        for name, column in own.columns().items()
+        if name != "max_stages"
     }
     strategies = zip(own.strategies, kept, strict=True)
     return type(own)(

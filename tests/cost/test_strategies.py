@@ -120,7 +120,7 @@ def test_exactly_the_degrees_of_experts(
         if prod(mesh) % (ep * etp) == 0
         and number % ep == 0
         and ffn % etp == 0
-        and per_node % etp == 0
+        and (prod(mesh) <= per_node or per_node % etp == 0)
         and etp <= max_tp
         and (shared % mesh[2] == 0)
         and (mesh[2] == 1 or sequence_parallel)

@@ -278,14 +278,13 @@ def _draw_cluster(
             layouts.append(layout)
         own_layouts.append(layouts.index(layout))
     devices = [strategy.devices for strategy in strategies]
+    most = [room(cluster, own.devices, own.inside) for own in strategies]
     per_unit = rng.random() < 0.5
     return ClusterTable(
         strategies=tuple(strategies),
         microbatch=_ints([batch // (q * strategy.dp) for strategy in strategies]),
         devices=_ints(devices),
-        max_stages=_ints(
-            [room(cluster, own.devices, own.inside) for own in strategies]
-        ),
+        max_stages=_ints(most),
         layout=_ints(own_layouts),
         forward_ns=arrays["forward"],
         backward_ns=arrays["backward"],

@@ -279,7 +279,7 @@ def test_sections_of_another_problem(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_problem(main)
     where = tmp_path / "site" / "all.yaml"
-    assert str(caught.value).startswith(f"{where}:3: clusters.1.devices_per_node: is")
+    assert str(caught.value).startswith(f"{where}:3: clusters.1.nodes: is 0")
 
     text = where.read_text().replace("nodes: 0", "nodes: 1, devices_per_node: 8")
     where.write_text(text.replace("8}", "8, inter_node: {bandwidth: 1 Gbps}}"))

@@ -179,11 +179,7 @@ def _with_ends(own: ClusterTable, start: Ints) -> ClusterTable:
     """Return a cluster's coefficients with every strategy for every place."""
     places = 1 + len(_ENDS)
     index = np.repeat(np.arange(len(own.strategies)), places)
-    columns = {
-        name: getattr(own, name)[index]
-        for name in own.__dataclass_fields__
-        if name != "strategies"
-    }
+    columns = {name: column[index] for name, column in own.columns().items()}
     columns["layout"] = start[columns["layout"]] + np.tile(
         np.arange(places), len(own.strategies)
     )
