@@ -162,8 +162,8 @@ def clusters(nodes: int, devices_per_node: int, **changes: Any) -> dict[str, Any
             Strategy(dp=3, cp=1, tp=4),
             clusters(3, 4) | training(global_batch=6),
             clusters(2, 6) | training(global_batch=6),
-            "12 devices a stage are neither of one node nor, with tp 4 inside each, all "
-            "that several nodes have",
+            "12 devices a stage are neither of one node nor, with tp 4 inside each, "
+            "all that several nodes have",
             id="tp-in-node",
         ),
         pytest.param(
