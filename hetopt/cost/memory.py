@@ -107,7 +107,7 @@ def state_bytes(
     size = parameter_bytes(training)
     tp, one = shape.tp, np.ones(len(shape.tp))
     copies = FP8_COPIES * (training.precision == "fp8" and kind not in END_KINDS)
-    found = []
+    found: list[Floats] = []
     for part in held_alike(model, kind, shape, replicas):
         per_parameter = (
             (size.weight + copies) / (part.replicas if training.zero >= 3 else one)

@@ -17,7 +17,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from hetopt.problem.cluster import Staging, host_fault
-from hetopt.problem.model import Attention, Granularity, Norm
+from hetopt.problem.block import Attention
+from hetopt.problem.model import Granularity, Norm
 from hetopt.problem.quantity import (
     TOO_MANY_BYTES,
     parse_bandwidth,
