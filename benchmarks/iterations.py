@@ -4,9 +4,9 @@ Run with ``python -m benchmarks.iterations``. What whole iterations sustain of t
 of single kernels (``hetopt.cost.sources.sustained``) is fitted here, one share for each
 of multiplications, attention cores and element-wise kernels. What is printed is never
 the error on rows that were fitted: of llm-foundry's runs one model at a time is left
-out, of SimuMax's runs one tensor-parallel degree; and its runs of DeepSeek-V2, which has
-experts, are in no fit. With ``--fit`` the shares that all
-rows together give are printed too: those that ship.
+out, of SimuMax's runs one tensor-parallel degree. Its runs of a model with experts are
+in no fit (``benchmarks.experts``). With ``--fit`` the shares that all rows together
+give are printed too: those that ship.
 
 Rows, with their sources at the head of the files in ``data/iterations``:
 
@@ -31,7 +31,6 @@ from scipy.optimize import nnls
 
 from benchmarks.measured_runs import (
     FOUNDRY_DEVICES,
-    deepseek_rows,
     foundry_model,
     foundry_strategy,
     llama_rows,
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
 #: Mean absolute error of a family, its bias in a class of sequence lengths, and the
 #: share of rows that may be further off than ``FAR``.
 MEAN_LIMIT, BIAS_LIMIT, FAR, FAR_SHARE = 0.06, 0.03, 0.15, 0.05
-#: Mean absolute error of runs of a model with experts, none further off than ``FAR``.
-EXPERTS_MEAN_LIMIT = 0.10
 #: A bias is held against its limit where there are so many rows.
 FEWEST_ROWS = 5
 
@@ -190,15 +187,10 @@ def _llm_foundry() -> Iterable[Run]:
 
 def _simumax() -> Iterable[Run]:
     for row, model in llama_rows():
-        yield _run(_on_b200(row, model), left_out=f"TP {row['tp']}")
+        yield _run(on_b200(row, model), left_out=f"TP {row['tp']}")
 
 
-def unseen_figures() -> tuple[Figure, ...]:
-    """Return SimuMax's runs of a model with experts, which no share is fitted on."""
-    return tuple(_on_b200(row, model) for row, model in deepseek_rows())
-
-
-def _on_b200(row: Mapping[str, str], model: Model) -> Figure:
+def on_b200(row: Mapping[str, str], model: Model) -> Figure:
     """Return the figure of one of SimuMax's rows."""
     batches, dp = int(row["microbatches"]), int(row["dp"])
     training = Training(
@@ -362,20 +354,6 @@ def _print_unseen(unseen: Sequence[Run]) -> None:
     print(f"B200, of {pairs} pairs more than {_APART:.0%} apart {right} in order")
 
 
-def _print_experts() -> None:
-    """Print the runs of a model with experts, at the shares that ship."""
-    found = [(f.name, f.seconds() / f.published_s - 1) for f in unseen_figures()]
-    for name, error in found:
-        print(f"{name:40s} {error:+.1%}")
-    sizes = [abs(error) for _, error in found]
-    holds = mean(sizes) <= EXPERTS_MEAN_LIMIT and max(sizes) <= FAR
-    print(
-        f"DeepSeek-V2 on B200, in no fit: mean absolute {mean(sizes):.1%}, at most "
-        f"{EXPERTS_MEAN_LIMIT:.0%}; worst {max(sizes):.1%}, at most {FAR:.0%}"
-        + ("" if holds else " MISSED")
-    )
-
-
 def _print_fits(every: Sequence[Run]) -> None:
     """Print the shares of all rows, and of devices with one published iteration."""
     shares = {
@@ -423,7 +401,6 @@ def main() -> None:
     _print_groups(found, "micro-batch", lambda run: run.microbatch)
     _print_verdicts(found)
     _print_unseen([run for run in every if run.family == "B200"])
-    _print_experts()
     if options.out is not None:
         Path(options.out).write_text(_accuracies(found), "utf-8")
     if options.fit:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.building.model import build_model
+from hetopt.problem.building.model import preset_model
 from hetopt.problem.catalogue import DATA
 from hetopt.problem.model import Model
-from hetopt.problem.schema.model import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -57,7 +56,7 @@ def deepseek_rows() -> Iterator[tuple[dict[str, str], Model]]:
 
     No number of hetopt's is fitted on them.
     """
-    preset = build_model(ModelSpec(preset="deepseek-v2"), None)
+    preset = preset_model("deepseek-v2")
     for row in rows("simumax-b200.csv"):
         if row["model"] == "deepseekv2":
             yield row, replace(preset, layers=int(row["layers"]))

@@ -35,7 +35,7 @@ import numpy as np
 from benchmarks.measured_runs import gpt
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.roofline import EFFICIENCIES, Roofline, family_of
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import DEGREES, Pipeline, Plan, Stage, Strategy
 from hetopt.pricing import price
 from hetopt.problem.catalogue import accelerators, problem_files
 from hetopt.problem.cluster import Cluster, ClusterLinks, Link
@@ -96,11 +96,7 @@ class Figure:
         """Return our time of the published plan, simulated."""
         cluster = self.problem.clusters[0]
         pins = ClusterPins(
-            dp=_only(self.strategy.dp),
-            cp=_only(self.strategy.cp),
-            tp=_only(self.strategy.tp),
-            ep=_only(self.strategy.ep),
-            etp=_only(self.strategy.etp),
+            **{name: _only(getattr(self.strategy, name)) for name in DEGREES},
             recompute=_only(self.strategy.recompute),
         )
         problem = replace(

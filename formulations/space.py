@@ -18,11 +18,12 @@ from hetopt.problem.principles import PRUNED
 from hetopt.schedule.schedules import MAX_DELTA, rule_of
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
-    from hetopt.plans import Strategy
     from hetopt.problem.principles import Principles
 
 
@@ -104,22 +105,20 @@ class _Rivals:
     def replaced(self) -> NDArray[np.bool_]:
         """Which strategies some other strategy replaces; (K,).
 
-        Those that differ in the degrees of experts alone are many, and most of them
-        are replaced by one another: all others are compared with what is left.
+        With the degrees of experts strategies are many, and most of them are replaced
+        by one that differs in these alone, or takes as many devices: what is left of
+        such groups is compared with all that is left.
         """
-        found = np.zeros(len(self.cluster.strategies), dtype=bool)
-        for group in self._alike_but_experts():
-            found[group] = self._replaced_among(group)
-        left = np.flatnonzero(~found)
-        found[left] = self._replaced_among(left)
+        strategies = self.cluster.strategies
+        found = np.zeros(len(strategies), dtype=bool)
+        keys: list[list[Hashable]] = [[0] * len(strategies)]
+        if any(strategy.has_expert_degrees for strategy in strategies):
+            meshes: list[Hashable] = [replace(s, ep=1, etp=1) for s in strategies]
+            keys = [meshes, [s.devices for s in strategies], *keys]
+        for key in keys:
+            for group in _alike(key, np.flatnonzero(~found)):
+                found[group] = self._replaced_among(group)
         return found
-
-    def _alike_but_experts(self) -> list[NDArray[np.intp]]:
-        """Return the strategies, by index, that only experts' degrees tell apart."""
-        groups: dict[Strategy, list[int]] = {}
-        for k, strategy in enumerate(self.cluster.strategies):
-            groups.setdefault(replace(strategy, ep=1, etp=1), []).append(k)
-        return [np.array(group) for group in groups.values() if len(group) > 1]
 
     def _replaced_among(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Which of some strategies another of them replaces; (R,)."""
@@ -330,6 +329,14 @@ class _Rivals:
         # One layout has one set of boundary times; others hardly ever agree.
         same &= cluster.layout[new] == cluster.layout[own]
         return same
+
+
+def _alike(key: Sequence[Hashable], rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    """Return those of some rows that have the same key, group by group."""
+    groups: dict[Hashable, list[int]] = {}
+    for row in rows.tolist():
+        groups.setdefault(key[row], []).append(row)
+    return [np.array(group) for group in groups.values() if len(group) > 1]
 
 
 def _rise(times: NDArray[np.int64]) -> NDArray[np.int64]:

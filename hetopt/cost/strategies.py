@@ -1,10 +1,11 @@
-"""Which (dp, cp, tp, ep, etp, recompute) a stage of a cluster may use at a micro-batch count.
+"""Which strategies a stage of a cluster may use at a micro-batch count.
 
 ``hetopt.cost.build`` drops those that need too much memory.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hetopt.plans import Strategy
@@ -14,6 +15,10 @@ from hetopt.problem.training import RECOMPUTE, Recompute
 if TYPE_CHECKING:
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
+
+
+#: As strategies compare, field by field.
+_ORDER = attrgetter("dp", "cp", "tp", "etp", "ep", "recompute")
 
 
 def strategies(
@@ -27,11 +32,18 @@ def strategies(
         if pins.recompute.permits(policy)
     ]
     found = [
-        Strategy(**mesh._asdict(), recompute=policy)
+        Strategy(
+            dp=mesh.dp,
+            cp=mesh.cp,
+            tp=mesh.tp,
+            ep=mesh.ep,
+            etp=mesh.etp,
+            recompute=policy,
+        )
         for mesh in meshes(problem.model, cluster, problem.training, pins, microbatches)
         for policy in policies
     ]
-    return tuple(sorted(found))
+    return tuple(sorted(found, key=_ORDER))
 
 
 def recompute_policies(problem: Problem, cluster: Cluster) -> tuple[Recompute, ...]:

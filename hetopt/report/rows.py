@@ -38,8 +38,6 @@ class StageRow(NamedTuple):
     dp: int
     cp: int
     tp: int
-    ep: int
-    etp: int
     recompute: str
     strategies: str
     devices: int
@@ -49,6 +47,8 @@ class StageRow(NamedTuple):
     backward_ms: float
     warmup: int
     idle_share: float
+    ep: int = 1
+    etp: int = 1
 
 
 class BoundaryRow(NamedTuple):

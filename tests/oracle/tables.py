@@ -50,9 +50,7 @@ def allowed_strategies(problem: Problem, cluster: Cluster, q: int) -> list[Strat
                 )
                 if fits:
                     found += [
-                        Strategy(
-                            dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=policy
-                        )
+                        Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=policy)
                         for ep, etp in _expert_degrees(model, cluster, n)
                         if pins.ep.permits(ep) and pins.etp.permits(etp)
                         for policy in policies

@@ -52,7 +52,10 @@ def test_assumptions_are_read(moe: str, expected: Dispatch) -> None:
         ("{capacity: 0}", "training.moe.capacity: is 0, expected more than 0"),
         ("{capacity: some}", "training.moe.capacity: is 'some', expected a number or"),
         ("{node_dedup: 1}", "training.moe.node_dedup: is 1, expected true or false"),
-        ("{imbalence: 1}", "training.moe.imbalence: is not a known field (did you mean 'imbalance'?)"),
+        (
+            "{imbalence: 1}",
+            "training.moe.imbalence: is not a known field (did you mean 'imbalance'?)",
+        ),
         ("3", "training.moe: is 3, expected a mapping with imbalance, capacity"),
     ],
 )

@@ -106,7 +106,7 @@ def test_stage_rows_hold_numbers() -> None:
     first, last = stage_rows(MODEL, PLAN, PRICE)
     assert first == (
         *(0, "h20", 0, 4, "embedding + 3 layer", 1, 2, 4, "full", "", 8),
-        *(10_000_000_000, 75_200_000_000, 1.5, 3.0, 3, 0.25),
+        *(10_000_000_000, 75_200_000_000, 1.5, 3.0, 3, 0.25, 1, 1),
     )
     assert last.contents == "layer + head"
 

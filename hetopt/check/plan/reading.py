@@ -74,9 +74,13 @@ def _check_stage(stage: Mapping[str, Any], field: str) -> None:
 def _check_strategy(data: Mapping[str, Any], field: str) -> None:
     for key in ("dp", "cp", "tp"):
         whole(data, key, field)
+    devices, ranks = data["dp"] * data["cp"] * data["tp"], 1
     for key in ("ep", "etp"):
         if data.get(key) is not None:
-            whole(data, key, field)
+            ranks *= whole(data, key, field)
+    if devices % ranks:
+        expected = f"ep * etp to divide dp * cp * tp ({devices})"
+        raise _wrong(_join(field, "ep"), ranks, expected)
     choice(data, "recompute", RECOMPUTE, field)
     if data.get("zero") is not None and whole(data, "zero", field, least=0) > 3:
         raise _wrong(_join(field, "zero"), data["zero"], "0, 1, 2 or 3")

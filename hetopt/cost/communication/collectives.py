@@ -101,10 +101,10 @@ def all_gather_s(
     return moved + _start_s(cluster, size, stride)
 
 
-def gather_held_s(cluster: Cluster, held: HeldAlike, bytes_each: int) -> Floats:
-    """Gather parameters over the ranks that hold the same, or scatter what is added."""
-    total_bytes = held.parameters * bytes_each
-    return all_gather_s(cluster, held.replicas, held.stride, total_bytes)
+def gather_held_s(cluster: Cluster, part: HeldAlike, bytes_each: int) -> Floats:
+    """All-gather parameters, so many bytes of each, over the ranks that hold them."""
+    total_bytes = part.parameters * bytes_each
+    return all_gather_s(cluster, part.replicas, part.stride, total_bytes)
 
 
 def all_reduce_s(

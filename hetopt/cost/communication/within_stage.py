@@ -126,12 +126,12 @@ def stage_communication(
             ring = steps * (step_s + latency)
             ring_backward = steps * (2 * step_s + latency)
     gather = scatter = nothing
-    size = parameter_bytes(training)
+    each = parameter_bytes(training)
     for part in held_alike(model, kind, shape, replicas):
         if training.zero >= 3:
-            gather = gather + gather_held_s(cluster, part, size.weight)
+            gather = gather + gather_held_s(cluster, part, each.weight)
         if training.zero >= 2:
-            scatter = scatter + gather_held_s(cluster, part, size.gradient)
+            scatter = scatter + gather_held_s(cluster, part, each.gradient)
     return StageCommunication(
         forward_s=forward,
         backward_s=backward,

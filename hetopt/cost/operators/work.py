@@ -75,8 +75,8 @@ class Work:
     bound_by_compute: bool = False
     kernels: NDArray[np.str_] | None = None
 
-    def at(self, rows: NDArray[np.bool_]) -> Work:
-        """Return some of the kernels; ``rows`` are (R,)."""
+    def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Work:
+        """Return some of the kernels, by a mask that is (R,) or by their rows."""
         return replace(
             self,
             compute_s=self.compute_s[rows],

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from hetopt.cost.pieces.operations import moving
 from hetopt.cost.pieces.dispatched import Dispatched
+from hetopt.cost.pieces.operations import moving
 from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
 
 if TYPE_CHECKING:

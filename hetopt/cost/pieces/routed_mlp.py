@@ -46,13 +46,12 @@ class RoutedMlp(Piece):
         own, hidden, experts = self._own(shape), self.block.hidden, self.experts
         rows, groups = self._rows(shape), experts.number / shape.ep
         width, inner = self._width(shape), self.matrices
-        grouped = {"e": e, "groups": np.broadcast_to(groups, rows.shape)}
-        each = rows / groups
+        each, groups = rows / groups, np.broadcast_to(groups, rows.shape)
         scores = own * experts.number * _SCORE_BYTES
         return Operations.of(
             multiply(own, hidden, experts.number, e),
-            multiply(each, hidden, inner * width, **grouped),
-            multiply(each, width, hidden, **grouped),
+            multiply(each, hidden, inner * width, e, groups=groups),
+            multiply(each, width, hidden, e, groups=groups),
             elementwise=(
                 *self.norms(own, e, self.norms_before),
                 moving(2 * _ROUTER_KERNELS * scores, kernels=_ROUTER_KERNELS),
@@ -101,7 +100,8 @@ class RoutedMlp(Piece):
 
         Those of the input and of the wider of the two tensors inside.
         """
-        widest = np.maximum(self.block.hidden, self.matrices * self._width(shape))
+        inside = self.matrices * self._width(shape)
+        widest: Floats = np.maximum(self.block.hidden, inside)
         return self._rows(shape) * (self.block.hidden + widest)
 
     def dispatched(self, shape: Shape, e: int) -> Dispatched:
@@ -125,7 +125,7 @@ class RoutedMlp(Piece):
         return shape.own_tokens(self.tokens)
 
     def _sent(self, shape: Shape) -> Floats:
-        """Copies of tokens that a rank of a group takes in, and gives back."""
+        """Return the copies of tokens that a rank takes in, and gives back."""
         experts = self.experts
         return self._own(shape) * experts.per_token * self.kernels.dispatch.load
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.relatives import Measured
     from hetopt.cost.operators.work import Rates, Work
     from hetopt.cost.pieces.operations import Operations
-    from hetopt.cost.shapes import Floats
+    from hetopt.cost.shapes import Floats, Ints, Shape
     from hetopt.cost.sources.sustained import Sustained
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Accelerator, Cluster
@@ -127,18 +127,18 @@ class OperatorSource:
             unit_operations(query.model, query.training, kind, query.shape)
             for kind in query.kinds
         ]
+        alike = _alike(query.shape)
         rates = {name: self._rates(name) for name in NEEDED}
-        dense, grouped = (
-            self._products(units, name) for name in (MATMUL, GROUP_MATMUL)
-        )
+        dense = self._products(units, MATMUL, alike)
+        grouped = self._products(units, GROUP_MATMUL, None)
         cores = [core for unit in units for core in unit.cores]
-        forward = self._predicted(
-            SDP_FORWARD,
-            [work.core(core, rates[SDP_FORWARD], backward=False) for core in cores],
-        )
-        gradients = self._predicted(
-            SDP_BACKWARD,
-            [work.core(core, rates[SDP_BACKWARD], backward=True) for core in cores],
+        forward, gradients = (
+            self._predicted(
+                name,
+                [work.core(core, rates[name], backward=backward) for core in cores],
+                alike,
+            )
+            for name, backward in ((SDP_FORWARD, False), (SDP_BACKWARD, True))
         )
         moved = self._predicted(
             MEMORY,
@@ -151,8 +151,16 @@ class OperatorSource:
         )
         return self._times(units, (dense, grouped), (forward, gradients), moved)
 
-    def _products(self, units: list[Operations], name: str) -> list[Floats]:
-        """Return seconds of the products of a class, three for each multiplication."""
+    def _products(
+        self, units: list[Operations], name: str, alike: tuple[Ints, Ints] | None
+    ) -> list[Floats]:
+        """Return seconds of the products of a class, three for each multiplication.
+
+        Parameters
+        ----------
+        alike
+            As of ``_predicted``.
+        """
         parts = [
             part
             for unit in units
@@ -165,6 +173,7 @@ class OperatorSource:
         return self._predicted(
             name,
             [work.product(part, layout, rates) for part in parts for layout in LAYOUTS],
+            alike,
         )
 
     def _rates(self, name: str) -> Rates:
@@ -229,8 +238,20 @@ class OperatorSource:
             tensor=share.tensor,
         )
 
-    def _predicted(self, name: str, asked: list[Work]) -> list[Floats]:
-        """Return seconds of every kernel asked for; from the cache if possible."""
+    def _predicted(
+        self, name: str, asked: list[Work], alike: tuple[Ints, Ints] | None = None
+    ) -> list[Floats]:
+        """Return seconds of every kernel asked for; from the cache if possible.
+
+        Parameters
+        ----------
+        alike
+            Rows that differ, and which of these each row is like; None: all differ.
+        """
+        if alike is not None:
+            first, where = alike
+            known = self._predicted(name, [part.at(first) for part in asked])
+            return [seconds[where] for seconds in known]
         rows = len(asked[0].traffic_s) if asked else 0
         if not rows:
             return [np.empty(0) for _ in asked]
@@ -244,6 +265,19 @@ class OperatorSource:
             found = {name: forest.predict_s(whole)[:, None]}
             prediction_cache.store(folder, key, found)
         return np.split(found[name][:, 0], np.arange(rows, sizes[name], rows))
+
+
+def _alike(shape: Shape) -> tuple[Ints, Ints] | None:
+    """Return which rows differ in more than experts' degrees, as ``_predicted`` asks.
+
+    None if all do: then they are asked for as they stand.
+    """
+    shards = np.stack(shape.columns[:3], axis=1)
+    _, first, where = np.unique(shards, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(shards):
+        return None
+    # numpy 2.0 alone keeps the reduced axis.
+    return first, where.reshape(-1)
 
 
 @cache

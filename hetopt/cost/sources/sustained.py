@@ -7,8 +7,8 @@ operators and one of those collectives, for each family of devices, are fitted o
 published iterations by ``benchmarks/iterations.py``, which prints the shares
 (``--fit``) and how far off models are that the fit has not seen. One share more is of
 the collectives of tensor parallelism, which the B200 runs alone have: whatever makes
-them slower than their links is no property of the kernels around them. The attention core's
-share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
+them slower than their links is no property of the kernels around them. The attention
+core's share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
 Megatron-LM's of 2025 on B200.
 
 Of H20 and Ascend one iteration each is published (HetAuto, Table 1): their relatives'

@@ -16,8 +16,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from hetopt.problem.cluster import Staging, host_fault
 from hetopt.problem.block import Attention
+from hetopt.problem.cluster import Staging, host_fault
 from hetopt.problem.model import Granularity, Norm
 from hetopt.problem.quantity import (
     TOO_MANY_BYTES,
@@ -315,8 +315,6 @@ Reshardings = Annotated[
     or_none(several(choice(RESHARDING))),
     _values_schema(_names_schema(RESHARDING)),
 ]
-
-
 OptionalNorm = Annotated[Norm | None, or_none(choice(get_args(Norm)))]
 OptionalAttention = Annotated[Attention | None, or_none(choice(get_args(Attention)))]
 OptionalGranularity = Annotated[

@@ -136,7 +136,9 @@ def test_a_token_goes_to_a_node_once() -> None:
 def test_all_to_alls_on_b200_are_those_that_were_fitted() -> None:
     path = Path(data.__file__).parent / "collectives" / "simumax-b200.csv"
     lines = [
-        line for line in path.read_text("utf-8").splitlines() if not line.startswith("#")
+        line
+        for line in path.read_text("utf-8").splitlines()
+        if not line.startswith("#")
     ]
     (fit,) = (
         row
