@@ -15,7 +15,9 @@ TRAINING = Training(global_batch=4, seq_len=4096)
 
 
 def preset(name: str, **changed: int) -> Model:
-    return build_model(ModelSpec(preset=name, **changed), lambda path: {})
+    return build_model(
+        ModelSpec.model_validate({"preset": name, **changed}), lambda path: {}
+    )
 
 
 @pytest.mark.parametrize(

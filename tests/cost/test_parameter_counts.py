@@ -13,7 +13,9 @@ from tests.problem.building import published_configs as published
 
 def counts(config: dict[str, Any]) -> ParameterCounts:
     fields = model_fields(config, name="model")
-    return parameter_counts(build_model(ModelSpec(hf_config="x"), lambda path: fields))
+    return parameter_counts(
+        build_model(ModelSpec.model_validate({"hf_config": "x"}), lambda path: fields)
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from hetopt.cost.pieces.operations import AttentionCore, Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
@@ -100,7 +102,7 @@ class Attention(Piece):
     """Norms, queries, keys and values, rotary embedding, core, output, residual."""
 
     collectives = (2, 1)
-    profiled = (
+    profiled: ClassVar[tuple[Profiled, ...]] = (
         Profiled(
             unit=ATTENTION,
             sizes=_core_sizes,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from hetopt.cost.pieces.operations import Elementwise, Operations, moving
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
@@ -17,7 +19,7 @@ class Embedding(Piece):
     """The first unit, and the start of a block with tokens of its own."""
 
     collectives = (1, 0)
-    profiled = (
+    profiled: ClassVar[tuple[Profiled, ...]] = (
         Profiled(
             unit=EMBEDDING,
             sizes=lambda shape: (shape.shard_vocab,),

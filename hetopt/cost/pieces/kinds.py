@@ -46,11 +46,9 @@ _OF_A_LAYER: dict[str, type[Piece]] = {
     MLP_DOWN: MlpDown,
 }
 
-_PROFILED = {
-    timed.unit: timed
-    for kind in (*_OF_A_LAYER.values(), Embedding, Head)
-    for timed in kind.profiled
-}
+#: What profiles time apart.
+_TIMED: tuple[type[Piece], ...] = (*_OF_A_LAYER.values(), Embedding, Head)
+_PROFILED = {timed.unit: timed for kind in _TIMED for timed in kind.profiled}
 
 
 def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:

@@ -71,7 +71,7 @@ def build_model(
 
 def preset_model(name: str) -> Model:
     """Return the model of a preset."""
-    return build_model(ModelSpec(preset=name), lambda path: {})
+    return build_model(ModelSpec.model_validate(name), lambda path: {})
 
 
 def _architecture(fields: dict[str, Any]) -> Architecture:

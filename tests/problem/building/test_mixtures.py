@@ -22,7 +22,9 @@ from tests.problem.building import published_configs as published
 
 def read(config: dict[str, Any]) -> Model:
     fields = model_fields(config, name="model")
-    return build_model(ModelSpec(hf_config="x"), lambda path: fields)
+    return build_model(
+        ModelSpec.model_validate({"hf_config": "x"}), lambda path: fields
+    )
 
 
 def test_deepseek_v3() -> None:
