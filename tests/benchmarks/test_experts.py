@@ -6,7 +6,8 @@ from statistics import mean
 
 import pytest
 
-from benchmarks.experts import FAR, MEAN_LIMIT, times
+from benchmarks.experts import MEAN_LIMIT, times
+from benchmarks.iterations import FAR
 
 
 @pytest.mark.slow
