@@ -72,9 +72,12 @@ class Head(Piece):
         return own * self.block.hidden * inputs * e + softmax
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of the input and of what the loss holds for a moment."""
-        loss = self.kernels.loss
-        passing = (loss.peak - loss.kept) * self._logits(shape)
+        """Return the bytes of the input and of what the loss holds for a moment.
+
+        Losses of further tokens come one after the other.
+        """
+        loss, times = self.kernels.loss, 1 + self.model.predictions
+        passing = (loss.peak - loss.kept) * self._logits(shape) / times
         return e * self._input_elements(shape) + passing
 
     @property

@@ -63,6 +63,10 @@ class Prediction(Embedding):
         ids = shape.all_tokens(self.tokens) * TOKEN_ID_BYTES
         return self.layers * (own + ids)
 
+    def gradient_width(self, tp: Ints) -> Floats:
+        """Return the width of both inputs side by side."""
+        return 2 * super().gradient_width(tp)
+
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
         """Look-ups are scattered; both inputs gathered, their projection as well."""

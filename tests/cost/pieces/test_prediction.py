@@ -52,6 +52,20 @@ def test_the_head_predicts_every_token_twice() -> None:
     assert twice == pytest.approx(2 * once)
 
 
+def test_losses_of_further_tokens_come_one_after_the_other() -> None:
+    plain = replace(V3, predictions=0)
+    twice, once = (
+        pieces_of(model, TRAINING, HEAD)[0].working_bytes(ONE, 2, "none")
+        for model in (V3, plain)
+    )
+    assert twice == pytest.approx(once)
+    kept_twice, kept_once = (
+        pieces_of(model, TRAINING, HEAD)[0].kept_bytes(ONE, 2, "none")
+        for model in (V3, plain)
+    )
+    assert kept_twice > 1.9 * kept_once
+
+
 def test_a_stage_that_is_the_whole_pipeline_has_one_table() -> None:
     shape = Shape.of([(1, 1, 2)])
     apart, alone = (
