@@ -23,7 +23,7 @@ _MOST_LAYERS = 100_000
 
 
 def experts_say(
-    settings: Mapping[str, str], layers: int, wrong: Wrong
+    settings: Mapping[str, str], layers: int, ffn: int, wrong: Wrong
 ) -> dict[str, Any]:
     """Return the fields of a model and its dispatch that settings state.
 
@@ -31,8 +31,8 @@ def experts_say(
 
     Parameters
     ----------
-    layers
-        Of the model.
+    layers, ffn
+        Of the model; experts have the width of its MLPs by default.
     wrong
         Returns the error that says something about a setting.
 
@@ -41,9 +41,16 @@ def experts_say(
     InputError
         A setting is not what the runtime would read.
     """
-    number_of = whole(settings, "num_experts", wrong, 0, least=0)
+    number_of = (
+        whole(settings, "num_experts", wrong, 0, least=0)
+        if has_experts(settings)
+        else 0
+    )
+    width = whole(settings, "moe_ffn_hidden_size", wrong, ffn)
     says: dict[str, Any] = {
-        "experts": _experts(settings, number_of, layers, wrong) if number_of else None,
+        "experts": _experts(settings, number_of, width, layers, wrong)
+        if number_of
+        else None,
         "latent": None,
         "predictions": whole(settings, "mtp_num_layers", wrong, 0, least=0),
     }
@@ -57,8 +64,15 @@ def experts_say(
     return says
 
 
+def has_experts(settings: Mapping[str, str]) -> bool:
+    """Whether layers are routed, if ``num_experts`` is a number."""
+    # One is how Megatron-DeepSpeed says that they are not; others have two per token.
+    dense = ("0", "1") if "moe_router_topk" not in settings else ("0",)
+    return settings.get("num_experts", "0") not in dense
+
+
 def _experts(
-    settings: Mapping[str, str], count: int, layers: int, wrong: Wrong
+    settings: Mapping[str, str], count: int, width: int, layers: int, wrong: Wrong
 ) -> Experts:
     scores = settings.get("moe_router_score_function", "softmax")
     if scores not in ("softmax", "sigmoid"):
@@ -72,12 +86,7 @@ def _experts(
         return Experts(
             number=count,
             per_token=per_token,
-            ffn=whole(
-                settings,
-                "moe_ffn_hidden_size",
-                wrong,
-                whole(settings, "ffn_hidden_size", wrong, 1),
-            ),
+            ffn=width,
             shared_ffn=whole(
                 settings, "moe_shared_expert_intermediate_size", wrong, 0, least=0
             ),

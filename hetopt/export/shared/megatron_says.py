@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hetopt.export.shared.megatron_experts_said import experts_say
+from hetopt.export.shared.megatron_experts_said import experts_say, has_experts
 from hetopt.export.shared.megatron_numbers import number, whole
 from hetopt.export.understood import not_priced
 from hetopt.problem.architecture import RotaryScaling
@@ -93,7 +93,7 @@ def model_says(
         | _activation(settings, wrong)
         | _positions(settings, wrong)
         | _windows(settings, layers, wrong)
-        | experts_say(settings, layers, wrong)
+        | experts_say(settings, layers, says["ffn"], wrong)
     )
 
 
@@ -245,10 +245,8 @@ def notes(
         why = "hetopt prices the kernels of megatron-core"
         found.append(not_priced(spelled("use_legacy_models"), why))
     dispatcher = "moe_token_dispatcher_type"
-    if "num_experts" in settings and settings.get(dispatcher) not in (
-        "alltoall",
-        "flex",
-    ):
+    known = settings.get(dispatcher) in ("alltoall", "flex")
+    if has_experts(settings) and not known:
         why = "hetopt prices tokens that are sent to the ranks of their experts alone"
         found.append(not_priced(spelled(dispatcher), why))
     if settings.get("cp_comm_type", "p2p") != "p2p":

@@ -20,6 +20,7 @@ from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.registry import launcher, reader
 from hetopt.problem.architecture import RotaryScaling
+from hetopt.problem.experts import Experts
 from hetopt.problem.training import ScheduleName
 from tests.export.jobs import as_llama, draw_job
 
@@ -64,7 +65,7 @@ def expected_says(case: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, set):
             found[name] = frozenset(value)
         elif isinstance(value, dict):
-            found[name] = RotaryScaling(**value)
+            found[name] = (Experts if name == "experts" else RotaryScaling)(**value)
     return found
 
 

@@ -120,6 +120,11 @@ def test_a_folder_made_by_hand(tmp_path: Path) -> None:
         "out_bias": True,
         "mlp_bias": True,
         "sliding_window": None,
+        "experts": None,
+        "latent": None,
+        "predictions": 0,
+        "attention_sinks": False,
+        "gate_clamp": None,
         # The parser's own where nothing is said.
         "head_dim": 64,
         "ffn": 1344,
