@@ -33,7 +33,7 @@ def make_odd(seed: int, *, widest: bool = False) -> Instance:
     """Draw an instance with odd nodes; ``widest`` as of ``make_instance``.
 
     Some stage of some cluster always leaves devices of a node idle. Where P4 is to be
-    relaxed, every size of stages divides the next.
+    relaxed, every size of stages divides the next, and none takes several nodes.
     """
     rng = Random(seed)
     schedule = OVERLAPPING[seed % len(OVERLAPPING)]
@@ -57,6 +57,13 @@ def make_odd(seed: int, *, widest: bool = False) -> Instance:
             for own in rows.strategies
         )
         few = odd and count_plans(table) <= most
+        if few and widest:
+            few = all(
+                own.devices <= problem.clusters[j].devices_per_node
+                for part in table.slices
+                for j, rows in enumerate(part.clusters)
+                for own in rows.strategies
+            )
         if few and widest:
             counted = wide.count_plans(table, WIDEST, MAX_WIDE_PLANS)
             few = counted <= MAX_WIDE_PLANS
