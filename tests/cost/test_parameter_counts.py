@@ -25,12 +25,12 @@ def counts(config: dict[str, Any]) -> ParameterCounts:
         (published.DEEPSEEK_V3, 671.03, 37.0),
         # DeepSeek-V2, abstract.
         (published.DEEPSEEK_V2, 236.0, 21.0),
-        # Qwen3, Table 2, and what the model cards say of the embeddings.
+        # Qwen3-235B-A22B and Qwen3-30B-A3B, of 235 and 30.5 billion.
         (published.QWEN3_235B_A22B, 235.09, 22.0),
         (published.QWEN3_30B_A3B, 30.53, 3.3),
-        # Mixtral of Experts, section 2.
-        (published.MIXTRAL_8X7B, 46.7, 12.9),
-        # Qwen1.5-MoE-A2.7B, model card.
+        # Ollama's listing of mixtral:8x7b; Mixtral of Experts, abstract.
+        (published.MIXTRAL_8X7B, 46.7, 13.0),
+        # Qwen's announcement of Qwen1.5-MoE-A2.7B.
         (published.QWEN15_MOE, 14.3, 2.7),
     ],
 )

@@ -160,17 +160,17 @@ def test_a_stage_without_experts_does_not_count() -> None:
 def test_routed_layers_are_a_short_text(routed: list[int], text: str) -> None:
     assert layer_runs(routed) == text
     settings = {**SAID, "moe_layer_freq": text}
-    experts = experts_say(settings, len(routed), _wrong)["experts"]
+    experts = experts_say(settings, len(routed), 64, _wrong)["experts"]
     assert [int(each) for each in experts.routed(len(routed))] == routed
 
 
 def test_the_parsers_own_values_are_read() -> None:
-    says = experts_say(SAID, 4, _wrong)
+    says = experts_say(SAID, 4, 64, _wrong)
     assert says["experts"].per_token == 2
     assert says["experts"].ffn == 64
     assert says["experts"].scores == "softmax"
     assert (says["latent"], says["predictions"]) == (None, 0)
-    every = experts_say({**SAID, "moe_layer_freq": "2"}, 4, _wrong)["experts"]
+    every = experts_say({**SAID, "moe_layer_freq": "2"}, 4, 64, _wrong)["experts"]
     assert every.dense_layers == (1, 3)
 
 
@@ -216,7 +216,7 @@ def test_the_parsers_own_values_are_read() -> None:
 )
 def test_what_cannot_be_read_is_said(settings: dict[str, str], said: str) -> None:
     with pytest.raises(InputError) as caught:
-        experts_say({**SAID, **settings}, 4, _wrong)
+        experts_say({**SAID, **settings}, 4, 64, _wrong)
     assert str(caught.value).startswith(said), str(caught.value)
 
 
