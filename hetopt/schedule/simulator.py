@@ -271,7 +271,8 @@ def _last_ends_ns(
 
 def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
     """Run what ``events.run`` cannot: blocking or shared transfers, chunks, weights."""
-    if rule_of(times.schedule).blocking:
+    # A stage alone sends nothing.
+    if rule_of(times.schedule).blocking and times.stages > 1:
         return run_blocking(times)
     if times.sharing is None and times.chunks is None and times.weight_ns is None:
         return None

@@ -10,6 +10,8 @@ from random import Random
 import pytest
 
 from hetopt.check.plan import times as checked
+from hetopt.problem.training import ScheduleName
+from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.schedules import rule_of
@@ -17,7 +19,7 @@ from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
 
-SCHEDULES = ("1f1b-batched", "1f1b-blocking")
+SCHEDULES: tuple[ScheduleName, ...] = ("1f1b-batched", "1f1b-blocking")
 
 
 def drawn(seed: int, *, most: int = 6) -> PipelineTimes:
@@ -30,7 +32,7 @@ def drawn(seed: int, *, most: int = 6) -> PipelineTimes:
         microbatches=q,
         warmups=range(p, 0, -1),
         sync=[rng.randint(0, 9) for _ in range(p)],
-        schedule=SCHEDULES[seed % 2],  # type: ignore[arg-type]
+        schedule=SCHEDULES[seed % 2],
     )
 
 
@@ -137,3 +139,22 @@ def test_exchange_and_one_after_the_other() -> None:
     # F 4, to 14, F B 24, [exchange, B F] twice less the last: B 6 after the last.
     assert spans["1f1b-batched"] == (4 + 10 + 10 + 2 * (10 + 10) + 10 + 6, 20)
     assert spans["1f1b-blocking"] == (4 + 10 + 10 + 2 * (20 + 10) + 10 + 6, 30)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_stage_alone_waits_for_nothing(
+    schedule: ScheduleName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a million micro-batches of one stage are simulated as those of 1F1B are."""
+    monkeypatch.setattr(simulator, "run_blocking", None)
+    times = PipelineTimes(
+        schedule=schedule,
+        microbatches=1_000_003,
+        forward_ns=(3,),
+        backward_ns=(5,),
+        transfer_ns=(),
+        occupancy_ns=(),
+        sync_ns=(7,),
+        warmups=(1,),
+    )
+    assert simulator.simulate(times).makespan_ns == 1_000_003 * 8 + 7
