@@ -133,7 +133,7 @@ def test_exchange_and_one_after_the_other() -> None:
             [10],
             microbatches=3,
             warmups=(2, 1),
-            schedule=schedule,  # type: ignore[arg-type]
+            schedule=schedule,
         )
         spans[schedule] = (simulate(times).makespan_ns, int(period_by_recursion(times)))
     # F 4, to 14, F B 24, [exchange, B F] twice less the last: B 6 after the last.
