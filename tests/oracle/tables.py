@@ -271,12 +271,7 @@ def _draw_cluster(
             )
             arrays["temporary"][k, n] = bytes_ * rng.random() / 4
             arrays["sync"][k, n] = clock.draw(0.1) if strategy.dp > 1 else 0
-    own_layouts = []
-    for strategy in strategies:
-        layout = Layout(cluster=index, dp=strategy.dp, shards=strategy.cp * strategy.tp)
-        if layout not in layouts:
-            layouts.append(layout)
-        own_layouts.append(layouts.index(layout))
+    own_layouts = _layouts_of(strategies, index, layouts)
     devices = [strategy.devices for strategy in strategies]
     most = [room(cluster, own.devices, own.inside) for own in strategies]
     per_unit = rng.random() < 0.5
@@ -295,6 +290,19 @@ def _draw_cluster(
         sync_ns=_ints([clock.draw(0.2, 0.9) for _ in strategies]),
         sync_unit_ns=arrays["sync"] * per_unit,
     )
+
+
+def _layouts_of(
+    strategies: Sequence[Strategy], index: int, layouts: list[Layout]
+) -> list[int]:
+    """Number the layouts of a cluster's strategies; new ones are added."""
+    numbers = []
+    for strategy in strategies:
+        layout = Layout(cluster=index, dp=strategy.dp, shards=strategy.cp * strategy.tp)
+        if layout not in layouts:
+            layouts.append(layout)
+        numbers.append(layouts.index(layout))
+    return numbers
 
 
 def _ints(values: Sequence[int]) -> NDArray[np.int64]:

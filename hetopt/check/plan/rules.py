@@ -31,9 +31,10 @@ def mesh_findings(
     dp, cp, tp = strategy.dp, strategy.cp, strategy.tp
     devices = strategy.devices
     if devices <= cluster.devices and not most_stages(cluster, strategy):
+        inside = f"tp {tp}" if strategy.etp == 1 else f"tp {tp} and etp {strategy.etp}"
         yield (
-            f"{name}: {devices} devices a stage are neither of one node nor, with tp "
-            f"{tp} inside each, all that several nodes have"
+            f"{name}: {devices} devices a stage are neither of one node nor, with "
+            f"{inside} inside each, all that several nodes have"
         )
     if tp > cluster.max_tp:
         yield f"{name}: tp {tp} is more than max_tp {cluster.max_tp}"

@@ -138,7 +138,9 @@ def test_events_lie_where_their_times_are() -> None:
             for event in timeline.events
             if event.activity == activity
         )
-        assert counts[paint.name] == len(events) > 0
+        assert counts[paint.name] == len(events)
+        # Gradients of weights run apart under other schedules.
+        assert bool(events) == (activity != "weight")
         scale = (RIGHT - LEFT) / end_s
         for (left, width), (start_s, length_s) in zip(drawn, events, strict=True):
             assert left == pytest.approx(LEFT + start_s * scale, abs=0.1)
