@@ -32,10 +32,11 @@ PROBLEMS = [
     "hetu-70b-16h800-16h20", "hetu-70b-16h800-24h20", "hetu-70b-16h800-32h20",
     "uniap-bert-huge", "uniap-t5-large", "uniap-vit-huge", "uniap-swin-huge",
     "uniap-llama-7b", "uniap-llama-13b", "a100-h100-v100",
+    "deepseek-v3-h20-h800", "qwen3-235b-h800",
 ]  # fmt: skip
 
 #: Those of them that are of no paper.
-OURS = ["a100-h100-v100"]
+OURS = ["a100-h100-v100", "deepseek-v3-h20-h800", "qwen3-235b-h800"]
 
 
 def preset(name: str) -> Model:
