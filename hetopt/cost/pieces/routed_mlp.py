@@ -85,7 +85,7 @@ class RoutedMlp(Piece):
         """Return the bytes of both inputs, of the router's scores, and of experts.
 
         Experts keep their input, and the activation's input and result, which is
-        weighted before the second matrix (Megatron-core since 0.12): their own result
+        weighted before the second matrix (Megatron-core 0.16): their own result
         is not needed again.
         """
         own, rows, hidden = self._own(shape), self._rows(shape), self.block.hidden
