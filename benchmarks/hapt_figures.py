@@ -46,7 +46,7 @@ PROBLEM = "hapt-gpt39b"
 SCHEDULES: tuple[ScheduleName, ...] = ("h-1f1b", "eager-1f1b", "1f1b")
 GBPS = (10, 9, 8, 7, 6, 5, 4, 3)
 #: Where transfers are as long as stages a proof of H-1F1B may take long.
-LIMIT_S = 240.0
+LIMIT_S = 120.0
 #: Ends of the model are left with no vocabulary to speak of, so that layers are all.
 CASE_STUDY = """
 model:
