@@ -33,6 +33,7 @@ NOT_RUN = {
     "docs/how-to/bring-a-model.md": 1,
     "docs/how-to/bring-a-profile.md": 2,
     "docs/how-to/compare.md": 1,
+    "docs/how-to/experts.md": 1,
     "docs/how-to/export.md": 1,
     "docs/how-to/measure.md": 4,
     "docs/how-to/run-a-plan.md": 2,
