@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -249,8 +250,8 @@ def test_shared_links_take_turns() -> None:
         ({"weight_ns": (1, -1)}, "weight_ns holds -1"),
     ],
 )
-def test_what_does_not_fit_is_refused(changed: dict[str, object], message: str) -> None:
-    given: dict[str, object] = {
+def test_what_does_not_fit_is_refused(changed: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {
         "schedule": "zb-h1",
         "microbatches": 4,
         "forward_ns": (5, 5),
@@ -262,4 +263,4 @@ def test_what_does_not_fit_is_refused(changed: dict[str, object], message: str) 
         "warmups": (2, 1),
     }
     with pytest.raises(ValueError, match=message):
-        PipelineTimes(**{**given, **changed})  # type: ignore[arg-type]
+        PipelineTimes(**{**given, **changed})

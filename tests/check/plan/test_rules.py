@@ -9,6 +9,7 @@ import pytest
 from hetopt.check.plan.rules import mesh_findings
 from hetopt.plans import Strategy
 from hetopt.problem.experts import Experts
+from hetopt.problem.problem import Problem
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from tests.oracle import plain
 
@@ -24,11 +25,11 @@ ROUTED = replace(
 UNSPLIT = replace(MIXTURE, training=replace(MIXTURE.training, sequence_parallel=False))
 
 
-def said(problem: object, *degrees: int) -> str:
+def said(problem: Problem, *degrees: int) -> str:
     dp, cp, tp, ep, etp = degrees
     strategy = Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp)
     cluster = plain.cluster("a", 2, 4)
-    return " | ".join(mesh_findings(problem, cluster, strategy, 1))  # type: ignore[arg-type]
+    return " | ".join(mesh_findings(problem, cluster, strategy, 1))
 
 
 def test_sound_degrees() -> None:
@@ -67,5 +68,5 @@ def test_sound_degrees() -> None:
         (PINNED, (4, 1, 1, 4, 1), "pin clusters.a.ep: 4, expected 2"),
     ],
 )
-def test_broken_rules(problem: object, degrees: tuple[int, ...], finding: str) -> None:
+def test_broken_rules(problem: Problem, degrees: tuple[int, ...], finding: str) -> None:
     assert finding in said(problem, *degrees)

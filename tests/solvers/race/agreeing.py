@@ -14,6 +14,8 @@ from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.oracle.instances import Instance
 
 TICK = Fraction(1, 10**9)
@@ -34,3 +36,11 @@ def ensure_best(name: str, instance: Instance) -> None:
     assert result.best.closed_form_s == pytest.approx(exact, rel=1e-12)
     assert result.best.plan == brute_force.to_plan(problem, table, best)
     assert check_result(problem, table, result.to_json()) == []
+
+
+def with_plans(instances: Iterable[Instance]) -> int:
+    """Return how many instances have a plan at all."""
+    return sum(
+        brute_force.solve(each.problem, each.table).best is not None
+        for each in instances
+    )
