@@ -17,6 +17,7 @@ from statistics import median
 from hetopt.problem.training import INTERLEAVED, SCHEDULES, ScheduleName
 from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.folding import Fold
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
@@ -51,7 +52,7 @@ KINDS = (
 
 
 def draw(rng: Random, kind: Kind, apart: float, slow: float) -> PipelineTimes:
-    """Draw a pipeline of 2 to 8 stages.
+    """Draw a pipeline of 2 to 8 stages; of folded ones each holds one pair of units.
 
     Parameters
     ----------
@@ -62,6 +63,11 @@ def draw(rng: Random, kind: Kind, apart: float, slow: float) -> PipelineTimes:
     q = p * rng.randint(2, 8)
     tau = [round(TAU * rng.uniform(1 - apart, 1 + apart)) for _ in range(p)]
     transfer = [round(rng.uniform(0, slow) * TAU) for _ in range(p)]
+    fold = None
+    if rule_of(kind.schedule).folded:
+        # Two chunks of these times, and twice as many transfers.
+        fold = _folded(tau)
+        tau, transfer = [2 * each for each in tau], [2 * each for each in transfer]
     return PipelineTimes(
         schedule=kind.schedule,
         microbatches=q,
@@ -70,6 +76,7 @@ def draw(rng: Random, kind: Kind, apart: float, slow: float) -> PipelineTimes:
         transfer_ns=tuple(transfer[:-1]),
         occupancy_ns=tuple(transfer[:-1]),
         sync_ns=(0,) * p,
+        fold=fold,
         weight_ns=(
             tuple(each * 3 // 10 for each in tau)
             if rule_of(kind.schedule).splits
@@ -90,6 +97,27 @@ def draw(rng: Random, kind: Kind, apart: float, slow: float) -> PipelineTimes:
             count=kind.chunks,
             way_back_ns=transfer[-1],
             way_back_occupancy_ns=transfer[-1],
+        ),
+    )
+
+
+def _folded(tau: list[int]) -> Fold:
+    """Return what chunks of these times are: alike, and their passes as in ``draw``."""
+    forward = [2 * each // 3 for each in tau]
+    weight = [2 * each * 3 // 10 for each in tau]
+    before = [
+        2 * each - phi - w for each, phi, w in zip(tau, forward, weight, strict=True)
+    ]
+    return Fold(
+        forward_ns=tuple(each // 2 for each in forward),
+        backward_ns=tuple(
+            each - phi // 2 for each, phi in zip(tau, forward, strict=True)
+        ),
+        weight_ns=tuple(each // 2 for each in weight),
+        handed_on_ns=tuple(map(max, forward, before)),
+        fill_ns=tuple(
+            max((b + 1) // 2, b - w, phi - b // 2)
+            for phi, b, w in zip(forward, before, weight, strict=True)
         ),
     )
 

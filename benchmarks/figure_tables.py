@@ -37,7 +37,10 @@ class Table:
     remarks: tuple[str, ...]
 
 
-MODELLED = "All latencies are modelled (roofline), none measured on these devices."
+MODELLED = (
+    "All latencies are modelled, from measured operators where an accelerator has "
+    "them; no whole iteration of these problems was measured."
+)
 
 
 def above_optimum(shot: Shot, optimum: Shot | None) -> float | None:

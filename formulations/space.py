@@ -7,7 +7,6 @@ then changes neither the optimum nor the plan that is reported.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,12 +17,13 @@ from hetopt.problem.principles import PRUNED
 from hetopt.schedule.schedules import MAX_DELTA, rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
+    from hetopt.plans import Strategy
     from hetopt.problem.principles import Principles
 
 
@@ -62,6 +62,8 @@ def undominated(
 
 #: Numbers that are compared at once, at most, to bound what that takes in memory.
 _MOST_CELLS = 2**24
+#: Of the columns that tell what fits, one in so many is compared first.
+_FEW = 16
 
 
 class _Rivals:
@@ -85,6 +87,9 @@ class _Rivals:
         if self.rule.splits:
             # Lambda and the fill depend on different times; windows on their mean.
             self.counted.append(cluster.fill_ns)
+        if self.rule.folded:
+            # Here windows depend on a third.
+            self.counted.append(cluster.handed_on_ns)
         self.sizes = np.hstack(
             [
                 cluster.state_bytes,
@@ -120,28 +125,49 @@ class _Rivals:
         found = np.zeros(len(strategies), dtype=bool)
         keys: list[list[Hashable]] = [[0] * len(strategies)]
         if any(strategy.has_expert_degrees for strategy in strategies):
-            meshes: list[Hashable] = [replace(s, ep=1, etp=1) for s in strategies]
+            meshes: list[Hashable] = [_mesh(s) for s in strategies]
             keys = [meshes, [s.devices for s in strategies], *keys]
         for key in keys:
-            for group in _alike(key, np.flatnonzero(~found)):
-                found[group] = self._replaced_among(group)
+            groups = _alike(key, np.flatnonzero(~found))
+            for own, new in self._pairs(groups):
+                found[self._replaced_by(own, new)] = True
         return found
 
-    def _replaced_among(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Which of some strategies another of them replaces; (R,)."""
-        count = len(rows)
+    def _pairs(
+        self, groups: list[NDArray[np.intp]]
+    ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield pairs k, k' of the same group, as many at once as memory permits."""
         width = 1 if self.units is None else self.units.shape[1]
-        step = max(1, _MOST_CELLS // max(1, count * width))
-        found = np.zeros(len(self.cluster.strategies), dtype=bool)
-        for first in range(0, count, step):
-            own, new = self._able(rows[first : first + step], rows)
-            if self.rule.thresholds:
-                wins = self._same_times(own, new) & self._first(own, new)
-                own, new = own[wins], new[wins]
-            else:
-                own, new = self._saving(own, new)
-            found[own[self._fit_where(own, new)]] = True
-        return found[rows]
+        most = max(1, _MOST_CELLS // width)
+        waiting: list[tuple[NDArray[np.intp], NDArray[np.intp]]] = []
+        cells = 0
+        for group in groups:
+            step = max(1, most // len(group))
+            for first in range(0, len(group), step):
+                owns = group[first : first + step]
+                if cells + len(owns) * len(group) > most and waiting:
+                    yield _joined(waiting)
+                    waiting, cells = [], 0
+                waiting.append(self._able(owns, group))
+                cells += len(owns) * len(group)
+        if waiting:
+            yield _joined(waiting)
+
+    def _replaced_by(
+        self, own: NDArray[np.intp], new: NDArray[np.intp]
+    ) -> NDArray[np.intp]:
+        """Return which k their k' replace."""
+        if self.units is None:
+            # Column by column: most pairs fall at the first few.
+            for size in self.sizes.T:
+                fits = size[new] <= size[own]
+                own, new = own[fits], new[fits]
+        if self.rule.thresholds:
+            wins = self._same_times(own, new) & self._first(own, new)
+            own, new = own[wins], new[wins]
+        else:
+            own, new = self._saving(own, new)
+        return own if self.units is None else own[self._fit_where(own, new)]
 
     def _able(
         self, owns: NDArray[np.intp], rows: NDArray[np.intp]
@@ -167,6 +193,11 @@ class _Rivals:
         self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the pairs of which k' is preferred wherever it fits."""
+        # Most fall at once: no body unit may be slower.
+        for times in self.counted:
+            for kind in self.chain.kinds:
+                quicker = times[new, kind] <= times[own, kind]
+                own, new = own[quicker], new[quicker]
         gain = self._gain(own, new)
         # No loss is negative.
         own, new, gain = own[gain >= 0], new[gain >= 0], gain[gain >= 0]
@@ -188,12 +219,15 @@ class _Rivals:
         self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """Whether k' fits wherever k does."""
+        assert self.units is not None
         fits: NDArray[np.bool_]
         fits = np.all(self.sizes[new] <= self.sizes[own], axis=1)
-        if self.units is not None:
-            other = np.flatnonzero(~fits)
-            units = self.units
-            fits[other] = (units[new[other]] >= units[own[other]]).all(axis=1)
+        other, units = np.flatnonzero(~fits), self.units
+        # Most pairs fall at the first look, at a few warm-up counts.
+        for columns in (units[:, ::_FEW], units):
+            more = columns[new[other]] >= columns[own[other]]
+            other = other[more.all(axis=1)]
+        fits[other] = True
         return fits
 
     def _units_by_warmup(self) -> NDArray[np.int64]:
@@ -345,6 +379,20 @@ def _alike(key: Sequence[Hashable], rows: NDArray[np.intp]) -> list[NDArray[np.i
     for row in rows.tolist():
         groups.setdefault(key[row], []).append(row)
     return [np.array(group) for group in groups.values() if len(group) > 1]
+
+
+def _mesh(strategy: Strategy) -> tuple[object, ...]:
+    """Return a strategy without its experts' degrees."""
+    own = strategy
+    return own.dp, own.cp, own.tp, own.recompute, own.zero
+
+
+def _joined(
+    pairs: list[tuple[NDArray[np.intp], NDArray[np.intp]]],
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return several arrays of pairs as one."""
+    own, new = zip(*pairs, strict=True)
+    return np.concatenate(own), np.concatenate(new)
 
 
 def _rise(times: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numba
 import numpy
-from numba.core import config
+from numba.core import config, event
 from platformdirs import user_cache_path
 
 from hetopt.version import __version__
@@ -108,6 +108,14 @@ def _load_without_blas() -> None:
 
 
 _load_without_blas()
+
+_COMPILING = event.TimingListener()
+event.register("numba:compile", _COMPILING)
+
+
+def compiling_s() -> float:
+    """Return for how many seconds this process has compiled."""
+    return float(_COMPILING.duration) if _COMPILING.done else 0.0
 
 
 def _kept(function: _Function, options: dict[str, bool]) -> _Function:

@@ -35,6 +35,10 @@ def _compile(what: What) -> None:
     match what:
         case "dp":
             _plan()
+        case "sums":
+            from hetopt.solvers.bounds.sums import add_once
+
+            add_once()
         case "simulated":
             _simulate(free=False)
         case "simulated-free":

@@ -102,7 +102,9 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
     Raises
     ------
     Stopped
-        The time is up. What the work changed is as it was at that moment.
+        The time is up. What the work changed is as it was at that moment. An error
+        that it ends in from then on counts as that, too: a library that is disturbed
+        may drop the exception, and then miss what it was about to make.
     """
     left_s = deadline.left_s()
     if left_s is None:
@@ -117,10 +119,13 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
     except _Late:
         # It may have been raised while the watch was being closed.
         watch.close()
-        if were_held:
-            # It may have been raised on the way out of ``released``.
-            hold()
-        raise Stopped from None
+    except Exception:
+        if not watch.has_raised:
+            raise
+    if were_held:
+        # It may have been raised on the way out of ``released``.
+        hold()
+    raise Stopped
 
 
 def _must_go_on(frame: FrameType | None) -> bool:
@@ -143,9 +148,16 @@ def _must_go_on(frame: FrameType | None) -> bool:
 
 
 class _Timer:
-    """Raises ``_Late`` in the thread that made it, after so many seconds."""
+    """Raises ``_Late`` in the thread that made it, after so many seconds.
+
+    Attributes
+    ----------
+    has_raised
+        Whether it did.
+    """
 
     def __init__(self, seconds: float) -> None:
+        self.has_raised = False
         self._worker = threading.get_ident()
         self._unraisable = sys.unraisablehook
         sys.unraisablehook = self._tell
@@ -173,6 +185,7 @@ class _Timer:
             if _must_go_on(sys._current_frames().get(self._worker)):
                 seconds = _SOON_S
             else:
+                self.has_raised = True
                 self._raise(_Late)
 
     def _raise(self, error: type[BaseException] | None) -> None:

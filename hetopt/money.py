@@ -79,7 +79,7 @@ def known_cost(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost:
         )
     per_hour = sum((prices[name] or 0.0) * count for name, count in nodes.items())
     per_iteration = cost_of_time(per_hour, iteration_time_s)
-    tokens = problem.training.global_batch * problem.training.seq_len
+    tokens = problem.training.tokens
     return Cost(
         nodes=nodes,
         unpriced=(),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cost.chunks import with_way_back
 from hetopt.schedule.chunks import Chunks
+from hetopt.schedule.folding import Fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,30 @@ def stage_weight_ns(places: Sequence[Place]) -> tuple[int, ...] | None:
         if place.table.weight_ns is not None
     ]
     return tuple(found) or None
+
+
+def fold_of(part: TableSlice, places: Sequence[Place]) -> Fold | None:
+    """Return what of stages' times is of their first chunks; None if none is folded."""
+    if part.pairs is None:
+        return None
+    first = [pair[0] for pair in part.pairs]
+    pairs = len(first)
+
+    def sums(name: str, *, of_pairs: bool = False) -> tuple[int, ...]:
+        found = []
+        for place in places:
+            row = getattr(place.table, name)[place.strategy]
+            times = row[-pairs:] if of_pairs else row[first]
+            found.append(int(place.counts[-pairs:] @ times))
+        return tuple(found)
+
+    return Fold(
+        forward_ns=sums("forward_ns"),
+        backward_ns=sums("backward_ns"),
+        weight_ns=sums("weight_ns"),
+        handed_on_ns=sums("handed_on_ns", of_pairs=True),
+        fill_ns=sums("fill_ns", of_pairs=True),
+    )
 
 
 def chunks_of(

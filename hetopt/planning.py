@@ -45,6 +45,7 @@ def plan(
     budget: float | None = None,
     min_tokens_per_s: float | None = None,
     relax: Iterable[Relaxable] = (),
+    pipelines: int = 1,
     time_limit_s: float | None = None,
     top: int = 1,
     jobs: int | None = None,
@@ -80,6 +81,9 @@ def plan(
         Least throughput of the plan of least cost, in closed form, above 0.
     relax
         Principles that plans need not keep: ``p3``, ``p4`` or ``p4-falling-tp``.
+    pipelines
+        The most that may run side by side, each on nodes of its own with a part of
+        the batch; 1 to 4.
     time_limit_s
         Seconds after which the search ends with the best plan so far, above 0.
     top
@@ -131,6 +135,7 @@ def plan(
         ensure_spends(solver, "budget or objective cost", top=top)
     if schedule == BEST:
         about_one = {"table": table is not None, "top": top > 1}
+        about_one |= {"pipelines": pipelines > 1}
         ensure_best(solver, {**about_one, "budget or objective cost": bool(spending)})
     else:
         if not (chunks is None or isinstance(chunks, int)):
@@ -138,6 +143,19 @@ def plan(
             raise InputError(msg, field="chunks")
         problem = _scheduled(problem, schedule, chunks)
         ensure_plans(solver, problem.training.schedule)
+    if problem.training.lengths is not None:
+        from hetopt.solvers.lengths.outcome import ensure_lengths
+
+        about_one = {"table": table is not None, "top": top > 1}
+        about_one |= {"relax": bool(principles.relaxed), "schedule": schedule == BEST}
+        about_one |= {"budget or objective": objective != "closed" or bool(spending)}
+        ensure_lengths(problem, solver, pipelines, about_one)
+    elif pipelines != 1:
+        from hetopt.solvers.several.possible import ensure_several
+
+        about_one = {"table": table is not None, "top": top > 1}
+        about_one |= {"budget or objective": objective != "closed" or bool(spending)}
+        ensure_several(problem, solver, pipelines, about_one, field="pipelines")
     costs = _table_of(problem, table)
     request = Request(
         problem=problem,
@@ -154,7 +172,13 @@ def plan(
         found = best_schedule(request, solve, solver=solver, chunks=tuple(tried))
         problem, costs, result = found.problem, found.table, found.result
     else:
-        result = search(request, solver=solver, objective=objective, spending=spending)
+        result = search(
+            request,
+            solver=solver,
+            objective=objective,
+            spending=spending,
+            pipelines=pipelines,
+        )
     ensure_holds(problem, costs, result)
     return result
 
@@ -185,6 +209,7 @@ def search(
     solver: str,
     objective: Objective,
     spending: Spending | None = None,
+    pipelines: int = 1,
     wrapped: Callable[[Solve], Solve] | None = None,
 ) -> Result:
     """Run a solver; what it says is not checked yet. Its plan gets its cost.
@@ -193,12 +218,22 @@ def search(
     ----------
     spending
         How nodes are chosen by their prices; None: all may be used.
+    pipelines
+        The most that a plan may have; several do not mind prices.
     wrapped
         What has to be done around the solver's ``solve``.
     """
+    if request.problem.training.lengths is not None:
+        from hetopt.solvers.lengths.outcome import solve_lengths
+
+        return solve_lengths(request, pipelines)
     solve = _solve(solver, objective)
     if wrapped is not None:
         solve = wrapped(solve)
+    if pipelines > 1:
+        from hetopt.solvers.several.outcome import solve_several
+
+        return solve_several(request, solve, pipelines)
     if spending is None:
         result = solve(request)
     else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
+from hetopt.mix import Mix
 from hetopt.shown import Shown
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from hetopt.problem.training import Recompute, Resharding, ScheduleName
 
 PLAN_SCHEMA = "hetopt-plan/1"
+
+#: Pipelines that a plan may have side by side.
+MOST_PIPELINES = 4
 
 #: Degrees of a strategy, and those that only models with experts have.
 DEGREES = ("dp", "cp", "tp", "ep", "etp")
@@ -142,8 +146,43 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """What one of several pipelines side by side has of the batch and of the nodes.
+
+    Attributes
+    ----------
+    batch
+        Sequences of an iteration, at least 1.
+    nodes
+        By cluster, the devices that the pipeline has in each of its nodes. A node may
+        be divided among pipelines; clusters without a node are left out.
+    """
+
+    batch: int
+    nodes: Mapping[str, tuple[int, ...]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the share as plain JSON data."""
+        nodes = {name: list(sizes) for name, sizes in self.nodes.items()}
+        return {"batch": self.batch, "nodes": nodes}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Share:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        nodes = {name: tuple(sizes) for name, sizes in data["nodes"].items()}
+        return cls(batch=data["batch"], nodes=nodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
     """Stages in pipeline order; every stage sees all ``microbatches``.
+
+    Attributes
+    ----------
+    share
+        None where the plan has no other pipeline: then it has all there is.
+    mix
+        What it takes where sequences have several lengths; None: they have one.
 
     Examples
     --------
@@ -155,6 +194,8 @@ class Pipeline:
 
     microbatches: int
     stages: tuple[Stage, ...]
+    share: Share | None = None
+    mix: Mix | None = None
 
     @property
     def devices(self) -> int:
@@ -164,7 +205,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Shown):
-    """Pipelines side by side; the solvers of today make one.
+    """Pipelines side by side, mostly one; several have a share each.
 
     Attributes
     ----------
@@ -207,6 +248,11 @@ class Plan(Shown):
         """Devices used by all pipelines."""
         return sum(pipeline.devices for pipeline in self.pipelines)
 
+    def alone(self, number: int) -> Plan:
+        """Return the plan of one of the pipelines, as if it had no others."""
+        own = replace(self.pipelines[number], share=None)
+        return replace(self, pipelines=(own,))
+
     @property
     def per_unit(self) -> bool:
         """Whether units have strategies of their own."""
@@ -248,6 +294,11 @@ class Plan(Shown):
             "pipelines": [
                 {
                     "microbatches": pipeline.microbatches,
+                    **{
+                        name: given.to_json()
+                        for name in ("share", "mix")
+                        if (given := getattr(pipeline, name)) is not None
+                    },
                     "stages": [_stage_to_json(stage) for stage in pipeline.stages],
                 }
                 for pipeline in self.pipelines
@@ -271,6 +322,12 @@ class Plan(Shown):
                     stages=tuple(
                         _stage_from_json(stage) for stage in pipeline["stages"]
                     ),
+                    share=None
+                    if pipeline.get("share") is None
+                    else Share.from_json(pipeline["share"]),
+                    mix=None
+                    if pipeline.get("mix") is None
+                    else Mix.from_json(pipeline["mix"]),
                 )
                 for pipeline in data["pipelines"]
             ),

@@ -13,6 +13,7 @@ from hetopt.errors import InputError
 from hetopt.placed_stages import (
     Place,
     chunks_of,
+    fold_of,
     held_bytes,
     stage_memory_bytes,
     stage_recompute_ns,
@@ -20,6 +21,7 @@ from hetopt.placed_stages import (
     stage_weight_ns,
 )
 from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.folding import CHUNKS
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.shares import sharing_of
 from hetopt.schedule.simulator import simulate
@@ -48,7 +50,7 @@ class Price:
         not fit has a price all the same.
     activation_bytes
         What of ``memory_bytes`` one micro-batch in flight takes, or one pass without
-        the units at the ends of the model; length p.
+        the units at the ends of the model (of folded stages, on average); length p.
     recompute_ns
         What of each stage's backward time recomputes activations: how much longer it
         is than without recomputation. None where the table does not tell: it has no
@@ -108,10 +110,9 @@ def price(plan: Plan, table: CostTable) -> Price:
         )
     pipeline, part, places = _locate(plan, table)
     times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
-    # What every pass runs: not the ends of the model where stages hold several chunks.
-    each = body | (table.chunks == 1)
+    passing = _one_pass_bytes(times, table, places)
     every = [*zip(places, held_by_kind(times, body), strict=True)]
-    resting = with_waiting(part, len(places)).clusters
+    resting = with_waiting(part, ~body, len(places)).clusters
     at_rest = [place._replace(table=resting[place.cluster]) for place in places]
     return _price(
         times,
@@ -120,18 +121,34 @@ def price(plan: Plan, table: CostTable) -> Price:
             for place, (_, held) in zip(at_rest, every, strict=True)
         ),
         end_bytes=tuple(
-            int(own.counts * ~each * held @ own.table.activation_bytes[own.strategy])
-            + held_bytes(there, held)
-            - held_bytes(own, held)
-            for there, (own, held) in zip(at_rest, every, strict=True)
+            held_bytes(there, held)
+            - held_bytes(own, np.zeros_like(held))
+            - passes * one_pass
+            for there, (own, held), passes, one_pass in zip(
+                at_rest, every, times.passes_held, passing, strict=True
+            )
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
-        activation_bytes=tuple(
-            int(place.counts * each @ place.table.activation_bytes[place.strategy])
-            for place in places
-        ),
+        activation_bytes=passing,
         recompute_ns=tuple(map(stage_recompute_ns, places)),
     )
+
+
+def _one_pass_bytes(
+    times: PipelineTimes, table: CostTable, places: tuple[Place, ...]
+) -> tuple[int, ...]:
+    """Return the activations of one pass of each stage.
+
+    The ends of the model are left out where not every pass runs them.
+    """
+    chunks = table.chunks if times.fold is None else CHUNKS
+    each = np.array(table.body) | (chunks == 1)
+    found = (
+        int(place.counts * each @ place.table.activation_bytes[place.strategy])
+        for place in places
+    )
+    # A pair of units is of both chunks.
+    return tuple(bytes_ // (1 if times.fold is None else CHUNKS) for bytes_ in found)
 
 
 def _price(
@@ -190,7 +207,7 @@ def _only_pipeline(plan: Plan) -> Pipeline:
     if len(plan.pipelines) != 1:
         msg = (
             f"the plan has {len(plan.pipelines)} pipelines; "
-            "only plans of a single pipeline can be priced"
+            "hetopt.pricing_several.price_several prices those"
         )
         raise InputError(msg, field="pipelines")
     pipeline = plan.pipelines[0]
@@ -331,6 +348,7 @@ def _times(
             warmups=warmups,
             sharing=sharing,
             chunks=chunks,
+            fold=fold_of(part, places),
         )
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from hetopt.money import Cost
 from hetopt.per_schedule import ScheduleBound
 from hetopt.plans import Plan
+from hetopt.several import Several
 from hetopt.shown import Shown
 from hetopt.spending import Spent
 
@@ -212,6 +213,9 @@ class Result(Shown):
     spent
         What was found out about the nodes to rent, where prices decide; then there
         are no settlements.
+    several
+        What was found out about divisions of the nodes, where plans may have several
+        pipelines; then there are no settlements.
     stability
         How far each coefficient may move until another plan is better, where that
         was asked for.
@@ -256,6 +260,7 @@ class Result(Shown):
     launch: Launch | None = None
     cost: Cost | None = None
     spent: Spent | None = None
+    several: Several | None = None
     stability: tuple[Crossing, ...] | None = None
     schedules: tuple[ScheduleBound, ...] = ()
     reason: str | None = None
@@ -304,6 +309,7 @@ class Result(Shown):
             **({} if self.launch is None else {"launch": self.launch.to_json()}),
             **({} if self.cost is None else {"cost": self.cost.to_json()}),
             **({} if self.spent is None else {"spent": self.spent.to_json()}),
+            **({} if self.several is None else {"several": self.several.to_json()}),
             **(
                 {}
                 if self.stability is None
@@ -328,6 +334,7 @@ class Result(Shown):
         """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
         launch, cost = data.get("launch"), data.get("cost")
         spent, stability = data.get("spent"), data.get("stability")
+        several = data.get("several")
         same = (
             *("status", "objective", "solver", "lower_bound_s", "gap"),
             *("search_time_s", "tokens_per_s", "mfu", "mfu_used", "table_kinds"),
@@ -341,6 +348,7 @@ class Result(Shown):
             launch=None if launch is None else Launch(**launch),
             cost=None if cost is None else Cost.from_json(cost),
             spent=None if spent is None else Spent.from_json(spent),
+            several=None if several is None else Several.from_json(several),
             stability=None
             if stability is None
             else tuple(map(Crossing.from_json, stability)),

@@ -1,8 +1,10 @@
 """Has what searches need compiled in a process of its own, which may outlive the run.
 
 ``dp`` is compiled for later runs, after one did without it: that takes only what other
-processes leave idle. What a search of simulated times cannot do without is waited for
-while the time limit lasts; if that is too short, a later run finds it.
+processes leave idle. The very first run has half of what bounds programs compiled
+while it builds its table and compiles the other half. What a search of simulated times
+cannot do without is waited for while the time limit lasts; if that is too short, a
+later run finds it.
 
 A process ends when everything is compiled, after about half a minute. Of each kind
 only one works at a time.
@@ -23,14 +25,16 @@ if TYPE_CHECKING:
 
     from hetopt.deadline import Deadline
 
-#: What can be compiled apart: ``dp``, or what a search of simulated times needs, where
-#: warm-up counts follow from the schedule or are free.
-What = Literal["dp", "simulated", "simulated-free"]
+#: What can be compiled apart: ``dp``, half of what bounds programs, or what a search of
+#: simulated times needs, where warm-up counts follow from the schedule or are free.
+What = Literal["dp", "sums", "simulated", "simulated-free"]
 
 #: The program of that process; what it compiles is beyond this module.
 _PROGRAM = "hetopt.compiling"
 #: Says that the process is not waited for.
 LATER = "later"
+#: Where that half is.
+_SUMS = "hetopt.solvers.bounds.sums"
 #: Where a search of simulated times has its kernels; the last is for free warm-ups.
 _SIMULATED = tuple(
     f"hetopt.solvers.simulated.{name}"
@@ -56,6 +60,16 @@ def compile_later() -> bool:
         process.returncode = 0
         return True
     return False
+
+
+def compile_beside() -> None:
+    """Have half of what bounds programs compiled, on the very first run.
+
+    Who needs it before it is there compiles it again.
+    """
+    if (os.cpu_count() or 1) > 1 and not are_kept(_SUMS) and _can_keep():
+        with suppress(OSError):
+            _start("sums").returncode = 0
 
 
 def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:

@@ -29,5 +29,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             known.append(seed)
         if known.index(seed) >= SLOW_SEEDS:
             item.add_marker(pytest.mark.seeds)
-        elif known.index(seed) >= QUICK_SEEDS:
+            continue
+        fewer = item.get_closest_marker("quick_seeds")
+        if known.index(seed) >= (QUICK_SEEDS if fewer is None else fewer.args[0]):
             item.add_marker(pytest.mark.slow)

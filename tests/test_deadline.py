@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FunctionType
 from typing import NoReturn
@@ -30,6 +31,31 @@ def test_work_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         run_until(Deadline.after(0.01), _stubborn)
     # Nothing comes after it.
     time.sleep(0.05)
+
+
+def test_an_error_of_work_that_was_disturbed_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LLVM drops what is raised where it calls back, and then misses a kernel."""
+    monkeypatch.setattr(deadline, "_GRACE_S", 0.0)
+
+    def work() -> NoReturn:
+        with suppress(BaseException):
+            _stubborn()
+        msg = "no such kernel"
+        raise KeyError(msg)
+
+    with pytest.raises(Stopped):
+        run_until(Deadline.after(0.01), work)
+
+
+def test_an_error_in_time_is_raised() -> None:
+    def work() -> NoReturn:
+        msg = "wrong"
+        raise KeyError(msg)
+
+    with pytest.raises(KeyError, match="wrong"):
+        run_until(Deadline.after(10.0), work)
 
 
 def test_numba_takes_note_of_what_it_compiles_in_peace(

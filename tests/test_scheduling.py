@@ -10,13 +10,14 @@ import pytest
 
 import hetopt
 from hetopt.check import check_result
+from hetopt.cost.folding import folded
 from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.per_schedule import BEST, USUAL_CHUNKS
 from hetopt.planning import search
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import INTERLEAVED, SCHEDULES
+from hetopt.problem.training import FOLDED, INTERLEAVED, SCHEDULES
 from hetopt.result import Result
 from hetopt.schedule.schedules import rule_of
 from hetopt.scheduling import ScheduleVariant, best_schedule, schedule_variants
@@ -68,15 +69,21 @@ def under(problem: Problem, table: CostTable) -> CostTable:
     """Return a table under the schedule of a problem."""
     schedule = problem.training.schedule
     table = replace(table, schedule=schedule, problem_digest=problem_digest(problem))
+    if rule_of(schedule).folded:
+        return folded(with_weights(table))
     return with_weights(table) if rule_of(schedule).splits else table
 
 
 def optima(request: Request) -> dict[ScheduleName, float]:
     """Return the least closed form of each schedule that has a plan, by all plans."""
     found: dict[ScheduleName, float] = {}
-    for name in ONE_CHUNK:
+    for name in (*ONE_CHUNK, FOLDED):
         problem = ScheduleVariant(schedule=name).of(request.problem)
-        answer = brute_force.solve(problem, under(problem, request.table))
+        try:
+            table = under(problem, request.table)
+        except InputError:
+            continue
+        answer = brute_force.solve(problem, table)
         if answer.shapes:
             found[name] = float(answer.shapes[0].closed_form_ns) * 1e-9
     return found
@@ -113,7 +120,10 @@ def test_it_is_the_best_of_all_plans(seed: int, request_of: RequestOf) -> None:
     )
     assert found.result.best.plan.schedule == found.problem.training.schedule
     for each in found.result.schedules:
-        known_status = ("optimal", "refuted", "infeasible")
+        known_status: tuple[str, ...] = ("optimal", "refuted", "infeasible")
+        if each.schedule == FOLDED and each.reason is not None:
+            assert "zb-v folds the model in two" in each.reason
+            known_status = ("passed-over",)
         assert each.status in (known_status if each.chunks == 1 else ("passed-over",))
 
 
@@ -147,7 +157,7 @@ def test_an_interrupted_search_ends_with_its_plan_and_gap(
     for each in others:
         assert each.reason == "not searched: it was stopped before"
         assert each.lower_bound_s is not None
-    assert len(others) == len(ONE_CHUNK) - 1 + len(USUAL_CHUNKS)
+    assert len(others) == len(ONE_CHUNK) + len(USUAL_CHUNKS)
     if found.result.best is not None:
         assert found.result.gap is not None
 
@@ -182,7 +192,7 @@ def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
     variants = schedule_variants(problem)
     assert variants[0] == ScheduleVariant(schedule=problem.training.schedule)
     names = [each.schedule for each in variants if each.chunks == 1]
-    assert sorted(names) == sorted(ONE_CHUNK)
+    assert sorted(names) == sorted((*ONE_CHUNK, FOLDED))
     assert tuple(each.chunks for each in variants if each.chunks > 1) == USUAL_CHUNKS
     one = replace(problem, clusters=problem.clusters[:1])
     for name in ("gpipe", "1f1b"):

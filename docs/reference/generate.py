@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cli.commands.schema import NAMES
 from hetopt.cli.entry import parser
 from hetopt.problem.schema.problem import problem_json_schema
-from hetopt.report import report_schemas, run_schemas, schemas
+from hetopt.report import replan_schemas, report_schemas, run_schemas, schemas
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +37,7 @@ FILES: dict[str, Schema] = {
     "whatif": report_schemas.WHATIF,
     "front": report_schemas.FRONT,
     "reasons": report_schemas.REASONS,
+    "replan": replan_schemas.REPLAN,
 }
 assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
 

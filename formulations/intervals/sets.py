@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetopt.formulations.cp_sat.sets import Costs
     from hetopt.formulations.program import ProgramData
 
 
@@ -220,8 +221,12 @@ class IntervalSets(Sets):
 
     def _units_within(self, j: int, k: int, time: int) -> int:
         """Return how many body units of (j, k) may take so long, in 1 / SCALE."""
-        tau = self._shortest(("tau", j, k), np.array(self.tau[j, k], dtype=np.int64))
-        return int((tau * PERIOD_SCALE <= time).sum()) - 1
+        return self._most_within("tau", self.tau, j, k, time)
+
+    def _most_within(self, name: str, costs: Costs, j: int, k: int, time: int) -> int:
+        """Return how many body units of (j, k) cost so much at most, in 1 / SCALE."""
+        cost = self._shortest((name, j, k), np.array(costs[j, k], dtype=np.int64))
+        return int((cost * PERIOD_SCALE <= time).sum()) - 1
 
     def _shortest(self, key: object, cost: NDArray[np.int64]) -> NDArray[np.int64]:
         if key not in self._costs:
@@ -254,7 +259,7 @@ class IntervalSets(Sets):
         """Bound the body units of an arc: stage by stage, and as one window.
 
         ``sum tau + 2 kappa (m - 1) <= lambda (delta (m - 1) + 1)`` at lambda's upper
-        bound, with the cheapest of the cuts.
+        bound, with the cheapest of the cuts. What stages do not hand on is left out.
         """
         m, (j, k, _) = arc.stages, arc.host
         units = sum(rooms[stage].most for stage in range(arc.first, arc.end))
@@ -270,7 +275,8 @@ class IntervalSets(Sets):
             delta = self.adaptive.most(max(kappas))
         at_ends = {arc.first, arc.end - 1} & {0, self.stages - 1}
         fixed = 2 * kappa * (m - 1) + sum(
-            dot(self.ends(stage), self.tau[j, k]) for stage in sorted(at_ends)
+            dot(self.ends(stage), self.handed_on[j, k]) for stage in sorted(at_ends)
         )
         time = self.period_max * (delta * (m - 1) + 1) - PERIOD_SCALE * fixed
-        return min(units, self._units_within(j, k, time))
+        most = self._most_within("handed_on", self.handed_on, j, k, time)
+        return min(units, most)

@@ -6,6 +6,7 @@ has the last word.
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 from hetopt import interruption
@@ -44,7 +45,10 @@ def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
 
 def process() -> int:
     """Run the command of this process."""
-    return main(last=True)
+    code = main(last=True)
+    # Python looks for garbage among all that is left, for a third of a second.
+    gc.freeze()
+    return code
 
 
 __all__ = ["main", "process"]

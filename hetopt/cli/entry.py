@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "plan": "find the best plan, with proof of how good it is",
         "compare": "run solvers side by side, and show what each found and how soon",
         "check": "re-derive feasibility, memory and both times of a plan",
+        "replan": "plan again after devices are lost or added, and say what moves",
         "verify": "verify a certificate: derive every bound again, search the rest "
         "again",
         "simulate": "run one iteration of a plan event by event",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
     from hetopt.spending import Spending
 
 
@@ -56,6 +57,7 @@ def _fit_best(options: argparse.Namespace) -> None:
         "--journal": options.journal is not None,
         "--objective cost": options.objective == "cost",
         "--pareto": options.pareto,
+        "--pipelines": options.pipelines > 1,
         "--stability": options.stability,
         "--table": options.table is not None,
         "--top": options.top > 1,
@@ -118,6 +120,33 @@ def fit_spending(options: argparse.Namespace) -> Spending | None:
             )
             raise InputError(msg, field=flag)
     return spending
+
+
+def fit_pipelines(options: argparse.Namespace, problem: Problem) -> None:
+    """Raise InputError if ``--pipelines`` does not fit the problem or other options."""
+    from hetopt.solvers.several.possible import ensure_several
+
+    lengths = problem.training.lengths is not None
+    if options.pipelines == 1 and not lengths:
+        return
+    given = {
+        "--budget": options.budget is not None,
+        "--certificate": options.certificate is not None,
+        "--for": options.launcher is not None,
+        "--journal": options.journal is not None,
+        "--objective": options.objective != "closed",
+        "--pareto": options.pareto,
+        "--stability": options.stability,
+        "--table": options.table is not None,
+        "--top": options.top > 1,
+    }
+    if lengths:
+        from hetopt.solvers.lengths.outcome import ensure_lengths
+
+        given |= {"--relax": bool(options.relax)}
+        ensure_lengths(problem, options.solver, options.pipelines, given)
+        return
+    ensure_several(problem, options.solver, options.pipelines, given)
 
 
 def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:

@@ -212,7 +212,11 @@ def add_table(command: argparse.ArgumentParser) -> None:
 
 
 def load_problem(
-    name: str, schedule: ScheduleName | None = None, chunks: int | None = None
+    name: str,
+    schedule: ScheduleName | None = None,
+    chunks: int | None = None,
+    *,
+    lengths: bool = False,
 ) -> Problem:
     """Read a problem by path, or by the name of one that ships with hetopt.
 
@@ -220,15 +224,21 @@ def load_problem(
     ----------
     schedule, chunks
         Take the place of those in the file.
+    lengths
+        Whether sequences may have several lengths; else they are refused.
 
     Raises
     ------
     InputError
-        The file is no problem, or the schedule does not go with so many chunks.
+        The file is no problem, or the schedule does not go with so many chunks; its
+        sequences have several lengths, and may not.
     """
     from hetopt.problem.named import named_problem
 
     problem = named_problem(name)
+    if problem.training.lengths is not None and not lengths:
+        msg = "this command takes sequences of one length: leave it out"
+        raise InputError(msg, file=name, field="training.lengths")
     if schedule is None and chunks is None:
         return problem
     try:

@@ -31,15 +31,22 @@ def add_planned(command: argparse.ArgumentParser) -> None:
 
 
 def load_checked(
-    problem_name: str, plan_path: str, table_path: str | None
+    problem_name: str,
+    plan_path: str,
+    table_path: str | None,
+    *,
+    several: bool = False,
+    lengths: bool = False,
 ) -> tuple[CostTable, Plan]:
-    """Read a plan and check every claim of its file; see ``load_ranked``."""
-    _, table, plans = load_made(problem_name, plan_path, table_path)
-    return table, plans[0]
+    """Read a plan and check every claim of its file; see ``load_made``."""
+    found = load_made(
+        problem_name, plan_path, table_path, several=several, lengths=lengths
+    )
+    return found[1], found[2][0]
 
 
 def load_ranked(
-    problem_name: str, plan_path: str, table_path: str | None
+    problem_name: str, plan_path: str, table_path: str | None, *, several: bool = False
 ) -> tuple[Problem, list[Plan]]:
     """Read a plan and its alternatives, best first, and check every claim of the file.
 
@@ -56,8 +63,8 @@ def load_ranked(
     InputError
         The file holds no plan.
     """
-    problem, _, plans = load_made(problem_name, plan_path, table_path)
-    return problem, plans
+    found = load_made(problem_name, plan_path, table_path, several=several)
+    return found[0], found[2]
 
 
 def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
@@ -95,18 +102,37 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
 
 
 def load_made(
-    problem_name: str, plan_path: str, table_path: str | None
+    problem_name: str,
+    plan_path: str,
+    table_path: str | None,
+    *,
+    several: bool = False,
+    lengths: bool = False,
 ) -> tuple[Problem, CostTable, list[Plan]]:
     """Read plans with the problem and table they were made from; see ``load_ranked``.
 
     The problem is the user's under the schedule of the plan, and within the limits of
     the launcher that it was searched for.
+
+    Parameters
+    ----------
+    several
+        Whether the plan may have several pipelines; else it is refused.
+    lengths
+        Whether sequences may have several lengths; else they are refused.
     """
-    return load_reported(problem_name, plan_path, table_path)[:3]
+    return load_reported(
+        problem_name, plan_path, table_path, several=several, lengths=lengths
+    )[:3]
 
 
 def load_reported(
-    problem_name: str, plan_path: str, table_path: str | None
+    problem_name: str,
+    plan_path: str,
+    table_path: str | None,
+    *,
+    several: bool = False,
+    lengths: bool = False,
 ) -> tuple[Problem, CostTable, list[Plan], Result | None]:
     """Read plans as ``load_made``, and the result; None if the file has a plan alone.
 
@@ -126,7 +152,12 @@ def load_reported(
             detail = f" (its status is {status!r})" if isinstance(status, str) else ""
             raise InputError(f"there is no plan{detail}", field="plan")
         plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
-    problem = load_problem(problem_name, plan.schedule, plan.chunks)
+        if len(plan.pipelines) > 1:
+            _ensure_may_be_several(plan, table_path, several=several)
+    problem = load_problem(problem_name, plan.schedule, plan.chunks, lengths=lengths)
+    if problem.training.lengths is not None and table_path is not None:
+        msg = "does not go with sequences of several lengths: leave it out"
+        raise InputError(msg, field="--table")
     with _named(plan_path):
         problem = _fitted(problem, data)
     table = load_table(problem, table_path)
@@ -146,6 +177,21 @@ def load_reported(
             msg = f"is not what `hetopt plan --out` writes: {error!r}"
             raise InputError(msg) from error
     return problem, table, [plan, *others], result
+
+
+def _ensure_may_be_several(
+    plan: Plan, table_path: str | None, *, several: bool
+) -> None:
+    """Raise InputError if a plan of several pipelines cannot be used here."""
+    if not several:
+        msg = (
+            f"has {len(plan.pipelines)} pipelines, this command takes plans of one: "
+            "plan again with --pipelines 1"
+        )
+        raise InputError(msg, field="pipelines")
+    if table_path is not None:
+        msg = "does not go with a plan of several pipelines: leave it out"
+        raise InputError(msg, field="--table")
 
 
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
@@ -200,6 +246,12 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
             plan = None
         else:
             plan = read_plan(data["plan"], "plan")
+        if plan is not None and len(plan.pipelines) > 1:
+            msg = (
+                f"has {len(plan.pipelines)} pipelines, certificates are of one: "
+                "`hetopt check` adds up what bounds its file has"
+            )
+            raise InputError(msg, field="pipelines")
     asked = () if plan is None else (plan.schedule, plan.chunks)
     return Planned(
         problem=load_problem(problem_name, *asked),

@@ -10,18 +10,15 @@ import numpy as np
 
 from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
-from hetopt.cost.chunks import folded
+from hetopt.cost.chunks import folded, with_one_beside
 from hetopt.cost.communication.synchronisation import (
     OPTIMIZER_START_S,
     exposed_s,
     reduction_s,
     update_s,
 )
-from hetopt.cost.communication.within_stage import (
-    exposed_ring_s,
-    stage_communication,
-)
 from hetopt.cost.correction import CorrectedSource, with_corrected_links
+from hetopt.cost.folding import folded as with_pairs
 from hetopt.cost.held_alike import held_alike
 from hetopt.cost.memory import (
     activation_bytes,
@@ -30,7 +27,8 @@ from hetopt.cost.memory import (
     temporary_bytes,
     weight_bytes,
 )
-from hetopt.cost.model_flops import model_flops
+from hetopt.cost.model_flops import iteration_flops
+from hetopt.cost.passes import hidden_share, passes_s, shard_times
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.ranges import (
@@ -42,7 +40,7 @@ from hetopt.cost.ranges import (
 from hetopt.cost.rows import StrategyRows, strategy_rows
 from hetopt.cost.shapes import Floats, Ints
 from hetopt.cost.sources.by_cluster import latency_sources
-from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
+from hetopt.cost.sources.source import LatencySource
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.kinds import END_KINDS
@@ -50,8 +48,11 @@ from hetopt.problem.training import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from numpy.typing import NDArray
 
+    from hetopt.cost.communication.between_pipelines import Between
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
 
@@ -96,8 +97,20 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     return table
 
 
-def coefficients(problem: Problem, source: LatencySource | None = None) -> CostTable:
-    """Evaluate every coefficient; see ``build_table``, which limits their sums."""
+def coefficients(
+    problem: Problem,
+    source: LatencySource | None = None,
+    between: Mapping[str, Between] | None = None,
+) -> CostTable:
+    """Evaluate every coefficient; see ``build_table``, which limits their sums.
+
+    Parameters
+    ----------
+    between
+        By cluster, how gradients are added up over several pipelines; None: the
+        problem is of one.
+    """
+    between = between or {}
     source = CorrectedSource(source or latency_sources(problem), problem.calibration)
     digest = problem_digest(problem)
     problem = with_corrected_links(problem)
@@ -108,29 +121,16 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
     usable = tuple(usable_bytes(problem, cluster) for cluster in problem.clusters)
     permitted = permitted_strategies(problem.pins.resharding)
     per_cluster = [
-        _cluster_tables(problem, cluster, kinds, body, limit, source)
+        _cluster_tables(
+            problem, cluster, kinds, body, limit, source, between.get(cluster.name)
+        )
         for cluster, limit in zip(problem.clusters, usable, strict=True)
     ]
-    by_count = {q: [own[q] for own in per_cluster] for q in problem.microbatch_counts}
-    able = {
-        q: tables
-        for q, tables in by_count.items()
-        if any(table.strategies for table in tables)
-    }
+    able = _with_strategies(problem, per_cluster)
     slices = table_slices(problem, able, cut_classes, permitted)
     per_unit = None
     if has_unit_table(problem):
-        shardings = {
-            zero: _cluster_tables(
-                replace(problem, training=replace(training, zero=zero)),
-                problem.clusters[0],
-                kinds,
-                body,
-                usable[0],
-                source,
-            )
-            for zero in SHARDINGS
-        }
+        shardings = _by_sharding(problem, kinds, body, usable[0], source)
         per_unit = unit_table(problem, shardings, permitted)
     table = CostTable(
         problem_digest=digest,
@@ -145,15 +145,58 @@ def coefficients(problem: Problem, source: LatencySource | None = None) -> CostT
         usable_bytes=usable,
         sources=tuple(source.source_kind(cluster) for cluster in problem.clusters),
         slices=tuple(slices),
-        tokens=training.global_batch * training.seq_len,
-        model_flops=model_flops(model, training),
+        tokens=training.tokens,
+        model_flops=iteration_flops(model, training),
         peak_flops=tuple(
             cluster.accelerator.peak_flops_of(training.precision, training.emulate)
             for cluster in problem.clusters
         ),
         per_unit=per_unit,
     )
-    return folded(table, model, training.chunks)
+    return _of_schedule(table, problem)
+
+
+def _of_schedule(table: CostTable, problem: Problem) -> CostTable:
+    """Return the table of what a plan under the problem's schedule places."""
+    training = problem.training
+    if rule_of(training.schedule).folded:
+        table = with_pairs(table)
+    else:
+        table = folded(table, problem.model, training.chunks)
+    return with_one_beside(table) if training.moe.overlap else table
+
+
+def _with_strategies(
+    problem: Problem, per_cluster: Sequence[Mapping[int, ClusterTable]]
+) -> dict[int, list[ClusterTable]]:
+    """Return every cluster's coefficients by the counts that some cluster can do."""
+    by_count = {q: [own[q] for own in per_cluster] for q in problem.microbatch_counts}
+    return {
+        q: tables
+        for q, tables in by_count.items()
+        if any(table.strategies for table in tables)
+    }
+
+
+def _by_sharding(
+    problem: Problem,
+    kinds: tuple[str, ...],
+    body: tuple[bool, ...],
+    limit_bytes: int,
+    source: LatencySource,
+) -> dict[int, dict[int, ClusterTable]]:
+    """Return the only cluster's coefficients by ZeRO stage and micro-batch count."""
+    return {
+        zero: _cluster_tables(
+            replace(problem, training=replace(problem.training, zero=zero)),
+            problem.clusters[0],
+            kinds,
+            body,
+            limit_bytes,
+            source,
+        )
+        for zero in SHARDINGS
+    }
 
 
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:
@@ -169,6 +212,7 @@ def _cluster_tables(
     body: tuple[bool, ...],
     limit_bytes: int,
     source: LatencySource,
+    between: Between | None = None,
 ) -> dict[int, ClusterTable]:
     """Return a cluster's coefficients by micro-batch count."""
     rows = strategy_rows(problem, cluster)
@@ -176,27 +220,17 @@ def _cluster_tables(
     one_unit = memory.state + memory.activation + memory.temporary
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
     rows = rows.select(keep := np.flatnonzero(least <= limit_bytes))
-    # Rows that differ in q, dp or recomputation alone compute the same shard.
-    keys = np.stack(rows.shape.columns, axis=1)
-    _, first, where = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    times = source.shard_times(
-        ShardQuery(
-            model=problem.model,
-            training=problem.training,
-            cluster=rows.cluster,
-            kinds=kinds,
-            shape=rows.shape.take(first),
-        )
-    )
-    # numpy 2.0 alone keeps the reduced axis.
-    forward_s, backward_s = _passes_s(problem, rows, kinds, times, where.reshape(-1))
+    times, where = shard_times(problem, rows, kinds, source)
+    hidden = hidden_share(problem.training, rows.microbatches)
+    forward_s, backward_s = passes_s(problem, rows, kinds, times, where, hidden)
+    parameter_s = times.update_s_per_parameter
     sync_s, sync_unit_s = _sync_s(
-        problem, rows, kinds, body, backward_s, times.update_s_per_parameter
+        problem, rows, kinds, body, backward_s, parameter_s, between
     )
     forward, backward = nanoseconds(forward_s), nanoseconds(backward_s)
     weight = None
     if rule_of(problem.training.schedule).splits:
-        weight = at_most_half(times.weight_s[where.reshape(-1)], backward)
+        weight = at_most_half(times.weight_s[where], backward)
     sync, sync_unit = nanoseconds(sync_s), nanoseconds(sync_unit_s)
     tables = {}
     for q in problem.microbatch_counts:
@@ -268,48 +302,6 @@ def _alone(problem: Problem, rows: StrategyRows) -> NDArray[np.bool_]:
     return one & (len(problem.clusters) == 1)
 
 
-def _passes_s(
-    problem: Problem,
-    rows: StrategyRows,
-    kinds: tuple[str, ...],
-    times: ShardTimes,
-    where: Ints,
-) -> tuple[Floats, Floats]:
-    """Forward and backward seconds per unit and micro-batch; (R, N).
-
-    Parameters
-    ----------
-    where
-        The shard of ``times`` that each row computes; (R,).
-    """
-    model, training, shape = problem.model, problem.training, rows.shape
-    selective = np.array(
-        [s.recompute == "selective" for s in rows.strategies], dtype=np.bool_
-    )
-    full = np.array([s.recompute == "full" for s in rows.strategies], dtype=np.bool_)
-    forward, backward = [], []
-    for number, kind in enumerate(kinds):
-        computed = times.forward_s[where, number]
-        core = times.attention_core_s[where, number]
-        core_backward = times.attention_core_backward_s[where, number]
-        moved = stage_communication(
-            model, training, rows.cluster, kind, shape, rows.replicas, rows.per_node
-        )
-        ring = exposed_ring_s(moved.ring_s, core, shape.cp)
-        ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
-        alone = not times.communicates[number]
-        sent_s = alone * moved.forward_s / times.tensor + moved.dispatch_s
-        once = computed + sent_s + ring
-        repeated = np.where(full & (kind not in END_KINDS), once, 0.0)
-        repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
-        returned_s = alone * moved.backward_s / times.tensor + moved.dispatch_s
-        back = times.backward_s[where, number] + returned_s + ring_backward
-        gather_s = moved.gather_s / times.sharding
-        forward.append(once + gather_s)
-        backward.append(back + repeated + gather_s + moved.scatter_s / times.sharding)
-    return np.stack(forward, axis=1), np.stack(backward, axis=1)
-
-
 def _sync_s(
     problem: Problem,
     rows: StrategyRows,
@@ -317,6 +309,7 @@ def _sync_s(
     body: tuple[bool, ...],
     backward_s: Floats,
     update_s_per_parameter: float | None,
+    between: Between | None,
 ) -> tuple[Floats, Floats]:
     """Return g as seconds per stage (R,) and per unit (R, N)."""
     training, cluster = problem.training, rows.cluster
@@ -328,6 +321,8 @@ def _sync_s(
                 reduction_s(training, cluster, part, rows.per_node) for part in parts
             )
         )
+        if between is not None:
+            reductions[-1] = reductions[-1] + between.unit_s(training, parts)
         updates.append(
             sum_of(
                 update_s(training, cluster, part, rows.per_node, update_s_per_parameter)
@@ -340,4 +335,6 @@ def _sync_s(
         body,
         overlap=problem.training.overlap_gradients,
     )
+    if between is not None:
+        stage_s = stage_s + between.start_s
     return stage_s + OPTIMIZER_START_S, unit_s + np.stack(updates, axis=1)

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.folding import pair_name, pairs_of, with_both_chunks
 from hetopt.cost.table import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.problem.kinds import END_KINDS
 from hetopt.schedule.chunks import ends_in_flight, held_ahead
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.problem.model import Model
+    from hetopt.problem.training import ScheduleName
     from hetopt.schedule.times import PipelineTimes
 
 
@@ -77,6 +80,23 @@ def one_chunk(model: Model, chunks: int) -> Chunk:
         cuts=(*model.cuts[: first + part - 1], *model.cuts[after - 1 :]),
         way_back=cuts[part - 1],
     )
+
+
+def placed_units(
+    model: Model, schedule: ScheduleName, chunks: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the kinds of what plans place, and the cuts between.
+
+    Raises
+    ------
+    InputError
+        The model cannot be divided, or folded, as the schedule asks.
+    """
+    if rule_of(schedule).folded:
+        units = tuple(pair_name(*pair) for pair in pairs_of(model.units, model.cuts))
+        return units, model.cuts[: len(units) - 1]
+    chunk = one_chunk(model, chunks)
+    return chunk.units, chunk.cuts
 
 
 def folded(table: CostTable, model: Model, chunks: int) -> CostTable:
@@ -143,10 +163,36 @@ def with_way_back(part: TableSlice) -> TableSlice:
     return replace(part, occupancy_ns=occupancy, shared=None)
 
 
+def with_one_beside(table: CostTable) -> CostTable:
+    """Return the table of stages that run a forward beside another's backward pass.
+
+    For that they run one forward pass ahead of the schedule's warm-ups (Megatron-core,
+    ``schedules.get_pp_rank_microbatches``) and so hold the activations of one more,
+    unless they hold those of all micro-batches anyway.
+    """
+    if rule_of(table.schedule).all_first:
+        return table
+
+    def hold(own: ClusterTable) -> ClusterTable:
+        return replace(own, state_bytes=own.state_bytes + own.activation_bytes)
+
+    return replace(
+        table,
+        slices=tuple(
+            replace(part, clusters=tuple(map(hold, part.clusters)))
+            if part.microbatches > 1
+            else part
+            for part in table.slices
+        ),
+    )
+
+
 def held_by_kind(
     times: PipelineTimes, body: NDArray[np.bool_]
 ) -> list[NDArray[np.int64]]:
     """Return how many activations of each kind every stage holds; p of shape (N,).
+
+    Where stages are folded, those beside what is held at rest.
 
     Parameters
     ----------
@@ -154,6 +200,8 @@ def held_by_kind(
         Whether units of each kind are of every chunk; shape (N,).
     """
     held = [np.full(len(body), inflight) for inflight in times.inflight]
+    if times.fold is not None:
+        held = [each - times.stages for each in held]
     if times.chunks is not None:
         p, q = times.stages, times.microbatches
         ends = ends_in_flight(p, q, times.chunks.count)
@@ -176,7 +224,7 @@ def with_stages(
         p, which divides q.
     """
     if part.chunks == 1:
-        return with_waiting(part, stages)
+        return with_waiting(part, lead | trail, stages)
     ahead = held_ahead(stages, part.chunks)
     first, last = ends_in_flight(stages, part.microbatches, part.chunks)
     held = np.where(lead, first, np.where(trail, last, ahead)).astype(np.int64)
@@ -194,7 +242,7 @@ def with_stages(
     )
 
 
-def with_waiting(part: TableSlice, stages: int) -> TableSlice:
+def with_waiting(part: TableSlice, ends: NDArray[np.bool_], stages: int) -> TableSlice:
     """Return the slice in which units hold, at rest, what waits for weights' gradients.
 
     A stage holds min(W, q) activations and what min(p, q) - min(W, q) micro-batches
@@ -202,11 +250,17 @@ def with_waiting(part: TableSlice, stages: int) -> TableSlice:
     takes the larger of both: min(p, q) of the latter are held at rest, and what an
     activation is larger by for each of min(W, q).
 
+    Where stages are folded they hold more (``hetopt.cost.folding``).
+
     Parameters
     ----------
+    ends
+        Which kinds are at the ends of the model; shape (N,).
     stages
         p.
     """
+    if part.pairs is not None:
+        return with_both_chunks(part, ends, stages)
     count = min(stages, part.microbatches)
 
     def waiting(own: ClusterTable) -> ClusterTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.pieces.attention import causal_keys
@@ -11,6 +12,14 @@ from hetopt.cost.units import unit_operations
 if TYPE_CHECKING:
     from hetopt.problem.model import Model
     from hetopt.problem.training import Training
+
+
+def iteration_flops(model: Model, training: Training) -> float:
+    """FLOPs of one iteration as ``model_flops`` counts them, over all lengths."""
+    return sum(
+        model_flops(model, replace(training.of_length(tokens), global_batch=number))
+        for tokens, number in training.sequences.items()
+    )
 
 
 def model_flops(model: Model, training: Training) -> float:
@@ -37,10 +46,13 @@ def model_flops(model: Model, training: Training) -> float:
         elements += attention + _mlp_elements(model, routed)
     each = 2 * model.hidden**2 + attention + _mlp_elements(model, model.routed[-1])
     elements += model.predictions * (each + model.hidden * model.vocab)
-    window = model.architecture.sliding_window or 0
+    window = model.architecture.reach or 0
+    chunks = model.architecture.attention_chunk is not None
     windows = (*model.architecture.windows(model.layers), *(False,) * model.predictions)
     core = core_width * sum(
-        causal_keys(training.seq_len, window if has_window else 0)
+        causal_keys(training.seq_len, window, chunks=chunks)
+        if has_window
+        else causal_keys(training.seq_len, 0)
         for has_window in windows
     )
     return 6.0 * training.global_batch * training.seq_len * (elements + core)

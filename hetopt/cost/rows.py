@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +14,13 @@ from hetopt.plans import DEGREES
 from hetopt.problem.packing import packed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hetopt.plans import Strategy
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
+
+_DEGREES = attrgetter(*DEGREES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,32 +64,62 @@ class StrategyRows:
 
 def strategy_rows(problem: Problem, cluster: Cluster) -> StrategyRows:
     """List the strategies of a cluster over all micro-batch counts."""
+    batch, counts = problem.training.global_batch, problem.microbatch_counts
+    # Those of q micro-batches are those of one whose dp divides the batch of each.
+    every = strategies(problem, cluster, 1)
+    dp = np.array([own.dp for own in every], dtype=np.int64)
+    able = [np.flatnonzero(batch % q + batch // q % dp == 0) for q in counts]
+    at = np.concatenate([np.zeros(0, dtype=np.int64), *able])
+    q = np.repeat(np.array(counts, dtype=np.int64), [len(rows) for rows in able])
+    return _rows(problem, cluster, every, at, q, np.full(len(q), batch))
+
+
+def rows_of_batches(problem: Problem, cluster: Cluster, most: int) -> StrategyRows:
+    """List the strategies of a cluster with every batch in a single micro-batch.
+
+    Parameters
+    ----------
+    most
+        The largest batch, in sequences; the smallest is 1.
+    """
+    training = problem.training
     found = [
-        (q, strategy)
-        for q in problem.microbatch_counts
-        for strategy in strategies(problem, cluster, q)
+        (strategy, batch)
+        for batch in range(1, most + 1)
+        for strategy in strategies(
+            replace(problem, training=replace(training, global_batch=batch)), cluster, 1
+        )
     ]
-    batch = problem.training.global_batch
-    numbers = np.array(
-        [
-            (
-                q,
-                batch // (q * strategy.dp),
-                *(getattr(strategy, degree) for degree in DEGREES),
-            )
-            for q, strategy in found
-        ],
-        dtype=np.int64,
-    ).reshape(len(found), 2 + len(DEGREES))
-    q, microbatch, dp, cp, tp, ep, etp = numbers.T
-    pairs = [packed(cluster, own.devices, own.inside) for _, own in found]
-    per_node, most_stages = np.array(pairs, dtype=np.int64).reshape(len(found), 2).T
+    every = [strategy for strategy, _ in found]
+    batches = np.array([batch for _, batch in found], dtype=np.int64)
+    at = np.arange(len(every))
+    return _rows(problem, cluster, every, at, np.ones_like(batches), batches)
+
+
+def _rows(
+    problem: Problem,
+    cluster: Cluster,
+    every: Sequence[Strategy],
+    at: Ints,
+    q: Ints,
+    batch: Ints,
+) -> StrategyRows:
+    """Return rows of strategies ``at`` these places, with these q and batches; (R,)."""
+    degrees = np.array([_DEGREES(own) for own in every], dtype=np.int64)
+    degrees = degrees.reshape(len(every), len(DEGREES))
+    known = {
+        pair: packed(cluster, *pair)
+        for pair in {(own.devices, own.inside) for own in every}
+    }
+    pairs = np.array([known[own.devices, own.inside] for own in every], dtype=np.int64)
+    dp, cp, tp, ep, etp = degrees[at].T
+    per_node, most_stages = pairs.reshape(len(every), 2)[at].T
     return StrategyRows(
         cluster=cluster,
-        strategies=tuple(strategy for _, strategy in found),
+        strategies=tuple(every[row] for row in at.tolist()),
         microbatches=q,
         shape=Shape(
-            microbatch=microbatch,
+            microbatch=batch // (q * dp),
             cp=cp,
             tp=tp,
             ep=ep,

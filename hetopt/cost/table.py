@@ -100,7 +100,8 @@ class ClusterTable(_Rows):
     forward_ns, backward_ns
         Per unit kind, one micro-batch; backward includes recomputation; (K, N).
     state_bytes
-        Weights, gradients, optimizer states of one unit; (K, N).
+        Weights, gradients, optimizer states of one unit, and the activations of a
+        micro-batch whose all-to-alls another hides; (K, N).
     activation_bytes
         Of one unit and one in-flight micro-batch; (K, N).
     temporary_bytes
@@ -159,10 +160,13 @@ class ClusterTable(_Rows):
 
     @property
     def end_unit_ns(self) -> NDArray[np.int64]:
-        """What a unit adds to the end of a stage: its share of g, and 2 w; (K, N)."""
+        """What a unit adds to the end of a stage: its share of g, and 2 w; (K, N).
+
+        Of all schedules what of tau is no part of the fill.
+        """
         if self.weight_ns is None:
             return self.sync_unit_ns
-        return self.sync_unit_ns + 2 * self.weight_ns
+        return self.sync_unit_ns + self.round_trip_ns - self.fill_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -190,6 +194,10 @@ class TableSlice:
     ahead
         Passes that every stage holds beside those of its warm-ups; 0 until the number
         of stages is known (``hetopt.cost.chunks.with_stages``).
+    pairs
+        Where stages are folded (``hetopt.cost.folding``), the kinds of the two units
+        that each of the last kinds stands for; times of boundaries are then of both
+        chunks. None with any other schedule.
     way_back
         With several chunks, the cut class from the last stage back to the first.
     shared
@@ -209,6 +217,7 @@ class TableSlice:
     chunks: int = 1
     ahead: int = 0
     way_back: int | None = None
+    pairs: tuple[tuple[int, int], ...] | None = None
 
     @property
     def passes(self) -> int:
@@ -286,6 +295,8 @@ class CostTable(_Digested, Shown):
     chunks, way_back
         As in every slice. With several chunks ``units`` and ``cuts`` are of one: the
         units at the ends of the model, and between them a v-th of its body.
+    pairs
+        As in every slice. ``units`` and ``cuts`` are then of pairs.
 
     Examples
     --------
@@ -321,6 +332,7 @@ class CostTable(_Digested, Shown):
     per_unit: UnitTable | None = None
     chunks: int = 1
     way_back: int | None = None
+    pairs: tuple[tuple[int, int], ...] | None = None
 
     def at(self, microbatches: int) -> TableSlice:
         """Return the slice of a micro-batch count; KeyError if there is none."""

@@ -44,6 +44,10 @@ cluster with a list ``strategies`` of
                         and ``weight_bytes`` that wait with them
 ======================  ==========================================================
 
+With ``zb-v`` ``units`` and ``cuts`` are of pairs: ``pairs`` names the two kinds that
+each of the last kinds stands for, which cost what both do, and times of boundaries are
+of both chunks' transfers in one direction (``hetopt.cost.folding``).
+
 Problems of one cluster and schedule gpipe also have ``per_unit``, what a plan with a
 strategy per unit is made from: ``tensors``, the classes of what passes between units;
 ``edges``, each with ``first`` and ``second`` unit and its ``tensor``; and ``slices`` as
@@ -56,28 +60,47 @@ from __future__ import annotations
 
 import hashlib
 import json
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.chunks import one_chunk
+import numpy as np
+
+from hetopt.cost.chunks import placed_units
 from hetopt.cost.ranges import ensure_sums_fit, slices_of
 from hetopt.cost.table_columns import STRATEGY_NUMBERS, kind_numbers
 from hetopt.cost.table_parsing import TABLE_SCHEMA, TableReader
 from hetopt.errors import DigestError, InputError
 from hetopt.files import write_text
-from hetopt.plans import expert_degrees_to_json
+from hetopt.plans import DEGREES, expert_degrees_to_json
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import RESHARDING
+from hetopt.problem.training import RECOMPUTE, RESHARDING
 from hetopt.reading import read_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice, UnitTable
     from hetopt.problem.problem import Problem
 
+_DEGREES = attrgetter(*DEGREES)
+
 
 def table_to_json(table: CostTable) -> dict[str, Any]:
     """Return the table as plain JSON data."""
+    return _to_json(table, _strategies_to_json)
+
+
+def _to_json(
+    table: CostTable, strategies: Callable[[CostTable, ClusterTable], Any]
+) -> dict[str, Any]:
+    """Return the table as JSON data.
+
+    Parameters
+    ----------
+    strategies
+        What stands for those of a cluster.
+    """
     data = {
         "schema": TABLE_SCHEMA,
         "problem_digest": table.problem_digest,
@@ -106,13 +129,15 @@ def table_to_json(table: CostTable) -> dict[str, Any]:
                 strict=True,
             )
         ],
-        "slices": [_slice_to_json(table, part) for part in table.slices],
+        "slices": [_slice_to_json(table, part, strategies) for part in table.slices],
     }
     if table.way_back is not None:
         data["chunks"] = table.chunks
         data["way_back"] = table.cut_classes[table.way_back]
+    if table.pairs is not None:
+        data["pairs"] = [[table.kinds[kind] for kind in pair] for pair in table.pairs]
     if table.per_unit is not None:
-        data["per_unit"] = _unit_table_to_json(table, table.per_unit)
+        data["per_unit"] = _unit_table_to_json(table, table.per_unit, strategies)
     return data
 
 
@@ -169,27 +194,61 @@ def read_table(path: str | Path, problem: Problem | None = None) -> CostTable:
 
 
 def table_digest(table: CostTable) -> str:
-    """SHA-256 of the table's content, in hexadecimal."""
+    """SHA-256 of the table's content, in hexadecimal.
+
+    It is that of the JSON document with a digest of their numbers in place of each
+    cluster's strategies: with experts there may be a million of them, whose text
+    takes a minute.
+    """
     return table.digest(_digest)
 
 
 def _digest(table: CostTable) -> str:
-    text = json.dumps(table_to_json(table), sort_keys=True, separators=(",", ":"))
+    data = _to_json(table, _strategies_digest)
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _unit_table_to_json(table: CostTable, costs: UnitTable) -> dict[str, Any]:
+def _strategies_digest(table: CostTable, cluster: ClusterTable) -> str:
+    """SHA-256 of everything a cluster's strategies say, row by row; "" without any."""
+    if not cluster.strategies:
+        return ""
+    said = [
+        (
+            *_DEGREES(strategy),
+            RECOMPUTE.index(strategy.recompute),
+            -1 if strategy.zero is None else strategy.zero,
+        )
+        for strategy in cluster.strategies
+    ]
+    names = (*STRATEGY_NUMBERS, *kind_numbers(table.schedule))
+    columns = [np.array(said, dtype=np.int64), *(getattr(cluster, n) for n in names)]
+    rows = len(said)
+    whole = np.concatenate([part.reshape(rows, -1) for part in columns], axis=1)
+    # The same bytes on every machine.
+    return hashlib.sha256(whole.astype("<i8").tobytes()).hexdigest()
+
+
+def _unit_table_to_json(
+    table: CostTable,
+    costs: UnitTable,
+    strategies: Callable[[CostTable, ClusterTable], Any],
+) -> dict[str, Any]:
     return {
         "tensors": list(costs.tensors),
         "edges": [
             {"first": u, "second": v, "tensor": costs.tensors[tensor]}
             for u, v, tensor in costs.edges
         ],
-        "slices": [_slice_to_json(table, part) for part in costs.slices],
+        "slices": [_slice_to_json(table, part, strategies) for part in costs.slices],
     }
 
 
-def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
+def _slice_to_json(
+    table: CostTable,
+    part: TableSlice,
+    strategies: Callable[[CostTable, ClusterTable], Any],
+) -> dict[str, Any]:
     data = {
         "microbatches": part.microbatches,
         "layouts": [
@@ -208,7 +267,7 @@ def _slice_to_json(table: CostTable, part: TableSlice) -> dict[str, Any]:
         ],
         "tied_ns": None if part.tied_ns is None else part.tied_ns.tolist(),
         "clusters": [
-            {"name": name, "strategies": _strategies_to_json(table, cluster)}
+            {"name": name, "strategies": strategies(table, cluster)}
             for name, cluster in zip(table.cluster_names, part.clusters, strict=True)
         ],
     }
@@ -249,15 +308,15 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
     names = tuple(cluster.name for cluster in problem.clusters)
     devices = tuple(cluster.devices for cluster in problem.clusters)
     training = problem.training
-    chunk = one_chunk(problem.model, training.chunks)
+    units, cuts = placed_units(problem.model, training.schedule, training.chunks)
     for field, found, expected in (
         ("clusters", table.cluster_names, names),
         ("clusters.devices", table.cluster_devices, devices),
-        ("units", tuple(table.kinds[u] for u in table.units), chunk.units),
-        ("cuts", tuple(table.cut_classes[c] for c in table.cuts), chunk.cuts),
+        ("units", tuple(table.kinds[u] for u in table.units), units),
+        ("cuts", tuple(table.cut_classes[c] for c in table.cuts), cuts),
         ("schedule", table.schedule, training.schedule),
         ("chunks", table.chunks, training.chunks),
-        ("tokens", table.tokens, training.global_batch * training.seq_len),
+        ("tokens", table.tokens, training.tokens),
     ):
         if found != expected:
             msg = "is not what the problem says"

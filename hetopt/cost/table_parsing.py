@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from hetopt.cost.pair_reading import PairReader
 from hetopt.cost.table import (
     ClusterTable,
     CostTable,
@@ -22,7 +23,6 @@ from hetopt.cost.table_columns import (
     kind_numbers,
     most_of,
 )
-from hetopt.cost.value_reading import DocumentReader
 from hetopt.plans import EXPERT_DEGREES, Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.problem.training import ScheduleName
 
 TABLE_SCHEMA = "hetopt-table/1"
 
 _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
 
 
-class TableReader(DocumentReader):
+class TableReader(PairReader):
     """Reads one document; every method takes the dotted field it reads.
 
     Attributes
@@ -51,10 +50,8 @@ class TableReader(DocumentReader):
         Its name.
     """
 
-    kinds: tuple[str, ...]
     names: tuple[str, ...]
     devices: tuple[int, ...]
-    schedule: ScheduleName
 
     def table(self, data: Any) -> CostTable:
         """Read the whole document."""
@@ -84,8 +81,10 @@ class TableReader(DocumentReader):
         )
         self._ascending(slices, "slices")
         chunks, way_back = self._chunks(top, cut_classes)
+        pairs = self._pairs(top)
         slices = tuple(
-            replace(part, chunks=chunks, way_back=way_back) for part in slices
+            replace(part, chunks=chunks, way_back=way_back, pairs=pairs)
+            for part in self._folded(slices, pairs)
         )
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
@@ -106,6 +105,7 @@ class TableReader(DocumentReader):
             per_unit=self._per_unit(top, len(units)),
             chunks=chunks,
             way_back=way_back,
+            pairs=pairs,
         )
 
     def _chunks(

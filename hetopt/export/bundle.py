@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Loss
 from hetopt.export.placing import Rank
 from hetopt.export.readme import lossy, readme
-from hetopt.export.shared.losses import expert_losses
+from hetopt.export.shared.losses import part_losses
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.export.launcher import Launcher
     from hetopt.export.placing import Placement
+    from hetopt.plans import Plan
 
 #: How a new file is opened; on Windows, lines end as they do elsewhere.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -38,17 +40,20 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
     CheckError
         The runtime cannot do what the plan says; one finding for each loss. A loss
         without a substitute is refused even if losses are allowed.
+    InputError
+        The plan has several pipelines, and the files have one.
     """
-    losses = (
-        *_schedule_losses(job, launcher),
-        *_expert_losses(job, launcher),
-        *launcher.losses(job),
-    )
+    ensure_runs(launcher, job.plan)
+    losses = _losses(job, launcher)
     fatal = [loss for loss in losses if loss.instead is None]
     if fatal or (losses and not allow_lossy):
         told = fatal if allow_lossy else losses
         raise CheckError([f"{launcher.title} cannot do: {loss.what}" for loss in told])
-    launched = launcher.launched(job)
+    launched = (
+        job.side_by_side([launcher.launched(part) for part in job.parts])
+        if job.parts
+        else launcher.launched(job)
+    )
     files = {
         "README.md": readme(job, launcher, losses, launcher.commands(launched)),
         "ranks.csv": ranks_csv(launched.placement),
@@ -58,6 +63,40 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
     if losses:
         files["LOSSY.md"] = lossy(launcher, losses)
     return files
+
+
+def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None:
+    """Raise InputError, which names the plan's file, for pipelines beyond the first."""
+    if len(plan.pipelines) > 1 and launcher.side_by_side is None:
+        msg = (
+            f"has {len(plan.pipelines)} pipelines, and what hetopt writes for "
+            f"{launcher.title} has one: plan again with --pipelines 1"
+        )
+        raise InputError(msg, file=file, field="pipelines")
+
+
+def _losses(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
+    """Return what would be lost; what is of one of several pipelines has its number."""
+    found = [
+        (
+            *_schedule_losses(part, launcher),
+            *_part_losses(part, launcher),
+            *launcher.losses(part),
+        )
+        for part in job.pipelines
+    ]
+    shared = set(found[0]).intersection(*found)
+    own = tuple(
+        loss
+        if loss in shared
+        else replace(loss, what=f"pipeline {number}: {loss.what}")
+        for number, losses in enumerate(found)
+        for loss in losses
+        if number == 0 or loss not in shared
+    )
+    if not job.parts or launcher.side_by_side is None:
+        return own
+    return (*own, *launcher.side_by_side(job))
 
 
 def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
@@ -84,19 +123,24 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
         )
 
 
-def _expert_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
-    """Yield what a launcher of dense layers lacks of the plan's model."""
+def _part_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
+    """Yield what parts of the plan's model a launcher does not train."""
     limits = launcher.limits
-    if not (isinstance(limits, str) or limits.experts):
-        yield from expert_losses(job.problem.model)
+    if not isinstance(limits, str):
+        yield from part_losses(job.problem.model, limits.parts)
 
 
 def ranks_csv(placement: Placement) -> str:
-    """Return one line per rank: where it runs, and its coordinates from 0."""
+    """Return one line per rank: where it runs, and its coordinates from 0.
+
+    The pipeline comes last, if there are several.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["global_rank", *Rank._fields[1:]])
-    writer.writerows(placement.ranks)
+    several = any(rank.pipeline for rank in placement.ranks)
+    columns = len(Rank._fields) - (not several)
+    writer.writerow(["global_rank", *Rank._fields[1:columns]])
+    writer.writerows(rank[:columns] for rank in placement.ranks)
     return text.getvalue()
 
 

@@ -7,9 +7,9 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.cost.chunks import one_chunk
-from hetopt.errors import InputError
 from hetopt.export.labels import labels
-from hetopt.export.placing import Placement, place
+from hetopt.export.placing import Placement, place, place_several
+from hetopt.problem.division import part_of
 from hetopt.problem.kinds import (
     ATTENTION,
     ATTENTION_WINDOW,
@@ -23,7 +23,7 @@ from hetopt.problem.training import INTERLEAVED
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from hetopt.export.placing import PlacedNode
     from hetopt.plans import Plan, Stage
@@ -43,19 +43,62 @@ Degrees = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A plan of one pipeline with the place of each rank."""
+    """A plan with the place of each rank.
+
+    Attributes
+    ----------
+    parts
+        Of several pipelines each by itself, with its part of the problem and its own
+        ranks, numbered among all; none if there is one pipeline. ``stages``,
+        ``microbatches`` and what follows from them are of one.
+    """
 
     problem: Problem
     plan: Plan
     placement: Placement
+    parts: tuple[Job, ...] = ()
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Job:
         """Place a plan that has been checked; InputError as ``place``."""
-        if len(plan.pipelines) != 1:
-            msg = f"the plan has {len(plan.pipelines)} pipelines, expected one"
-            raise InputError(msg, field="pipelines")
-        return cls(problem=problem, plan=plan, placement=place(problem, plan))
+        if len(plan.pipelines) == 1:
+            return cls(problem=problem, plan=plan, placement=place(problem, plan))
+        shares = [each.share for each in plan.pipelines if each.share is not None]
+        division = [share.nodes for share in shares]
+        problems = [
+            part_of(problem, division, number, share.batch)
+            for number, share in enumerate(shares)
+        ]
+        placement = place_several(problem, plan, problems)
+        parts = tuple(
+            cls(problem=own, plan=plan.alone(number), placement=placement.part(number))
+            for number, own in enumerate(problems)
+        )
+        return cls(problem=problem, plan=plan, placement=placement, parts=parts)
+
+    @property
+    def pipelines(self) -> tuple[Job, ...]:
+        """Every pipeline by itself; the job, if it is the only one."""
+        return self.parts or (self,)
+
+    def side_by_side(self, parts: Sequence[Job]) -> Job:
+        """Return the job with other parts, which have the same nodes and batch."""
+        training = replace(
+            parts[0].problem.training,
+            global_batch=self.problem.training.global_batch,
+        )
+        pipelines = tuple(
+            replace(part.plan.pipeline, share=own.share)
+            for part, own in zip(parts, self.plan.pipelines, strict=True)
+        )
+        ranks = tuple(rank for part in parts for rank in part.placement.ranks)
+        return replace(
+            self,
+            problem=replace(self.problem, training=training),
+            plan=replace(self.plan, pipelines=pipelines),
+            placement=replace(self.placement, ranks=ranks),
+            parts=tuple(parts),
+        )
 
     def launched_as(
         self,
@@ -80,8 +123,9 @@ class Job:
         ValueError
             A stage holds no attention of its own.
         """
-        kept = (stage.strategy for stage in self.stages)
-        degrees = degrees or ((each.dp, each.cp, each.tp) for each in kept)
+        kept = [stage.strategy for stage in self.stages]
+        own = [(each.dp, each.cp, each.tp) for each in kept]
+        degrees = own if degrees is None else list(degrees)
         stages = [
             replace(
                 stage,
@@ -100,7 +144,11 @@ class Job:
         if self.plan.chunks == 1:
             stages[-1] = replace(stages[-1], resharding=None)
         pipeline = replace(self.plan.pipeline, stages=tuple(stages))
-        return Job.of(self.problem, replace(self.plan, pipelines=(pipeline,)))
+        plan = replace(self.plan, pipelines=(pipeline,))
+        # Every rank is where it was, unless its stage is divided in another way.
+        return (
+            replace(self, plan=plan) if degrees == own else Job.of(self.problem, plan)
+        )
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training import Recompute, Resharding, ScheduleName
 
 Shared = Literal["dp", "cp", "tp", "ep", "etp", "recompute"]
+#: What only some runtimes train: fields of a model.
+Part = Literal["experts", "latent", "predictions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +60,13 @@ class Limits:
         with sharded optimizer states, a dp that divides the other's.
     losses
         Yields what the runtime cannot do of a problem, whatever the plan.
-    experts
-        Whether it trains models with routed experts, latent attention and layers that
-        predict further tokens.
+    parts
+        Which of routed experts, latent attention and layers that predict further
+        tokens it trains.
     fits
         Whether a stage may have such degrees, as far as the other fields do not say.
+    alike
+        What is true of all stages of a plan with experts or of none.
     """
 
     schedules: tuple[ScheduleName, ...]
@@ -73,8 +77,9 @@ class Limits:
     zero: tuple[int, ...] = (0, 1, 2, 3)
     equal_ends: bool = False
     losses: Callable[[Problem], Iterable[Loss]] | None = None
-    experts: bool = False
+    parts: tuple[Part, ...] = ()
     fits: Callable[[Strategy, Problem], bool] | None = None
+    alike: Callable[[Strategy], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +148,10 @@ class Launcher:
     tested
         What bundles are for; None if they start a program of the user's, or look at
         the version themselves.
+    side_by_side
+        Yields what would be lost of several pipelines together: then ``files`` and
+        ``commands`` may get a job with ``parts``, and ``losses`` and ``launched`` each
+        of these. None if it runs one pipeline.
     """
 
     name: str
@@ -154,3 +163,4 @@ class Launcher:
     limits: Limits | str = "it starts any plan: leave --for out"
     reader: Reader | None = None
     tested: Tested | None = None
+    side_by_side: Callable[[Job], Iterable[Loss]] | None = None

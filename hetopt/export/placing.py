@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
 from hetopt.export.node_order import node_order, shares_of
+from hetopt.export.node_parts import node_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from hetopt.plans import Plan, Stage
+    from hetopt.plans import Pipeline, Plan, Stage
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
 
@@ -31,6 +32,8 @@ class Rank(NamedTuple):
         Pipeline stage, from 0.
     dp, cp, tp
         Coordinates within the stage, from 0.
+    pipeline
+        Of several side by side, from 0.
     """
 
     rank: int
@@ -41,19 +44,29 @@ class Rank(NamedTuple):
     dp: int
     cp: int
     tp: int
+    pipeline: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedNode:
     """A host with its ranks ``first_rank <= r < first_rank + slots``.
 
-    Rank ``first_rank + i`` runs on device i of the host.
+    Rank ``first_rank + i`` runs on device ``first_device + i`` of the host. A host that
+    is divided among several pipelines has one entry for each.
     """
 
     host: str
     cluster: str
     first_rank: int
     slots: int
+    first_device: int = 0
+
+
+class Seat(NamedTuple):
+    """A node, or what a pipeline has of it: devices from the first one on."""
+
+    host: str
+    first_device: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +88,21 @@ class Placement:
     nodes: tuple[PlacedNode, ...]
     invented: tuple[str, ...]
 
+    def part(self, pipeline: int) -> Placement:
+        """Return where the ranks of one pipeline run."""
+        ranks = tuple(rank for rank in self.ranks if rank.pipeline == pipeline)
+        own = range(ranks[0].rank, ranks[-1].rank + 1)
+        nodes = tuple(node for node in self.nodes if node.first_rank in own)
+        used = {node.cluster for node in nodes}
+        return Placement(
+            ranks=ranks,
+            nodes=nodes,
+            invented=tuple(name for name in self.invented if name in used),
+        )
+
 
 def place(problem: Problem, plan: Plan) -> Placement:
-    """Place the stages of a plan on hosts, each host with consecutive ranks.
+    """Place the stages of a plan of one pipeline, each host with consecutive ranks.
 
     A stage of no more devices than a node may share it with its neighbours and never
     spans two; a larger one has nodes of its own. The latency table assumes the same.
@@ -89,9 +114,84 @@ def place(problem: Problem, plan: Plan) -> Placement:
         The stages do not fit on the nodes in this way, which can happen only if the
         stages of a cluster have several strategies.
     """
+    spelled = labels(cluster.name for cluster in problem.clusters)
+    seats = {
+        cluster.name: [
+            Seat(_host(cluster, number, spelled[cluster.name]))
+            for number in range(cluster.nodes)
+        ]
+        for cluster in problem.clusters
+    }
+    ranks, nodes = _placed(problem, plan.pipeline, seats, (0, 0))
+    return Placement(
+        ranks=tuple(ranks), nodes=tuple(nodes), invented=_invented(problem, nodes)
+    )
+
+
+def place_several(problem: Problem, plan: Plan, parts: Sequence[Problem]) -> Placement:
+    """Place pipelines side by side, one after the other, each on its part of the nodes.
+
+    Parameters
+    ----------
+    problem, parts
+        The whole one, and what each pipeline has of it.
+
+    Raises
+    ------
+    InputError
+        As ``place``; or there are no nodes to cut the parts from.
+    """
+    spelled = labels(cluster.name for cluster in problem.clusters)
+    own: list[dict[str, list[Seat]]] = [{} for _ in plan.pipelines]
+    for cluster in problem.clusters:
+        shares = [each.share for each in plan.pipelines]
+        wanted = [
+            share.nodes.get(cluster.name, ()) if share else () for share in shares
+        ]
+        found = node_parts(cluster, wanted)
+        if found is None:
+            msg = f"has no nodes to cut {wanted} devices from"
+            raise InputError(msg, field=f"clusters.{cluster.name}")
+        for seats, given in zip(own, found, strict=True):
+            seats[cluster.name] = [
+                Seat(_host(cluster, number, spelled[cluster.name]), first)
+                for number, first in given
+            ]
+    ranks: list[Rank] = []
+    nodes: list[PlacedNode] = []
+    for number, pipeline in enumerate(plan.pipelines):
+        start = number, len(ranks)
+        more = _placed(parts[number], pipeline, own[number], start)
+        ranks += more[0]
+        nodes += more[1]
+    return Placement(
+        ranks=tuple(ranks), nodes=tuple(nodes), invented=_invented(problem, nodes)
+    )
+
+
+def _invented(problem: Problem, nodes: Sequence[PlacedNode]) -> tuple[str, ...]:
+    names = dict.fromkeys(node.cluster for node in nodes)
     clusters = {cluster.name: cluster for cluster in problem.clusters}
-    spelled = labels(clusters)
-    stages = plan.pipeline.stages
+    return tuple(name for name in names if not clusters[name].hosts)
+
+
+def _placed(
+    problem: Problem,
+    pipeline: Pipeline,
+    seats: Mapping[str, Sequence[Seat]],
+    start: tuple[int, int],
+) -> tuple[list[Rank], list[PlacedNode]]:
+    """Return the ranks of one pipeline and its hosts.
+
+    Parameters
+    ----------
+    seats
+        By cluster, each of its nodes.
+    start
+        The number of the pipeline, and the ranks before its own.
+    """
+    clusters = {cluster.name: cluster for cluster in problem.clusters}
+    stages = pipeline.stages
     shares = {name: shares_of(own, stages) for name, own in clusters.items()}
     order = {
         name: iter(node_order(own, shares[name])) for name, own in clusters.items()
@@ -112,40 +212,43 @@ def place(problem: Problem, plan: Plan) -> Placement:
                     f"stage {number} needs {left} more devices on nodes of its "
                     f"own, but cluster {cluster.name} has none left"
                 )
-                raise InputError(msg, field=f"pipelines.0.stages.{number}")
+                raise InputError(msg, field=f"pipelines.{start[0]}.stages.{number}")
             if here != last:
-                host = _host(cluster, here[1], spelled[cluster.name])
+                seat = seats[cluster.name][here[1]]
                 nodes.append(
                     PlacedNode(
-                        host=host, cluster=cluster.name, first_rank=len(ranks), slots=0
+                        host=seat.host,
+                        cluster=cluster.name,
+                        first_rank=start[1] + len(ranks),
+                        slots=0,
+                        first_device=seat.first_device,
                     )
                 )
                 last = here
-            ranks += _ranks(nodes[-1], number, devices, coordinates)
+            ranks += _ranks(nodes[-1], (start[0], number), devices, coordinates)
             nodes[-1] = replace(nodes[-1], slots=nodes[-1].slots + devices)
             left -= devices
-    return Placement(
-        ranks=tuple(ranks),
-        nodes=tuple(nodes),
-        invented=tuple(
-            name
-            for name in dict.fromkeys(node.cluster for node in nodes)
-            if not clusters[name].hosts
-        ),
-    )
+    return ranks, nodes
 
 
 def _ranks(
     node: PlacedNode,
-    stage: int,
+    place: tuple[int, int],
     taken: int,
     coordinates: Iterator[tuple[int, int, int]],
 ) -> Iterator[Rank]:
-    """Yield the ranks on a node's next ``taken`` devices."""
-    for device in range(node.slots, node.slots + taken):
+    """Yield the ranks on a node's next ``taken`` devices.
+
+    Parameters
+    ----------
+    place
+        Pipeline and stage.
+    """
+    pipeline, stage = place
+    for number in range(node.slots, node.slots + taken):
         dp, cp, tp = next(coordinates)
-        rank = node.first_rank + device
-        yield Rank(rank, node.host, device, node.cluster, stage, dp, cp, tp)
+        rank, device = node.first_rank + number, node.first_device + number
+        yield Rank(rank, node.host, device, node.cluster, stage, dp, cp, tp, pipeline)
 
 
 def _coordinates(stage: Stage) -> Iterator[tuple[int, int, int]]:

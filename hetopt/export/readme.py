@@ -9,7 +9,7 @@ from hetopt.export.shared.losses import listed
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.export.job import Job
     from hetopt.export.launcher import Launcher, Loss, Tested
@@ -20,10 +20,9 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
     parts = [
         f"# {job.problem.model.name} on {_fleet(job)}, for {launcher.title}",
         f"Written by hetopt {__version__} from the plan of problem "
-        f"`{job.problem.name}`: {len(job.stages)} pipeline stages, "
-        f"{job.microbatches} micro-batches, {job.world_size} devices, schedule "
+        f"`{job.problem.name}`: {_size(job)}, {job.world_size} devices, schedule "
         f"`{job.plan.schedule}`.",
-        _stages(job),
+        *_pipelines(job),
         "`ranks.csv` says where every rank runs and its coordinates; `hostfile` lists "
         "the hosts in rank order.",
     ]
@@ -64,7 +63,8 @@ def _tested(title: str, tested: Tested) -> str:
 
 def _lacking(job: Job) -> list[str]:
     """Return the accelerators in use that lack the precision of the training."""
-    used = (job.cluster_of(stage).accelerator for stage in job.stages)
+    stages = [stage for part in job.pipelines for stage in part.stages]
+    used = (job.cluster_of(stage).accelerator for stage in stages)
     wanted = job.problem.training.precision
     return sorted({device.name for device in used if device.lacks(wanted)})
 
@@ -78,10 +78,32 @@ def lossy(launcher: Launcher, losses: Sequence[Loss]) -> str:
 
 def _fleet(job: Job) -> str:
     """Name the clusters in pipeline order with the devices used of each."""
-    return ", ".join(
-        f"{sum(stage.strategy.devices for stage in stages)} x {cluster}"
-        for cluster, stages in groupby(job.stages, key=lambda stage: stage.cluster)
+    return " and ".join(
+        ", ".join(
+            f"{sum(stage.strategy.devices for stage in stages)} x {cluster}"
+            for cluster, stages in groupby(part.stages, key=lambda stage: stage.cluster)
+        )
+        for part in job.pipelines
     )
+
+
+def _size(job: Job) -> str:
+    """Say how many stages and micro-batches there are."""
+    if job.parts:
+        return f"{len(job.parts)} pipelines side by side"
+    return f"{len(job.stages)} pipeline stages, {job.microbatches} micro-batches"
+
+
+def _pipelines(job: Job) -> Iterator[str]:
+    """Yield the stages of every pipeline; of several, what each is before."""
+    for number, part in enumerate(job.pipelines):
+        if job.parts:
+            batch = part.problem.training.global_batch
+            yield (
+                f"Pipeline {number}: {batch} sequences an iteration in "
+                f"{part.microbatches} micro-batches."
+            )
+        yield _stages(part)
 
 
 def _stages(job: Job) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 
 Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
 NormPlace = Literal["before", "after", "both"]
-QkNorm = Literal["none", "head", "all"]
+QkNorm = Literal["none", "head", "all", "l2"]
 ScalingKind = Literal["linear", "llama3", "dynamic", "yarn", "longrope"]
 
 
@@ -55,9 +55,9 @@ class RotaryScaling:
                 f"original_positions is {self.original_positions}, expected at least 1"
             )
             raise ValueError(msg)
-        if self.low_freq_factor >= self.high_freq_factor:
+        if self.low_freq_factor > self.high_freq_factor:
             msg = (
-                f"low_freq_factor is {self.low_freq_factor:g}, expected less than "
+                f"low_freq_factor is {self.low_freq_factor:g}, expected at most "
                 f"high_freq_factor ({self.high_freq_factor:g})"
             )
             raise ValueError(msg)
@@ -84,7 +84,8 @@ class Architecture:
         ``both`` (Gemma-2, GLM-4).
     qk_norm
         Norm of queries and keys: of each ``head``, or of ``all`` heads together
-        (OLMo-2); ``none``.
+        (OLMo-2); ``l2``: of each head, without weights, in layers that turn queries and
+        keys (Llama-4); ``none``.
     qkv_bias, out_bias, mlp_bias
         Biases of queries, keys and values; of attention's output; of the MLP. None:
         all of them if norms are LayerNorm, none if they are RMSNorm.
@@ -98,6 +99,8 @@ class Architecture:
         Base in layers with a sliding window (Gemma-3), above 1; None: the same.
     rotary_scaling
         None: frequencies are not stretched.
+    rotary_full_layers
+        Whether ``full_layers`` turn queries and keys like all others (not in Llama-4).
     attention_scale
         Scores are multiplied with it; above 0; None: ``head_dim ** -0.5``.
     attention_softcap, logit_softcap
@@ -108,8 +111,14 @@ class Architecture:
     sliding_window
         Tokens that a token attends to, itself and those just before; None: to all
         before it.
+    attention_chunk
+        Tokens of a chunk: a token attends to itself and those before it in its own
+        (Llama-4); None: sequences are whole. Not beside ``sliding_window``.
     full_layers
         Layers, counted from 0 and ascending, that attend to all all the same.
+    attention_temperature
+        In layers that turn no queries, the query at position i is multiplied with
+        1 + 0.1 log(1 + floor((i + 1) / this)) (Llama-4); None: nothing is.
     hidden_dropout, attention_dropout
         Probabilities, at least 0 and less than 1: of embeddings and the results of
         attention and MLP; of scores. Memory is priced with the masks of dropout
@@ -133,12 +142,15 @@ class Architecture:
     rotary_interleaved: bool = False
     rotary_local_base: float | None = None
     rotary_scaling: RotaryScaling | None = None
+    rotary_full_layers: bool = True
     attention_scale: float | None = None
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     attention_sinks: bool = False
     sliding_window: int | None = None
+    attention_chunk: int | None = None
     full_layers: tuple[int, ...] = ()
+    attention_temperature: int | None = None
     hidden_dropout: float = 0.0
     attention_dropout: float = 0.0
     embedding_scale: float = 1.0
@@ -167,22 +179,42 @@ class Architecture:
             if base is not None and not 1 < base < math.inf:
                 msg = f"{field} is {base:g}, expected more than 1"
                 raise ValueError(msg)
-        if self.sliding_window is not None and self.sliding_window < 1:
-            msg = f"sliding_window is {self.sliding_window}, expected at least 1"
+        self._check_reach()
+
+    def _check_reach(self) -> None:
+        """Raise ValueError where fields contradict how far tokens attend."""
+        for field in ("sliding_window", "attention_chunk", "attention_temperature"):
+            count = getattr(self, field)
+            if count is not None and count < 1:
+                msg = f"{field} is {count}, expected at least 1"
+                raise ValueError(msg)
+        if self.sliding_window and self.attention_chunk:
+            msg = "attention_chunk is given beside sliding_window, expected one of them"
             raise ValueError(msg)
-        if self.sliding_window is None:
-            for field, unset in (("full_layers", ()), ("rotary_local_base", None)):
+        if self.rotary_local_base is not None and self.sliding_window is None:
+            msg = "rotary_local_base is given, but there is no sliding_window"
+            raise ValueError(msg)
+        if self.reach is None:
+            for field, unset in (("full_layers", ()), ("rotary_full_layers", True)):
                 if getattr(self, field) != unset:
                     msg = f"{field} is given, but there is no sliding_window"
                     raise ValueError(msg)
+        if self.attention_temperature and self.rotary_full_layers:
+            msg = "attention_temperature is given, but rotary_full_layers is not false"
+            raise ValueError(msg)
         ascending = sorted({layer for layer in self.full_layers if layer >= 0})
         if list(self.full_layers) != ascending:
             msg = "full_layers is not ascending from 0, expected each layer once"
             raise ValueError(msg)
 
+    @property
+    def reach(self) -> int | None:
+        """Tokens of a window or a chunk; None if all layers attend to all."""
+        return self.sliding_window or self.attention_chunk
+
     def windows(self, layers: int) -> tuple[bool, ...]:
-        """Whether each of so many layers has the sliding window."""
-        if self.sliding_window is None:
+        """Whether each of so many layers has the sliding window, or the chunks."""
+        if self.reach is None:
             return (False,) * layers
         full = frozenset(self.full_layers)
         return tuple(layer not in full for layer in range(layers))
@@ -204,10 +236,11 @@ class Architecture:
                 f"rotary_fraction is {self.rotary_fraction:g}, which turns {turned} of "
                 f"{head_dim} numbers of a head, expected an even number"
             )
-        if self.sliding_window is not None and not decoder_only:
+        if self.reach is not None and not decoder_only:
+            field = "sliding_window" if self.sliding_window else "attention_chunk"
             return (
-                f"sliding_window is {self.sliding_window}, expected it of a "
-                "decoder-only model alone; blocks have windows of their own"
+                f"{field} is {self.reach}, expected it of a decoder-only model alone; "
+                "blocks have windows of their own"
             )
         if self.full_layers and self.full_layers[-1] >= layers:
             return (

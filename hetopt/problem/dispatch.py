@@ -21,11 +21,16 @@ class Dispatch:
     node_dedup
         Whether a token whose experts share a node is sent to that node once, and
         handed on inside it (DeepSeek-V3, section 3.2.2), or once per expert.
+    overlap
+        Share of a dispatch or combination that runs beside the computation of another
+        micro-batch (DeepSeek-V3, section 3.2.1), if that takes as long; 0 to 1. How
+        much it is depends on kernels and their order, so this is an assumption.
     """
 
     imbalance: float = 1.0
     capacity: float | None = None
     node_dedup: bool = False
+    overlap: float = 0.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.imbalance < math.inf:
@@ -34,6 +39,14 @@ class Dispatch:
         if self.capacity is not None and not 0 < self.capacity < math.inf:
             msg = f"capacity is {self.capacity:g}, expected more than 0"
             raise ValueError(msg)
+        if not 0 <= self.overlap <= 1:
+            msg = f"overlap is {self.overlap:g}, expected 0 to 1"
+            raise ValueError(msg)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether another micro-batch's computation hides anything."""
+        return self.overlap > 0
 
     @property
     def load(self) -> float:

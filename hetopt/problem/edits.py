@@ -96,7 +96,41 @@ class Dropped:
             forbid["next"] = [each for each in forbid["next"] if name not in each]
 
 
-Edit = Setting | NodesAdded | Dropped
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesListed:
+    """A cluster whose nodes are listed one by one.
+
+    What only equal nodes have, or groups of devices that a node no longer has whole,
+    is left out.
+
+    Attributes
+    ----------
+    sizes, hosts
+        Devices and name of each node; as many of both, at least one.
+    """
+
+    cluster: str
+    sizes: tuple[int, ...]
+    hosts: tuple[str, ...]
+
+    def apply(self, data: dict[str, Any]) -> None:
+        """Change a document; InputError if there is no such cluster."""
+        own = _cluster(data, self.cluster)
+        own.pop("devices_per_node", None)
+        own["nodes"] = list(self.sizes)
+        if len(set(self.sizes)) == 1:
+            own["nodes"], own["devices_per_node"] = len(self.sizes), self.sizes[0]
+        else:
+            own.pop("price_per_hour", None)
+        own["hosts"] = list(self.hosts)
+        group = own.get("group")
+        if group is not None and any(size % int(group["size"]) for size in self.sizes):
+            del own["group"]
+        if own.get("max_tp") is not None:
+            own["max_tp"] = min(int(own["max_tp"]), max(self.sizes))
+
+
+Edit = Setting | NodesAdded | Dropped | NodesListed
 
 
 def edited(document: Document, edits: Iterable[Edit]) -> Document:

@@ -41,6 +41,9 @@ class Experts:
         What weights of experts are: ``softmax`` or ``sigmoid`` of the router's result;
         whether those of a token's experts are divided by their sum; what they are
         multiplied with.
+    weighted_input
+        Whether a token is multiplied with an expert's weight before the expert
+        (Llama-4), not the expert's result.
     dense_layers
         Layers, counted from 0 and ascending, whose MLP is the model's own; all others
         are routed.
@@ -57,6 +60,7 @@ class Experts:
     scores: Scores = "softmax"
     normalised: bool = True
     scale: float = 1.0
+    weighted_input: bool = False
     dense_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.meshes import divisors
-from hetopt.problem.training import Pins
+from hetopt.problem.training import FOLDED, Pins
 from hetopt.shown import Shown
 
 if TYPE_CHECKING:
@@ -71,10 +71,11 @@ class Problem(Shown):
         if len(set(hosts)) < len(hosts):
             msg = "two clusters have a host in common, expected different hosts"
             raise ValueError(msg)
-        fault = self.model.sequence_fault(self.training.seq_len)
-        if fault:
-            msg = f"seq_len {fault}"
-            raise ValueError(msg)
+        for tokens in self.training.sequences:
+            fault = self.model.sequence_fault(tokens)
+            if fault:
+                msg = f"seq_len {fault}"
+                raise ValueError(msg)
 
     @property
     def rules(self) -> Pins:
@@ -106,7 +107,8 @@ class Problem(Shown):
         With several chunks a stage at least two: one has no way back.
         """
         chunks = self.training.chunks
-        body = (len(self.model.units) - 2) // chunks
+        parts = 2 if self.training.schedule == FOLDED else chunks
+        body = (len(self.model.units) - 2) // parts
         devices = sum(cluster.devices for cluster in self.clusters)
         return tuple(
             p
@@ -116,7 +118,10 @@ class Problem(Shown):
 
     @property
     def programs(self) -> tuple[tuple[int, int], ...]:
-        """Pairs (p, q) that a plan may have; with chunks p divides q."""
+        """Pairs (p, q) that a plan may have.
+
+        With chunks p divides q; where stages are folded q is more than p.
+        """
         return tuple(
             (p, q)
             for q in self.microbatch_counts
@@ -126,7 +131,13 @@ class Problem(Shown):
 
     def has_program(self, p: int, q: int) -> bool:
         """Whether p of ``stage_counts`` and q of ``microbatch_counts`` go together."""
+        if self.training.schedule == FOLDED:
+            return q > p
         return self.training.chunks == 1 or q % p == 0
+
+    def of_length(self, tokens: int) -> Problem:
+        """Return it with sequences of this length alone."""
+        return replace(self, training=self.training.of_length(tokens))
 
     def under(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
         """Return it with another schedule; see ``Training.under``."""

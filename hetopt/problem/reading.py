@@ -21,6 +21,7 @@ from hetopt.problem.document import (
     load_document,
     parse_document,
 )
+from hetopt.problem.lengths import read_histogram
 from hetopt.problem.schema.fields import unknown
 from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.words import describe
@@ -92,8 +93,13 @@ def problem_of(document: Document, name: str) -> Problem:
     def find_profile(cluster: str, source: str) -> str:
         return _find_profile(document, cluster, source)
 
+    def read_shares(histogram: str) -> Mapping[int, float]:
+        return _read_shares(document, histogram)
+
     try:
-        return build_problem(spec, Path(name).stem, read_config, find_profile)
+        return build_problem(
+            spec, Path(name).stem, read_config, find_profile, read_shares
+        )
     except FieldError as error:
         raise document.error(error.path, error.message) from None
 
@@ -108,6 +114,14 @@ def _read_config(document: Document, config: str) -> Mapping[str, Any]:
         return model_fields(loaded.data, name=path.parent.name or path.stem)
     except FieldError as error:
         raise loaded.error(error.path, error.message) from None
+
+
+def _read_shares(document: Document, histogram: str) -> Mapping[int, float]:
+    where = ("training", "lengths")
+    path = _relative(document, where, histogram)
+    if not path.is_file():
+        raise document.error(where, f"names {str(path)!r}, which is not a file")
+    return read_histogram(path)
 
 
 def _find_profile(document: Document, cluster: str, source: str) -> str:

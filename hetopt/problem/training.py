@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from hetopt.problem.dispatch import EVEN, Dispatch
+from hetopt.problem.lengths import lengths_fault, sequences_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
+
+    from hetopt.problem.lengths import Lengths
 
 Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 Emulated = Literal["fp32"]
@@ -25,6 +28,7 @@ ScheduleName = Literal[
     "h-1f1b",
     "interleaved-1f1b",
     "zb-h1",
+    "zb-v",
     "gpipe",
     "auto",
 ]
@@ -38,6 +42,8 @@ SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
 #: The only schedule whose stages hold several chunks of the model.
 INTERLEAVED: ScheduleName = "interleaved-1f1b"
+#: The only schedule that folds the model in two: stages hold two chunks by themselves.
+FOLDED: ScheduleName = "zb-v"
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
@@ -53,7 +59,10 @@ class Training:
     global_batch
         Sequences per iteration (B).
     seq_len
-        Tokens per sequence (s).
+        Tokens per sequence (s), of the longest where lengths differ.
+    lengths
+        Tokens and share of the sequences of each length, ascending, where lengths
+        differ; None: all sequences have ``seq_len`` tokens.
     emulate
         What devices that lack the precision multiply in; None: they are refused.
         What is stored and sent keeps the precision.
@@ -81,6 +90,7 @@ class Training:
 
     global_batch: int
     seq_len: int
+    lengths: Lengths | None = None
     precision: Precision = "bf16"
     emulate: Emulated | None = None
     optimizer: Optimizer = "adam"
@@ -101,6 +111,11 @@ class Training:
             if getattr(self, name) < 1:
                 msg = f"{name} is {getattr(self, name)}, expected at least 1"
                 raise ValueError(msg)
+        if self.lengths is not None:
+            fault = lengths_fault(self.lengths, self.global_batch, self.seq_len)
+            if fault is not None:
+                msg = f"lengths {fault}"
+                raise ValueError(msg)
         interleaved = self.schedule == INTERLEAVED
         if self.chunks < 1 + interleaved or (self.chunks > 1 and not interleaved):
             expected = "2 or more" if interleaved else "1"
@@ -112,6 +127,22 @@ class Training:
         if not 0 <= self.reserve < 1:
             msg = f"reserve is {self.reserve}, expected at least 0 and less than 1"
             raise ValueError(msg)
+
+    @property
+    def sequences(self) -> Mapping[int, int]:
+        """Sequences of an iteration by their tokens, the longest first."""
+        if self.lengths is None:
+            return {self.seq_len: self.global_batch}
+        return sequences_of(self.lengths, self.global_batch)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an iteration."""
+        return sum(tokens * number for tokens, number in self.sequences.items())
+
+    def of_length(self, tokens: int) -> Training:
+        """Return it with sequences of this length alone."""
+        return replace(self, seq_len=tokens, lengths=None)
 
     def under(self, schedule: ScheduleName, chunks: int | None = None) -> Training:
         """Return it with another schedule.

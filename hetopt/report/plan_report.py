@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.report.rows import boundary_rows, plan_rows, stage_rows
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import in_chunks, summary
+from hetopt.report.summary import in_chunks, share_line, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +74,34 @@ def stage_table(
         left=("cluster", "holds", _RECOMPUTE, "strategies of units"),
         optional=("holds",),
     )
+
+
+def stage_tables(
+    plan: Plan,
+    *,
+    model: Model | None = None,
+    prices: Sequence[Price] | None = None,
+) -> list[Part]:
+    """Return the table of stages of every pipeline, with what it has and takes.
+
+    Parameters
+    ----------
+    model
+        See ``stage_table``.
+    prices
+        Of every pipeline; None: memory and times are left out.
+    """
+    known = prices or (None,) * len(plan.pipelines)
+    if len(plan.pipelines) == 1 and plan.pipeline.mix is None:
+        return [stage_table(plan, model=model, price=known[0])]
+    parts: list[Part] = []
+    for number, (pipeline, price) in enumerate(zip(plan.pipelines, known, strict=True)):
+        own = plan.alone(number)
+        parts += [
+            share_line(number, pipeline),
+            stage_table(own, model=model, price=price),
+        ]
+    return parts
 
 
 def _memory(row: StageRow) -> str:
@@ -176,22 +204,24 @@ def plan_report(
     best: PricedPlan,
     *,
     problem: Problem | None = None,
-    price: Price | None = None,
+    prices: Sequence[Price] | None = None,
     notes: Sequence[str] = (),
 ) -> list[Part]:
     """Return everything ``hetopt plan`` prints about a result with a plan.
 
     Parameters
     ----------
-    problem, price
-        Without them the report has only what the result itself says.
+    problem, prices
+        Without them the report has only what the result itself says; prices are of
+        every pipeline.
     notes
         What is known of the latencies, a line each.
     """
-    model = None if problem is None else problem.model
-    parts: list[Part] = [stage_table(best.plan, model=model, price=price)]
-    if price is not None and len(best.plan.pipeline.stages) > 1:
-        parts += [boundary_table(best.plan, price, problem=problem)]
+    model, plan = None if problem is None else problem.model, best.plan
+    parts = stage_tables(plan, model=model, prices=prices)
+    alike = len(plan.pipelines) == 1 and plan.pipeline.mix is None
+    if prices is not None and alike and len(plan.pipeline.stages) > 1:
+        parts += [boundary_table(plan, prices[0], problem=problem)]
     parts += [labelled(summary(result, best)), *notes]
     if result.schedules:
         parts += ["", schedules_table(result.schedules)]

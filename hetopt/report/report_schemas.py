@@ -151,6 +151,40 @@ EXPLANATION: Schema = {
     ),
 }
 
+_RUN: Schema = {
+    "stages": {
+        **row(
+            record(
+                {
+                    "stage": whole(),
+                    "cluster": TEXT,
+                    "busy_s": SECONDS,
+                    "idle_share": {
+                        "type": "number",
+                        "minimum": 0,
+                        "maximum": 1,
+                    },
+                    "first_forward_s": SECONDS,
+                    "last_backward_s": SECONDS,
+                }
+            ),
+            1,
+        ),
+        "description": "Times are since the iteration began.",
+    },
+    "critical_path": record(
+        {
+            "events": whole(1),
+            "duration_s": {
+                "type": "object",
+                "description": "Of the path's events, by their kind.",
+                "propertyNames": {"enum": list(get_args(EventKind))},
+                "additionalProperties": POSITIVE,
+            },
+        }
+    ),
+}
+
 SIMULATION: Schema = {
     "$schema": DRAFT,
     "title": "hetopt simulation",
@@ -165,40 +199,28 @@ SIMULATION: Schema = {
                 "description": "Simulated, event by event.",
             },
             "closed_form_s": SECONDS,
-            "stages": {
+        },
+        {
+            "cost": COST,
+            **_RUN,
+            "pipelines": {
                 **row(
                     record(
                         {
-                            "stage": whole(),
-                            "cluster": TEXT,
-                            "busy_s": SECONDS,
-                            "idle_share": {
-                                "type": "number",
-                                "minimum": 0,
-                                "maximum": 1,
-                            },
-                            "first_forward_s": SECONDS,
-                            "last_backward_s": SECONDS,
+                            "iteration_time_s": SECONDS,
+                            "closed_form_s": SECONDS,
+                            **_RUN,
                         }
                     ),
-                    1,
+                    2,
                 ),
-                "description": "Times are since the iteration began.",
+                "description": "Of several pipelines each by itself, in the place of "
+                "`stages` and `critical_path`; its last wait includes adding up "
+                "gradients over the pipelines.",
             },
-            "critical_path": record(
-                {
-                    "events": whole(1),
-                    "duration_s": {
-                        "type": "object",
-                        "description": "Of the path's events, by their kind.",
-                        "propertyNames": {"enum": list(get_args(EventKind))},
-                        "additionalProperties": POSITIVE,
-                    },
-                }
-            ),
         },
-        {"cost": COST},
     ),
+    "anyOf": [{"required": [*_RUN]}, {"required": ["pipelines"]}],
 }
 
 _NUMBER: Schema = or_null({"type": "number"})

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cost.boundaries.uses import boundary_use
-from hetopt.cost.chunks import one_chunk
+from hetopt.cost.chunks import placed_units
 from hetopt.cost.table import TICK_S
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def stage_rows(
     model: Model | None, plan: Plan, price: Price | None
 ) -> tuple[StageRow, ...]:
     """Return one row per stage, in pipeline order; see ``StageRow``."""
-    kinds = None if model is None else one_chunk(model, plan.chunks).units
+    kinds = None
+    if model is not None:
+        kinds, _ = placed_units(model, plan.schedule, plan.chunks)
     return tuple(
         StageRow(
             stage=index,
@@ -135,8 +137,8 @@ def boundary_rows(
             stage=index,
             clusters=(stage.cluster, after.cluster),
             resharding=stage.resharding or "",
-            transfer_ms=times.transfer_ns[index] / NS_PER_MS,
-            occupancy_ms=times.occupancy_ns[index] / NS_PER_MS,
+            transfer_ms=times.every_transfer_ns[index] / NS_PER_MS,
+            occupancy_ms=times.every_occupancy_ns[index] / NS_PER_MS,
         )
         use = None if problem is None else boundary_use(problem, stage, after)
         if use is not None:
@@ -158,7 +160,7 @@ def simulation_rows(plan: Plan, run: Simulation) -> tuple[SimulationRow, ...]:
             busy_s=activity.busy_ns * TICK_S,
             idle_share=activity.idle_share,
             first_forward_s=int(run.forward_start_ns[index, 0]) * TICK_S,
-            last_backward_s=int(run.backward_end_ns[index, -1]) * TICK_S,
+            last_backward_s=int(run.backward_end_ns[index].max()) * TICK_S,
         )
         for index, (stage, activity) in enumerate(
             zip(plan.pipeline.stages, run.stages, strict=True)

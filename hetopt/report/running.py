@@ -128,7 +128,7 @@ def _planned_bytes(price: Price, measured: Measured, stage: int) -> int:
     """Return of a stage what its measured bytes are to be held against."""
     if measured.memory == "allocated":
         return price.memory_bytes[stage]
-    held = price.times.inflight[stage] * price.activation_bytes[stage]
+    held = price.times.passes_held[stage] * price.activation_bytes[stage]
     return held + price.end_bytes[stage] if price.end_bytes else held
 
 

@@ -29,6 +29,7 @@ from hetopt.report.schema_words import (
     row,
     whole,
 )
+from hetopt.report.several_schemas import MIX, SEVERAL, SHARE
 from hetopt.result import RESULT_SCHEMA, How, MoveKind, Objective, Status
 
 _STRATEGY: Schema = {
@@ -85,7 +86,11 @@ PLAN_RECORD = record(
         "problem_digest": DIGEST,
         "table_digest": DIGEST,
         "pipelines": row(
-            record({"microbatches": whole(1), "stages": row(_STAGE, 1)}), 1
+            record(
+                {"microbatches": whole(1), "stages": row(_STAGE, 1)},
+                {"share": SHARE, "mix": MIX},
+            ),
+            1,
         ),
     },
     {
@@ -221,6 +226,7 @@ RESULT: Schema = {
             "objective_s": _OBJECTIVE,
             "cost": COST,
             "spent": SPENT,
+            "several": SEVERAL,
             "stability": _STABILITY,
             "schedules": _SCHEDULES,
             "solver_choice": {
@@ -346,6 +352,11 @@ TABLE: Schema = {
             "way_back": {
                 **TEXT,
                 "description": "Cut class from the last stage back to the first.",
+            },
+            "pairs": {
+                **row({**row(TEXT, 2), "maxItems": 2}, 1),
+                "description": "With zb-v, the kinds of the two units that each of the "
+                "last kinds stands for; units are then pairs.",
             },
         },
     ),

@@ -11,7 +11,7 @@ from hetopt.cost.table import CostTable
 from hetopt.plans import Plan
 from hetopt.problem.problem import Problem
 from hetopt.report.html import html
-from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_table
+from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
 from hetopt.report.rows import chain
 from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import count, headline, in_chunks, shape, times
@@ -55,17 +55,15 @@ def _parts(shown: object) -> list[Part]:
 
 @_line.register(Plan)
 def _(plan: Plan) -> str:
-    if len(plan.pipelines) != 1:
-        return f"{len(plan.pipelines)} pipelines, {count(plan.devices, 'device')}"
+    if len(plan.pipelines) > 1:
+        return shape(plan)
     return f"{shape(plan)}: {chain(plan)}"
 
 
 @_parts.register(Plan)
 def _(plan: Plan) -> list[Part]:
-    if len(plan.pipelines) != 1:
-        return [_line(plan)]
     return [
-        stage_table(plan),
+        *stage_tables(plan),
         labelled((("plan", shape(plan)), ("problem", plan.problem_digest[:_DIGITS]))),
     ]
 
@@ -159,7 +157,7 @@ def _(problem: Problem) -> str:
 
 
 def _precision(training: Training) -> str:
-    """Say in what a training multiplies, and which of its kernels are not fused."""
+    """Say in what a training multiplies, and which kernels are not the usual ones."""
     parts: list[str] = [training.precision]
     if training.emulate is not None:
         parts.append(f"emulated in {training.emulate} where a device lacks it")
@@ -170,6 +168,8 @@ def _precision(training: Training) -> str:
             parts.append(f"unfused {name.replace('_', ' ')}")
     if training.gradients != "fp32":
         parts.append(f"gradients in {training.gradients}")
+    if training.moe.overlap:
+        parts.append(f"{training.moe.overlap:.0%} of all-to-alls hidden")
     return ", ".join(parts)
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.table import TICK_S
 from hetopt.report.rows import simulation_rows
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import cost_lines
+from hetopt.report.summary import cost_lines, share_line
 
 if TYPE_CHECKING:
     from hetopt.money import Cost
     from hetopt.plans import Plan
     from hetopt.pricing import Price
-    from hetopt.report.sheet import Part
+    from hetopt.pricing_several import SeveralPrice
+    from hetopt.report.sheet import Part, Sheet
     from hetopt.schedule.simulator import CriticalPath, Simulation
     from hetopt.schedule.times import EventKind
 
@@ -24,8 +25,22 @@ def simulation_report(
     plan: Plan, price: Price, run: Simulation, cost: Cost | None = None
 ) -> list[Part]:
     """Return what ``hetopt simulate`` prints: stages, and the critical path."""
-    critical = run.critical_path()
-    stages = sheet(
+    return [
+        simulated_stages(plan, run),
+        labelled(
+            (
+                ("simulated", f"{price.iteration_time_s:.6f} s"),
+                ("closed form", f"{price.closed_form_s:.6f} s"),
+                *cost_lines(cost),
+                ("critical path", _path(run.critical_path())),
+            )
+        ),
+    ]
+
+
+def simulated_stages(plan: Plan, run: Simulation) -> Sheet:
+    """Return the table of what the stages of a pipeline do."""
+    return sheet(
         ("stage", "cluster", "busy s", "idle", "first forward s", "last backward s"),
         (
             (
@@ -40,34 +55,81 @@ def simulation_report(
         ),
         left=("cluster",),
     )
+
+
+def several_simulation_report(plan: Plan, price: SeveralPrice) -> list[Part]:
+    """Return what ``hetopt simulate`` prints of pipelines side by side."""
+    parts: list[Part] = []
+    ends = []
+    runs = zip(plan.pipelines, price.prices, price.simulations, strict=True)
+    for number, (pipeline, own, run) in enumerate(runs):
+        parts += [
+            share_line(number, pipeline),
+            simulated_stages(plan.alone(number), run),
+        ]
+        ends.append(
+            (
+                f"pipeline {number}",
+                f"{own.iteration_time_s:.6f} s simulated by itself, "
+                f"{own.closed_form_s:.6f} s in closed form; "
+                f"critical path: {_path(run.critical_path())}",
+            )
+        )
+    whole = (
+        ("simulated", f"{price.iteration_time_s:.6f} s, with gradients added up"),
+        ("closed form", f"{price.closed_form_s:.6f} s"),
+    )
+    return [*parts, labelled((*whole, *ends))]
+
+
+def _path(critical: CriticalPath) -> str:
     path = ", ".join(
         f"{kind} {time_s:.4f} s" for kind, time_s in sorted(_parts(critical).items())
     )
-    return [
-        stages,
-        labelled(
-            (
-                ("simulated", f"{price.iteration_time_s:.6f} s"),
-                ("closed form", f"{price.closed_form_s:.6f} s"),
-                *cost_lines(cost),
-                ("critical path", f"{len(critical)} events: {path}"),
-            )
-        ),
-    ]
+    return f"{len(critical)} events: {path}"
 
 
 def simulation_to_json(
     plan: Plan, price: Price, run: Simulation, cost: Cost | None = None
 ) -> dict[str, Any]:
     """Return the run as plain JSON data; see ``hetopt schema simulation``."""
-    critical = run.critical_path()
+    return {
+        **_head(plan, price),
+        **({} if cost is None else {"cost": cost.to_json()}),
+        **_run_to_json(plan, run),
+    }
+
+
+def several_simulation_to_json(plan: Plan, price: SeveralPrice) -> dict[str, Any]:
+    """Return the runs of pipelines side by side as plain JSON data."""
+    return {
+        **_head(plan, price),
+        "pipelines": [
+            {
+                "iteration_time_s": own.iteration_time_s,
+                "closed_form_s": own.closed_form_s,
+                **_run_to_json(plan.alone(number), run),
+            }
+            for number, (own, run) in enumerate(
+                zip(price.prices, price.simulations, strict=True)
+            )
+        ],
+    }
+
+
+def _head(plan: Plan, price: Price | SeveralPrice) -> dict[str, Any]:
     return {
         "schema": SIMULATION_SCHEMA,
         "problem_digest": plan.problem_digest,
         "table_digest": plan.table_digest,
         "iteration_time_s": price.iteration_time_s,
         "closed_form_s": price.closed_form_s,
-        **({} if cost is None else {"cost": cost.to_json()}),
+    }
+
+
+def _run_to_json(plan: Plan, run: Simulation) -> dict[str, Any]:
+    critical = run.critical_path()
+    return {
         "stages": [row._asdict() for row in simulation_rows(plan, run)],
         "critical_path": {"events": len(critical), "duration_s": _parts(critical)},
     }

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.money import Cost
-    from hetopt.plans import Plan
+    from hetopt.plans import Pipeline, Plan
     from hetopt.result import Launch, Objective, PricedPlan, Result
     from hetopt.spending import Spent
 
@@ -39,6 +39,8 @@ def headline(result: Result) -> str:
     if result.status == "optimal":
         form = FORMS[result.objective]
         over = "all (p, q)" if result.spent is None else _permitted(result.spent)
+        if result.several is not None:
+            over = f"all plans of up to {count(result.several.most, 'pipeline')}"
         over += f" and {searched_schedules(result)}" if result.schedules else ""
         return f"proven optimal in {form} over {over}{_without(result)}"
     if result.status == "feasible":
@@ -104,13 +106,35 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
 
 
 def shape(plan: Plan) -> str:
-    """Return p, q, schedule and devices."""
+    """Return p, q, schedule and devices; of several pipelines how many there are."""
+    if len(plan.pipelines) > 1:
+        return (
+            f"{len(plan.pipelines)} pipelines side by side, schedule {plan.schedule}, "
+            f"{count(plan.devices, 'device')} used"
+        )
     pipeline = plan.pipeline
     stages = count(len(pipeline.stages), "stage")
     microbatches = count(pipeline.microbatches, "micro-batch", "es")
     devices = count(plan.devices, "device")
     schedule = in_chunks(plan.schedule, plan.chunks)
     return f"p = {stages}, q = {microbatches}, schedule {schedule}, {devices} used"
+
+
+def share_line(number: int, pipeline: Pipeline) -> str:
+    """Return what one of several pipelines has and takes, in one line."""
+    microbatches = count(pipeline.microbatches, "micro-batch", "es")
+    text = f"pipeline {number}: {count(len(pipeline.stages), 'stage')}, {microbatches}"
+    share = pipeline.share
+    if pipeline.mix is not None:
+        taken = pipeline.mix.sequences.items()
+        each = ", ".join(f"{number} of {tokens} tokens" for tokens, number in taken)
+        text += f" of up to {count(pipeline.mix.per_microbatch, 'sequence')} ({each})"
+    if share is None:
+        return text
+    nodes = "; ".join(
+        f"{name} {' + '.join(map(str, sizes))}" for name, sizes in share.nodes.items()
+    )
+    return f"{text}, {count(share.batch, 'sequence')}, devices of nodes: {nodes}"
 
 
 def in_chunks(schedule: str, chunks: int) -> str:
@@ -120,7 +144,7 @@ def in_chunks(schedule: str, chunks: int) -> str:
 
 def unused(result: Result, plan: Plan) -> list[str]:
     """Return the clusters of the problem on which the plan has no stage."""
-    used = {stage.cluster for stage in plan.pipeline.stages}
+    used = {stage.cluster for each in plan.pipelines for stage in each.stages}
     return [name for name in result.table_kinds if name not in used]
 
 
@@ -213,6 +237,13 @@ def gap_text(gap: float | None) -> str:
 
 def searched(result: Result) -> tuple[str, str]:
     """Return what was searched and how, as label and text."""
+    if result.several is not None:
+        ways = count(result.several.divisions, "way")
+        pipelines = count(len(result.several.bounds), "pipeline")
+        return "divisions", (
+            f"{ways} to divide the nodes: {pipelines} searched, "
+            f"in {result.search_time_s:.1f} s"
+        )
     if result.spent is None:
         return "programs (p, q)", settled(result)
     return "choices of nodes", fleets(result.spent, result.search_time_s)

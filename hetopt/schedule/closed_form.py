@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,19 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
         T = sum of (tau_i - 2 w_i) + 2 * sum of kappa_i + (q - 1) * lambda
             + max (g_i + 2 w_i)
 
+    With folded stages (``hetopt.schedule.folding``) tau and kappa are of both chunks,
+    and
+
+        T = sum of (x_i + 2 kappa_i) + (q - 1) * lambda + max (g_i + tau_i - x_i)
+
+    with x_i the longest of B / 2, B - w and forward - B / 2, unit by unit.
+
+    Where q_l micro-batches have sequences of length l, the longest first, the fill is
+    that of the longest, L:
+
+        T = (sum of tau_i + 2 * sum of kappa_i)(L) - lambda(L) + sum of q_l lambda(l)
+            + max g_i
+
     An estimate, not a bound on the simulated time. Deviations from HAPT: its T has
     max tau, which is right only where every transfer is hidden, for lambda, and no
     gradient synchronisation.
@@ -39,6 +53,12 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
     ValueError
         If warm-up counts rise downstream (not for gpipe).
     """
+    if times.mixed:
+        first = replace(times.mixed[0], microbatches=1)
+        periods = [period_by_recursion(each) for each in times.mixed]
+        pairs = zip(times.mixed, periods, strict=True)
+        paced = sum(each.microbatches * period for each, period in pairs)
+        return closed_form_at(first, periods[0]) - periods[0] + paced
     if not times.has_steady_state:
         return closed_form_at(times, Fraction(gpipe_pace_ns(times)))
     return closed_form_at(times, period_by_recursion(times))
@@ -48,13 +68,16 @@ def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
     """Return the closed form with a known period, or pace; it rises with that."""
     fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     later = [2 * weight for weight in times.later_ns]
+    if times.fold is not None:
+        both = zip(times.round_trip_ns, times.fold.fill_ns, strict=True)
+        later = [tau - filled for tau, filled in both]
     fill -= sum(later)
     late = Fraction(0)
     if times.chunks is not None:
         wait = round_ns(times, times.chunks) - times.stages * period_ns
         late = (times.chunks.count - 1) * max(late, wait)
     end = max(map(sum, zip(times.sync_ns, later, strict=True)))
-    return fill + (times.passes - 1) * period_ns + late + end
+    return fill + (times.periods - 1) * period_ns + late + end
 
 
 def gpipe_pace_ns(times: PipelineTimes) -> int:

@@ -25,6 +25,11 @@ add is not in the window:
     [sum of tau_i..tau_k - sum of w_(i+1)..w_k + 2 * sum of kappa_i..kappa_(k-1)]
         / (W_i - W_k + 1)
 
+Where stages are folded (``hetopt.schedule.folding``) times are of both chunks together,
+and what the others add to a window is the longer of forward and B instead: a way up the
+pipeline and down again passes each stage by two of its four passes, of one kind or of
+one chunk.
+
 With v chunks a stage (``hetopt.schedule.chunks``), all is of one pass, and
 
     lambda >= R / 2 p,   lambda >= (v - 1) / v of omega of the way back
@@ -116,10 +121,13 @@ def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
     deltas = [here - after for here, after in pairwise(times.warmups)]
     worst: Fraction | None = None
     length = shift = 0
-    later = times.later_ns
+    apart = times.later_ns
+    if times.fold is not None:
+        both = zip(times.round_trip_ns, times.fold.handed_on_ns, strict=True)
+        apart = tuple(tau - inside for tau, inside in both)
     for stage, duration in enumerate(times.round_trip_ns):
         if stage:
-            length += 2 * times.transfer_ns[stage - 1] - later[stage]
+            length += 2 * times.transfer_ns[stage - 1] - apart[stage]
             shift += deltas[stage - 1]
             if length * scale <= shift * limit:
                 length = shift = 0

@@ -54,6 +54,10 @@ class ScheduleRule:
     splits
         Whether the backward pass is two: gradients of inputs, and later those of
         weights (``hetopt.schedule.weights``). Only with deltas of 1.
+    folded
+        Whether stages hold two chunks, the second on the way back
+        (``hetopt.schedule.folding``); it splits too. W is then of micro-batches on the
+        first chunk, and p of them every stage runs ahead.
     """
 
     name: ScheduleName
@@ -66,11 +70,18 @@ class ScheduleRule:
     blocking: int = 0
     interleaved: bool = False
     splits: bool = False
+    folded: bool = False
 
     @property
     def fixed(self) -> bool:
         """Whether delta depends on nothing but whether clusters change."""
         return not (self.thresholds or self.all_first or self.free)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether micro-batches may have sequences of several lengths."""
+        apart = self.blocking or self.interleaved or self.splits
+        return self.fixed and not apart
 
     @property
     def may_be_all_first(self) -> bool:
@@ -126,6 +137,7 @@ _ALL = (
     ScheduleRule(name="h-1f1b", inside=1, across=1, thresholds=(100, 2)),
     ScheduleRule(name="interleaved-1f1b", inside=2, across=2, interleaved=True),
     ScheduleRule(name="zb-h1", inside=1, across=1, splits=True),
+    ScheduleRule(name="zb-v", inside=1, across=1, splits=True, folded=True),
     ScheduleRule(name="gpipe", inside=0, across=0, all_first=True),
     ScheduleRule(name="auto", inside=0, across=0, free=True, also="gpipe"),
 )

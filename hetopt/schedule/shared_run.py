@@ -4,7 +4,9 @@ Of the transfers that are ready, the one that has been so for longest goes first
 Whatever becomes ready later follows from one that still waits, so it is no earlier.
 With several chunks (``hetopt.schedule.chunks``) micro-batches are passes, and boundary
 p - 1 is the way back from the last stage to the first. Gradients of weights that run
-later (``hetopt.schedule.weights``) wait for nothing but their stage.
+later (``hetopt.schedule.weights``) wait for nothing but their stage. Where stages are
+folded (``hetopt.schedule.folding``), forwards of the second chunk go up the pipeline.
+Micro-batches of several lengths have times of their own.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from hetopt.schedule.events import (
     SEND_BACKWARD,
     SEND_FORWARD,
 )
+from hetopt.schedule.folding import CHUNKS, folded_order, sends_to
 from hetopt.schedule.weights import WEIGHT, split_order
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class SharedRun:
     ----------
     starts
         As ``events.run`` fills them, by pass, and with gradients of weights apart in
-        row WEIGHT; shape (7, p, q v).
+        row WEIGHT; shape (7, p, passes).
     """
 
     def __init__(self, times: PipelineTimes) -> None:
@@ -57,14 +60,13 @@ class SharedRun:
         self.starts = np.zeros((WEIGHT + 1, p, passes), np.int64)
         self._times, self._sharing = times, times.sharing
         self._orders = [list(_order(times, stage)) for stage in range(p)]
-        #: Of each stage, by kind and chunk.
-        self._durations = [
-            {FORWARD: forward, BACKWARD: backward, WEIGHT: [later]}
-            for (forward, backward), later in zip(
-                map(times.durations_ns, range(p)), times.later_ns, strict=True
-            )
-        ]
-        self._transfer, self._occupancy = _boundaries(times)
+        #: Of each pass, whose times it has.
+        counts = [each.passes for each in times.lengths]
+        self._length = np.repeat(range(len(counts)), counts).tolist()
+        #: By length, of each stage by kind and chunk.
+        self._durations = [_durations(each) for each in times.lengths]
+        #: By length, kappa and omega.
+        self._boundaries = [_boundaries(each) for each in times.lengths]
         self._done = [0] * p
         #: Transfers by when they became ready: kind, sending stage, micro-batch.
         self._waiting: list[tuple[int, tuple[int, int, int]]] = []
@@ -115,6 +117,8 @@ class SharedRun:
         What a pass needs is what its counterpart of the other kind sends to.
         """
         p, passes = self._times.stages, self._times.passes
+        if self._times.fold is not None:
+            return sends_to(kind, stage, m, p)
         chunks = passes // self._times.microbatches
         chunk = m // p % chunks if chunks > 1 else 0
         if kind == FORWARD:
@@ -126,8 +130,9 @@ class SharedRun:
         return (p - 1, m - p) if chunk else None
 
     def _duration(self, kind: int, stage: int, m: int) -> int:
-        of_chunk = self._durations[stage][kind]
-        return of_chunk[m // self._times.stages % len(of_chunk)]
+        of_chunk: list[int] = self._durations[self._length[m]][stage][kind]
+        turn = m if self._times.fold is not None else m // self._times.stages
+        return of_chunk[turn % len(of_chunk)]
 
     def send(self) -> int:
         """Start the transfer that has been ready for longest; return who gets it."""
@@ -136,19 +141,25 @@ class SharedRun:
         needed_by = FORWARD if onward else BACKWARD
         to = self._next(needed_by, stage, m)
         assert to is not None
+        if self._times.fold is not None:
+            onward = to[0] > stage
         boundary = (stage if onward else stage - 1) % self._times.stages
-        waits = {("boundary", boundary, kind): self._occupancy[boundary]}
+        transfer, occupancy = self._boundaries[self._length[m]]
+        waits = {("boundary", boundary, int(onward)): occupancy[boundary]}
         shares = () if self._sharing is None else self._sharing.shares
         for number, share in enumerate(shares):
             if boundary in share.boundaries:
                 outward = share.outward[share.boundaries.index(boundary)]
-                waits["share", number, int(onward == outward)] = share.service_ns
+                service_ns = share.service_ns
+                if self._times.fold is not None:
+                    service_ns //= CHUNKS
+                waits["share", number, int(onward == outward)] = service_ns
         event = (kind, stage, m)
         start = self._begin(event, ready, [self._carried.get(key) for key in waits])
         occupied = kind - SEND_FORWARD + OCCUPY_FORWARD
         for key, wait in waits.items():
             self._carried[key] = (occupied, stage, m, start, start + wait)
-        arrives = start + self._transfer[boundary]
+        arrives = start + transfer[boundary]
         self._arrived[needed_by, *to] = (*event, start, arrives)
         return to[0]
 
@@ -193,6 +204,9 @@ class SharedRun:
 def _order(times: PipelineTimes, stage: int) -> Iterator[tuple[int, int]]:
     """Yield the passes of a stage: F_1..F_W, B_1, F_(W+1), B_2, ..."""
     warmup, passes = times.inflight[stage], times.passes
+    if times.fold is not None:
+        yield from folded_order(stage, times.stages, times.microbatches)
+        return
     if times.weight_ns is not None:
         yield from split_order(warmup, times.postponed[stage], passes)
         return
@@ -206,11 +220,23 @@ def _order(times: PipelineTimes, stage: int) -> Iterator[tuple[int, int]]:
             yield FORWARD, m + warmup
 
 
+def _durations(times: PipelineTimes) -> list[dict[int, list[int]]]:
+    """Return how long passes of each stage take, by kind and chunk."""
+    return [
+        {FORWARD: forward, BACKWARD: backward, WEIGHT: times.weights_ns(stage)}
+        for stage, (forward, backward) in enumerate(
+            map(times.durations_ns, range(times.stages))
+        )
+    ]
+
+
 def _boundaries(times: PipelineTimes) -> tuple[list[int], list[int]]:
     """Return kappa, and omega as if nothing were shared, the way back's last."""
-    occupancy = list(times.occupancy_ns)
+    occupancy, transfer = list(times.occupancy_ns), list(times.every_transfer_ns)
     if times.sharing is not None:
         occupancy = list(times.sharing.occupancy_ns)
     elif times.chunks is not None:
         occupancy.append(times.chunks.way_back_occupancy_ns)
-    return list(times.every_transfer_ns), occupancy
+    if times.fold is not None:
+        occupancy = [both // CHUNKS for both in occupancy]
+    return transfer, occupancy

@@ -61,7 +61,7 @@ class CriticalEvent(NamedTuple):
         Counted from 0; of a transfer, the sending stage.
     microbatch
         Counted from 0; of ``sync``, the last one. With several chunks a stage, the
-        number of the pass (``hetopt.schedule.chunks``).
+        number of the pass (``hetopt.schedule.chunks``, ``hetopt.schedule.folding``).
     start_ns, end_ns
         The next event of the path starts at ``end_ns``.
     """
@@ -140,10 +140,10 @@ class Simulation:
     starts_ns
         By kind (forward, backward, and the transfers that send-forward and
         send-backward begin), stage and micro-batch, or pass; a transfer belongs to the
-        stage that sends it. Shape (4, p, q v).
+        stage that sends it. Shape (4, p, passes).
     weight_start_ns
-        When gradients of weights start that run later, by stage and micro-batch; shape
-        (p, q). None where they are part of the backward pass.
+        When gradients of weights start that run later, by stage and micro-batch, or
+        pass; shape (p, passes). None where they are part of the backward pass.
     """
 
     times: PipelineTimes
@@ -181,6 +181,11 @@ class Simulation:
     def send_backward_start_ns(self) -> NDArray[np.int64]:
         """Shape (p, q); the first stage sends nothing."""
         return self._starts_ns(SEND_BACKWARD)
+
+    @property
+    def last_end_ns(self) -> tuple[int, ...]:
+        """When each stage has run its last pass; length p."""
+        return tuple(_last_ends_ns(self.times, self.starts_ns, self.weight_start_ns))
 
     def _starts_ns(self, kind: int) -> NDArray[np.int64]:
         rows: NDArray[np.int64] = self.starts_ns[kind]
@@ -241,8 +246,8 @@ def simulate(times: PipelineTimes) -> Simulation:
         times=times,
         makespan_ns=makespan,
         stages=tuple(
-            _activity(times.passes * round_trip + sync, makespan)
-            for round_trip, sync in zip(times.round_trip_ns, times.sync_ns, strict=True)
+            _activity(busy + sync, makespan)
+            for busy, sync in zip(times.busy_ns, times.sync_ns, strict=True)
         ),
         starts_ns=starts_ns,
         weight_start_ns=weights,
@@ -263,9 +268,10 @@ def _last_ends_ns(
     """
     final, durations = _last_backward(times), _durations_ns(times, BACKWARD)
     starts = starts_ns[BACKWARD, :, final]
-    lengths = durations[:, final if times.chunks else 0]
+    lengths = durations[:, final if times.chunks or times.mixed else 0]
     if weights is not None:
-        starts, lengths = weights[:, final], np.array(times.later_ns)
+        starts = weights[:, final]
+        lengths = np.array([times.weights_ns(stage)[0] for stage in range(len(starts))])
     return [a + b for a, b in zip(starts.tolist(), lengths.tolist(), strict=True)]
 
 
@@ -274,14 +280,20 @@ def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
     # A stage alone sends nothing.
     if rule_of(times.schedule).blocking and times.stages > 1:
         return run_blocking(times)
-    if times.sharing is None and times.chunks is None and times.weight_ns is None:
-        return None
-    return run_sharing(times)
+    alike = times.sharing is None and times.chunks is None and not times.mixed
+    return None if alike and times.weight_ns is None else run_sharing(times)
 
 
 def _durations_ns(times: PipelineTimes, kind: int) -> NDArray[np.int64]:
     """Return how long passes of a kind take: (p, q v), or (p, 1) if they are alike."""
+    if times.mixed:
+        each = [_durations_ns(own, kind) for own in times.mixed]
+        return np.repeat(
+            np.hstack(each), [own.microbatches for own in times.mixed], axis=1
+        )
     of_chunk = np.array([times.durations_ns(i)[kind] for i in range(times.stages)])
+    if times.fold is not None:
+        return np.tile(of_chunk, times.microbatches)
     if times.chunks is None:
         return of_chunk
     rounds = np.arange(times.passes) // times.stages
@@ -292,6 +304,9 @@ def _durations_ns(times: PipelineTimes, kind: int) -> NDArray[np.int64]:
 def _last_backward(times: PipelineTimes) -> int:
     """Return whose backward is the last on every stage: micro-batch, or pass."""
     last, chunks = times.passes - 1, times.chunks
+    if times.fold is not None:
+        # The first chunk's.
+        return last - 1
     if chunks is None:
         return last
     return backward_number(last, times.stages, chunks.count)

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
     from hetopt.schedule.chunks import Chunks
+    from hetopt.schedule.folding import Fold
     from hetopt.schedule.shares import Sharing
 
 #: What takes time in a simulated iteration, in the order of
@@ -50,6 +52,8 @@ class PipelineTimes:
         stage's chunks; length p.
     transfer_ns, occupancy_ns
         kappa and omega of each boundary, the same in both directions; length p - 1.
+        Where stages are folded, of both chunks' transfers in one direction, each of
+        which takes half.
     sync_ns
         g of each stage, including tied embeddings; length p.
     warmups
@@ -62,13 +66,23 @@ class PipelineTimes:
     weight_ns
         What of the backward times is of weights' gradients that run later, at most
         half of each (MODEL.md's w); length p. None: they are not apart.
+    fold
+        Where stages are folded, what their times are made of: all others are then of
+        both chunks together.
+    mixed
+        Where micro-batches have sequences of several lengths, the times of those of
+        each length, the longest first, which is the order in which they are run: then
+        ``microbatches`` is their sum, and all other times are those of the longest.
+        Empty: all are alike.
 
     Raises
     ------
     ValueError
         If lengths differ, a time is negative, a count is less than 1, or stages have
         several chunks and are one, or do not divide the micro-batches; if weights'
-        gradients are apart and the schedule has them not, or the reverse.
+        gradients are apart and the schedule has them not, or the reverse; if stages
+        are folded and there are no more micro-batches than stages; if lengths differ
+        in their stages, warm-ups or schedule, or do not add up to the micro-batches.
     """
 
     schedule: ScheduleName
@@ -82,6 +96,8 @@ class PipelineTimes:
     sharing: Sharing | None = None
     chunks: Chunks | None = None
     weight_ns: tuple[int, ...] | None = None
+    fold: Fold | None = None
+    mixed: tuple[PipelineTimes, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "microbatches", index(self.microbatches))
@@ -96,6 +112,7 @@ class PipelineTimes:
             msg = f"{self.schedule} with {'no' if self.chunks is None else 'several'}"
             raise ValueError(f"{msg} chunks")
         self._check_weights()
+        self._check_fold()
         if self.chunks is not None and (stages == 1 or self.microbatches % stages):
             msg = (
                 f"{stages} stages of several chunks and {self.microbatches} "
@@ -116,6 +133,23 @@ class PipelineTimes:
             if values and min(values) < least:
                 msg = f"{name} holds {min(values)}, expected at least {least}"
                 raise ValueError(msg)
+        self._check_mixed()
+
+    def _check_mixed(self) -> None:
+        """Raise ValueError if lengths do not make up the micro-batches."""
+        if not self.mixed:
+            return
+        if not rule_of(self.schedule).mixes:
+            msg = f"{self.schedule} with sequences of several lengths"
+            raise ValueError(msg)
+        for each in self.mixed:
+            same = (each.schedule, each.warmups) == (self.schedule, self.warmups)
+            if not same or each.mixed or each.sharing is not None:
+                raise ValueError("lengths differ in their stages, warm-ups or schedule")
+        total = sum(each.microbatches for each in self.mixed)
+        if total != self.microbatches:
+            msg = f"lengths have {total} micro-batches, expected {self.microbatches}"
+            raise ValueError(msg)
 
     def _check_weights(self) -> None:
         """Keep ``weight_ns`` as Python's integers; raises ValueError."""
@@ -135,6 +169,19 @@ class PipelineTimes:
                 msg = f"weight_ns holds {weight}, expected at most half of {backward}"
                 raise ValueError(msg)
 
+    def _check_fold(self) -> None:
+        """Raise ValueError if stages are folded and cannot be, or the reverse."""
+        if rule_of(self.schedule).folded != (self.fold is not None):
+            folded = "not folded" if self.fold is None else "folded"
+            msg = f"{self.schedule} with stages that are {folded}"
+            raise ValueError(msg)
+        if self.fold is not None and self.microbatches <= self.stages:
+            msg = (
+                f"{self.stages} folded stages and {self.microbatches} micro-batches, "
+                "expected more micro-batches than stages"
+            )
+            raise ValueError(msg)
+
     @property
     def stages(self) -> int:
         """Number of stages, p."""
@@ -143,14 +190,41 @@ class PipelineTimes:
     @property
     def passes(self) -> int:
         """How often a stage runs forward: once for every micro-batch and chunk."""
+        return self.periods * (1 if self.fold is None else FOLDED_CHUNKS)
+
+    @property
+    def periods(self) -> int:
+        """How often a stage spends its forward and backward time in an iteration."""
         return self.microbatches * (1 if self.chunks is None else self.chunks.count)
 
     @property
+    def lengths(self) -> tuple[PipelineTimes, ...]:
+        """Times of the micro-batches of each length, the longest first."""
+        return self.mixed or (self,)
+
+    @property
+    def busy_ns(self) -> tuple[int, ...]:
+        """What each stage computes in an iteration, without g; length p."""
+        return tuple(
+            sum(each.periods * each.round_trip_ns[stage] for each in self.lengths)
+            for stage in range(self.stages)
+        )
+
+    @property
     def every_transfer_ns(self) -> tuple[int, ...]:
-        """Kappa of each boundary, the way back's last if stages hold chunks."""
+        """Kappa of each transfer, the way back's last if stages hold chunks."""
+        if self.fold is not None:
+            return tuple(both // FOLDED_CHUNKS for both in self.transfer_ns)
         if self.chunks is None:
             return self.transfer_ns
         return *self.transfer_ns, self.chunks.way_back_ns
+
+    @property
+    def every_occupancy_ns(self) -> tuple[int, ...]:
+        """Omega of each transfer, without the way back's."""
+        if self.fold is None:
+            return self.occupancy_ns
+        return tuple(both // FOLDED_CHUNKS for both in self.occupancy_ns)
 
     @property
     def round_trip_ns(self) -> tuple[int, ...]:
@@ -180,6 +254,11 @@ class PipelineTimes:
         """
         backward_ns = self.backward_ns[stage] - self.later_ns[stage]
         means = self.forward_ns[stage], backward_ns
+        if (fold := self.fold) is not None:
+            return (
+                _apart(fold.forward_ns[stage], means[0]),
+                _apart(fold.backward_ns[stage] - fold.weight_ns[stage], means[1]),
+            )
         if self.chunks is None:
             return [means[0]], [means[1]]
         ends = {"first": stage == 0, "last": stage == self.stages - 1}
@@ -188,6 +267,13 @@ class PipelineTimes:
             for kind, mean in enumerate(means)
         )
         return forward, backward
+
+    def weights_ns(self, stage: int) -> list[int]:
+        """Return what runs later of a stage's chunks, or of all it holds."""
+        later_ns = self.later_ns[stage]
+        if self.fold is None:
+            return [later_ns]
+        return _apart(self.fold.weight_ns[stage], later_ns)
 
     @property
     def has_steady_state(self) -> bool:
@@ -202,5 +288,19 @@ class PipelineTimes:
 
     @property
     def inflight(self) -> tuple[int, ...]:
-        """Most micro-batches, or passes, a stage holds at once; length p."""
-        return tuple(min(warmup, self.passes) for warmup in self.warmups)
+        """Most micro-batches, or passes, a stage holds at once; length p.
+
+        Where stages are folded, micro-batches of the first chunk.
+        """
+        return tuple(min(warmup, self.periods) for warmup in self.warmups)
+
+    @property
+    def passes_held(self) -> tuple[int, ...]:
+        """Most passes a stage holds at once: forwards whose backward is yet to run."""
+        if self.fold is None:
+            return self.inflight
+        return (FOLDED_CHUNKS * self.stages,) * self.stages
+
+
+def _apart(first: int, both: int) -> list[int]:
+    return [first, both - first]

@@ -60,7 +60,7 @@ def warmup_counts(
     if rule.all_first:
         return (microbatches,) * stages
     longest = max(*round_trip_ns, *transfer_ns, 0)
-    counts = [1 + held_ahead(stages, chunks)]
+    counts = [1 + (stages if rule.folded else held_ahead(stages, chunks))]
     for kappa, crossing in zip(reversed(transfer_ns), reversed(crosses), strict=True):
         counts.append(counts[-1] + rule.delta(kappa, longest, crosses=crossing))
     return tuple(reversed(counts))

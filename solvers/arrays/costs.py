@@ -26,13 +26,13 @@ class Option(IntEnum):
     """
 
     CLUSTER, RANK, LAYOUT, DEVICES, TENSOR = range(5)
-    MOST_STAGES, SYNC_FIXED, FREE_BYTES, LEAD, TRAIL = 5, 6, 7, 8, 15
+    MOST_STAGES, SYNC_FIXED, FREE_BYTES, LEAD, TRAIL = 5, 6, 7, 8, 16
 
 
 class Sum(IntEnum):
     """Rows of ``Costs.sums``, but for PEAK, and the order within LEAD and TRAIL."""
 
-    TAU, FORWARD, SYNC, STATE, ACTIVE, FILL, PEAK = range(7)
+    TAU, FORWARD, SYNC, STATE, ACTIVE, FILL, INSIDE, PEAK = range(8)
 
 
 class Edge(IntEnum):
@@ -84,7 +84,8 @@ class Costs(NamedTuple):
     sums
         Prefix sums over body units of tau, forward time, what they add to the end of a
         stage (g but for gradients of weights apart), state and activation bytes, and
-        what they add to the fill, tau - 2 w; shape (6, O, L + 1).
+        what they add to the fill and to windows that other stages open (tau - 2 w and
+        tau - w; MODEL.md section 4); shape (7, O, L + 1).
     temporary
         Of each body unit; shape (O, L).
     edge

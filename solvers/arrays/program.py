@@ -38,9 +38,10 @@ _SUMMED = (
     "state_bytes",
     "activation_bytes",
     "fill_ns",
+    "handed_on_ns",
 )
 #: Steps that a table over subsets of clusters may take; with more it is too slow.
-_MOST_STEPS = 50_000_000
+_MOST_STEPS = 500_000_000
 
 
 class Offer:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class StageSums(NamedTuple):
     """Times of a stage in ns, and its bytes; ``peak`` is its largest temporary.
 
-    ``fill`` is what it adds to the fill: tau, but for gradients of weights apart.
+    ``fill`` and ``inside`` are what it adds to the fill, and to windows that other
+    stages open: tau, but for gradients of weights apart.
     """
 
     tau: int
@@ -23,6 +24,7 @@ class StageSums(NamedTuple):
     state: int
     active: int
     fill: int
+    inside: int
     peak: int
 
 
@@ -37,7 +39,7 @@ def ends_of(option: Ints, is_first: bool, is_last: bool) -> StageSums:
     is_first, is_last
         Of the pipeline.
     """
-    tau = forward = state = active = fill = peak = 0
+    tau = forward = state = active = fill = inside = peak = 0
     sync = option[Option.SYNC_FIXED]
     for at in (Option.LEAD, Option.TRAIL):
         if not (is_first if at == Option.LEAD else is_last):
@@ -48,8 +50,9 @@ def ends_of(option: Ints, is_first: bool, is_last: bool) -> StageSums:
         state += option[at + Sum.STATE]
         active += option[at + Sum.ACTIVE]
         fill += option[at + Sum.FILL]
+        inside += option[at + Sum.INSIDE]
         peak = max(peak, option[at + Sum.PEAK])
-    return StageSums(tau, forward, sync, state, active, fill, peak)
+    return StageSums(tau, forward, sync, state, active, fill, inside, peak)
 
 
 @step
@@ -65,5 +68,6 @@ def with_units(ends: StageSums, sums: Ints, o: int, left: int, right: int) -> St
         ends.state + sums[Sum.STATE, o, right] - sums[Sum.STATE, o, left],
         ends.active + sums[Sum.ACTIVE, o, right] - sums[Sum.ACTIVE, o, left],
         ends.fill + sums[Sum.FILL, o, right] - sums[Sum.FILL, o, left],
+        ends.inside + sums[Sum.INSIDE, o, right] - sums[Sum.INSIDE, o, left],
         ends.peak,
     )

@@ -16,6 +16,8 @@ from hetopt.solvers.bounds.ordering import Ordering
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from hetopt.cost.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.training import Pins
@@ -27,6 +29,9 @@ _GLANCE, _LOOK = 8, 48
 _TRIES = 120
 #: Boxes are cut until lambda and g may cost this share of the cutoff more or less.
 _WIDTH = 1 / 2048
+#: What may be left of a q is cut until lambda and g may cost this share of the cutoff
+#: more or less.
+_CLOSE = 1 / 256
 #: A box with more options than this is rid of those that lead beyond the cutoff.
 _MANY = 48
 #: Plans are looked for where lambda and g cost at most this share of the bound more or
@@ -95,6 +100,52 @@ class QBounds:
     def is_done(self) -> bool:
         """Whether cutting boxes does not raise the bound any more."""
         return min((box.bound for box in self.boxes), default=inf) > self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Left:
+    """What plans of one q within a cutoff may look like.
+
+    Attributes
+    ----------
+    low, high
+        Their lambda in ns; infinite and 0 where there is none.
+    keep
+        By cluster, indices of strategies that some such plan may use.
+    """
+
+    low: float
+    high: float
+    keep: tuple[NDArray[np.int64], ...]
+
+
+def left_within(box_bounds: BoxBounds, cutoff: float) -> Left:
+    """Return what is left of a q within a cutoff in ns, whatever p.
+
+    Lambda and g are bounded together, which leaves much less than lambda alone where
+    gradients take long.
+    """
+    low, high, alive = inf, 0.0, np.zeros(len(box_bounds.names), dtype=bool)
+    root = box_bounds.bounded(box_bounds.root(), cutoff)
+    boxes = [] if root is None else [root]
+    while boxes:
+        box = boxes.pop()
+        halves = box_bounds.halves(box, _CLOSE * cutoff)
+        if halves is None:
+            low, high = min(low, box.low), max(high, box.high)
+            alive[box.alive] = True
+            continue
+        for half in halves:
+            kept = box_bounds.bounded(half, cutoff)
+            if kept is not None:
+                able = box_bounds.by_option(kept) <= cutoff
+                boxes.append(replace(kept, alive=kept.alive[able]))
+    by_cluster: list[list[int]] = [[] for _ in box_bounds.may_rest]
+    for index in np.flatnonzero(alive).tolist():
+        j, k = box_bounds.names[index]
+        by_cluster[j].append(k)
+    keep = tuple(np.array(own, dtype=np.int64) for own in by_cluster)
+    return Left(low=low, high=high, keep=keep)
 
 
 def explore(

@@ -97,10 +97,14 @@ def complete(before: Costs, costs: Costs, total: Costs) -> None:
 
 
 def add_once() -> None:
-    """Add nothing up, which compiles the two functions that add clusters up."""
+    """Add nothing up, which compiles the functions about several clusters."""
     nothing = np.full((1, 1), np.inf)
     min_plus(nothing, nothing, nothing)
     complete(nothing, nothing, nothing[0])
+    caps, permitted = np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1), dtype=np.bool_)
+    row = nothing[0]
+    cheapest_with(nothing, row, row, caps, permitted, nothing, row)
+    capped_first(caps, caps[0], 1, caps)
 
 
 @kernel

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.schedule.chunks import Chunks
+from hetopt.schedule.folding import Fold
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.decisions.assembly import value_of
@@ -159,6 +160,16 @@ def _times(
     weights = None
     if data.rule.splits:
         weights = tuple(sums("weight_ns"))
+    fold = None
+    if data.rule.folded:
+        # What is of which chunk is no part of the closed form either.
+        fold = Fold(
+            forward_ns=tuple(forward),
+            backward_ns=tuple(backward),
+            weight_ns=weights or (),
+            handed_on_ns=tuple(sums("handed_on_ns")),
+            fill_ns=tuple(sums("fill_ns")),
+        )
     round_trip = [f + b for f, b in zip(forward, backward, strict=True)]
     return PipelineTimes(
         schedule=data.schedule,
@@ -171,6 +182,7 @@ def _times(
         warmups=_warmups(decision, data, hosts, round_trip, transfer),
         chunks=chunks,
         weight_ns=weights,
+        fold=fold,
     )
 
 

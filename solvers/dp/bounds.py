@@ -247,8 +247,8 @@ def _least_kappa(costs: Costs, o: int) -> int:
 @step
 def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
     """Fill in how many units a run of m stages holds by the window over all of it."""
-    period, tau = limits.scalars[Scalar.PERIOD], short[Sum.TAU, o]
-    fill = short[Sum.FILL, o]
+    period = limits.scalars[Scalar.PERIOD]
+    inside = short[Sum.INSIDE, o]
     a = costs.option[o, Option.LAYOUT]
     gain = -INFINITE
     blocked = costs.facts[Fact.BLOCKING] * limits.out[len(limits.out) - 1, a]
@@ -269,8 +269,7 @@ def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
             if blocked and period <= _LARGEST // m:
                 # Each of them is busy for its own boundaries as well.
                 span = min(span, m * period // PERIOD_SCALE - (m - 1) * blocked)
-            # tau - w is half of tau and of what it adds to the fill.
-            limits.caps[Cap.WINDOW, o, m] = _fitting(tau, fill, 1, 2 * span)
+            limits.caps[Cap.WINDOW, o, m] = _fitting(inside, inside, 0, span)
 
 
 @step

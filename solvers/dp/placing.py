@@ -64,7 +64,7 @@ def place_stages(
     right = facts[Fact.L] - here[Bucket.UNITS]
     least, most = _units(costs, placed, right)
     period, peak = limits.scalars[Scalar.PERIOD], ends.peak
-    tau, fill = costs.sums[Sum.TAU, o], costs.sums[Sum.FILL, o]
+    tau, inside = costs.sums[Sum.TAU, o], costs.sums[Sum.INSIDE, o]
     state, active = costs.sums[Sum.STATE, o], costs.sums[Sum.ACTIVE, o]
     for units in range(1, most + 1):
         left = right - units
@@ -72,7 +72,7 @@ def place_stages(
         if time > limits.scalars[Scalar.STAGE]:
             break
         # Gradients of weights that run later are not handed on.
-        later = PERIOD_SCALE * (time - (fill[right] - fill[left] + ends.fill)) // 2
+        later = PERIOD_SCALE * (time - inside[right] + inside[left] - ends.inside)
         delay, flight = _delay(costs, period, base, PERIOD_SCALE * time - later)
         if period < INFINITE and delay > period - later:
             break

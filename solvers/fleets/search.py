@@ -210,7 +210,7 @@ class FleetSearch:
         self.solver, self.choice = result.solver, result.choice
         if result.best is not None:
             self._take(result.best)
-        bound_s = _bound_of(result, cutoff_s)
+        bound_s = bound_of(result, cutoff_s)
         self.fleets.raise_to(index, bound_s)
         self.searched.append(
             FleetBound(
@@ -249,7 +249,7 @@ class FleetSearch:
         )
 
 
-def _bound_of(result: Result, cutoff_s: float) -> float:
+def bound_of(result: Result, cutoff_s: float) -> float:
     """Return what a result proves of its problem's time; inf: there is no plan."""
     if result.status == "infeasible":
         return math.inf

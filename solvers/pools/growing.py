@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from hetopt.compiled import compiling_s
 from hetopt.solvers.pools.process import InlinePool, Pool
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class GrowingPool:
     Parameters
     ----------
     alone_s
-        CPU seconds to work in this process.
+        CPU seconds to work in this process, not counting those it compiles.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class GrowingPool:
         self._make = make
         self._payload = payload
         self._alone_s = alone_s
-        self._began_s = time.process_time()
+        self._began_s = _worked_s()
         self._pool: InlinePool | Pool = InlinePool(make, payload)
         #: Workers that are not ready yet.
         self._coming: Pool | None = None
@@ -89,9 +90,17 @@ class GrowingPool:
 
     def _grow(self) -> None:
         if self._coming is None:
-            if time.process_time() - self._began_s < self._alone_s:
+            if _worked_s() - self._began_s < self._alone_s:
                 return
             self._coming = Pool(self._size, self._make, self._payload, wait=False)
         if self._coming.is_ready():
             self._coming.shared.value = self._pool.shared.value
             self._pool, self._coming = self._coming, None
+
+
+def _worked_s() -> float:
+    """Return the CPU seconds of this process, but those it compiled.
+
+    What it has compiled takes nearly no time again.
+    """
+    return time.process_time() - compiling_s()

@@ -1,4 +1,7 @@
-"""A lower bound on every (p, q) at once: the device time there is, without loss."""
+"""Bounds from the device time there is, without loss.
+
+On every (p, q) at once, and on the plans that use a strategy.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.solvers.race.ledger import Ledger
 
 #: Bounds in floating point are lowered by this share of themselves.
 _ROUNDING = 1e-12
+
+#: Sums and products of floating-point times are off by less than this share of them.
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +80,61 @@ def share_out(ledger: Ledger) -> None:
         for program in ledger.open():
             if program.microbatches == q:
                 program.bound = max(program.bound, below)
+
+
+def least_ns(part: TableSlice, chain: Chain) -> list[NDArray[np.float64]]:
+    """Bound the closed form of the plans that use a strategy; (K,) per cluster.
+
+    A unit of work is what a unit of the body takes on the cheapest strategy, by kind.
+    Stages of strategy k do so much of it in lambda, and all stages of the other
+    clusters no more than their best strategies do: lambda is no less than all work
+    over that, nor than the shortest unit of k. All stages of a cluster share a
+    strategy (P4).
+    """
+    kinds, body = list(chain.kinds), chain.prefix[-1]
+    clusters = part.clusters
+    work = _cheapest_ns(clusters, kinds, body)
+    # What each strategy does per ns on all its stages, and the best of every cluster.
+    done = [_done(own, kinds, work, chain.length) for own in clusters]
+    best = np.array([each.max(initial=0.0) for each in done])
+    fills = [own.fill_ns.min(axis=0, initial=2**62) for own in clusters]
+    units = body + np.array(chain.lead) + np.array(chain.trail)
+    found = []
+    for j, own in enumerate(clusters):
+        # A unit may stand on any other cluster.
+        fill = own.fill_ns
+        for other in (*fills[:j], *fills[j + 1 :]):
+            fill = np.minimum(fill, other)
+        capacity = done[j] + np.delete(best, j).sum()
+        tau = own.round_trip_ns[:, kinds].min(axis=1, initial=2**62)
+        period = np.maximum(float(work @ body[kinds]) / capacity, tau)
+        taken = fill.astype(np.float64) @ units + (part.passes - 1) * period
+        found.append(taken * (1 - _SLACK))
+    return found
+
+
+def _cheapest_ns(
+    clusters: tuple[ClusterTable, ...], kinds: list[int], body: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return tau by kind of the strategy that takes the least device time; (kinds,)."""
+    least, found = np.inf, np.ones(len(kinds))
+    for own in clusters:
+        tau = np.maximum(own.round_trip_ns[:, kinds], 1).astype(np.float64)
+        taken = (tau @ body[kinds]) * own.devices
+        if taken.min(initial=np.inf) < least:
+            least, found = float(taken.min()), tau[taken.argmin()]
+    return found
+
+
+def _done(
+    own: ClusterTable, kinds: list[int], work: NDArray[np.float64], length: int
+) -> NDArray[np.float64]:
+    """Return the work that all stages of each strategy do at most per ns; (K,)."""
+    tau = np.maximum(own.round_trip_ns[:, kinds], 1)
+    done: NDArray[np.float64] = np.minimum(own.max_stages, length) * (
+        (work / tau).max(axis=1, initial=0.0)
+    )
+    return done
 
 
 def least_times_s(table: CostTable, devices: NDArray[np.int64]) -> NDArray[np.float64]:

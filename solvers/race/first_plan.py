@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.chunks import with_stages
+from hetopt.formulations.chain import Chain
 from hetopt.formulations.decision import Decision
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.restricting import restrict
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.pricer import Pricer
-from hetopt.solvers.race.device_time import share_out
+from hetopt.solvers.race.device_time import least_ns, share_out
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
 
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
     from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
 
+#: Strategies of one cluster and q that are looked at; models with experts have tens of
+#: thousands.
+_MOST_STRATEGIES = 300
 #: Decisions of one q that are tried before it is the next one's turn.
 _TRIES = 30
 #: CPU seconds to go on once there is a plan, and at most.
@@ -84,12 +90,59 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
 
 
 def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
-    """Return the slices, the one with the least bound first."""
+    """Return the slices, with promising strategies, the one with the least bound first.
+
+    Of slices with many strategies, bounds are of those that have room for the model.
+    """
     ledger = Ledger(problem, table, top=1, limit=NO_CUTOFF)
     share_out(ledger)
     bounds = {each.microbatches: each.bound for each in ledger.programs.values()}
-    wanted = [part for part in table.slices if part.microbatches in bounds]
+    wanted = []
+    for part in table.slices:
+        q = part.microbatches
+        if q not in bounds:
+            continue
+        if max(len(own.strategies) for own in part.clusters) > _MOST_STRATEGIES:
+            part, least = _promising(table, part)
+            bounds[q] = max(bounds[q], least)
+        wanted.append(part)
     return sorted(wanted, key=lambda part: bounds[part.microbatches])
+
+
+def _promising(table: CostTable, part: TableSlice) -> tuple[TableSlice, int]:
+    """Return the strategies with the least bounds of those with room for the model.
+
+    Also returns the least of these bounds, as an objective. If a cluster has room
+    nowhere, others may have to hold what it cannot.
+    """
+    chain, keep, bound = Chain.of(table), [], float(NO_CUTOFF)
+    for j, least in enumerate(least_ns(part, chain)):
+        roomy = _held_units(table, part, j, chain) >= chain.length
+        bound = min(bound, float(least[roomy].min(initial=np.inf)) * PERIOD_SCALE)
+        order = np.lexsort((least, ~roomy))
+        keep.append(np.sort(order[:_MOST_STRATEGIES]))
+    return restrict(part, keep), int(min(bound, NO_CUTOFF))
+
+
+def _held_units(
+    table: CostTable, part: TableSlice, j: int, chain: Chain
+) -> NDArray[np.int64]:
+    """Return about how many body units fit on all stages of each strategy; (K,)."""
+    own, kinds = part.clusters[j], list(chain.kinds)
+    body = chain.prefix[-1][kinds] / chain.length
+    state, each = (
+        own.state_bytes[:, kinds] @ body,
+        own.activation_bytes[:, kinds] @ body,
+    )
+    temporary = own.temporary_bytes[:, kinds].max(axis=1, initial=0)
+    room = table.usable_bytes[j] - own.fixed_bytes - temporary
+    rule, stages = rule_of(table.schedule), np.minimum(own.max_stages, chain.length)
+    held = np.zeros(len(own.strategies), dtype=np.int64)
+    for place in range(chain.length):
+        inflight = rule.in_flight(1 + rule.inside * place, part.most_held)
+        units = np.maximum(room // np.maximum(state + inflight * each, 1), 0)
+        held += np.where(place < stages, units, 0).astype(np.int64)
+    return held
 
 
 def _decisions(

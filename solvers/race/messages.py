@@ -40,6 +40,8 @@ class Payload:
         How many there are to share the memory.
     principles
         What a plan has to keep.
+    whole_q
+        Whether a whole q is bounded at once.
     """
 
     problem: Problem
@@ -49,6 +51,7 @@ class Payload:
     top: int
     workers: int = 1
     principles: Principles = PRUNED
+    whole_q: bool = False
 
 
 #: What a worker compiles by calling it.

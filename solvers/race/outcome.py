@@ -133,7 +133,7 @@ def _settlements(ledger: Ledger) -> Iterator[Settlement]:
 def devices_used(table: CostTable, best: PricedPlan) -> list[int]:
     """Return how many devices of each cluster a plan uses."""
     used = Counter[str]()
-    for stage in best.plan.pipeline.stages:
+    for stage in (stage for each in best.plan.pipelines for stage in each.stages):
         used[stage.cluster] += stage.strategy.devices
     return [used[name] for name in table.cluster_names]
 

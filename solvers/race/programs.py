@@ -20,11 +20,13 @@ from hetopt.formulations.program import (
 from hetopt.formulations.restricting import restrict
 from hetopt.formulations.space import undominated
 from hetopt.pricing import pipeline_times
+from hetopt.solvers.bounds.bound_q import Left, left_within
 from hetopt.solvers.bounds.boxes import BoxBounds, largest_box_bounds_bytes
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.decisions.identical import canonical, leaders
+from hetopt.solvers.race.device_time import least_ns
 from hetopt.solvers.race.messages import NO_CUTOFF
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 #: Relaxations that are kept where tasks mostly stay with a q.
 _RELAXATIONS = 4
+
+#: A cutoff below this share of the last one is worth leaving more strategies out.
+_KEPT = 0.98
 
 
 class Programs:
@@ -54,25 +59,61 @@ class Programs:
         self.table = payload.table
         self.top = payload.top
         self.principles = payload.principles
+        self._whole_q = payload.whole_q
         self.chain = Chain.of(payload.table)
         kept = most_bytes // (2 * largest_box_bounds_bytes(self.table))
+        self._cutoff = NO_CUTOFF
         self.part = lru_cache(maxsize=None)(self._part)
+        self._worthwhile = lru_cache(maxsize=None)(self._worthwhile_of)
+        self._left = lru_cache(maxsize=None)(self._left_of)
         relaxations = None if keep_all else _RELAXATIONS
         self.relaxation = lru_cache(maxsize=relaxations)(self._relaxation)
         self.box_bounds = lru_cache(maxsize=max(2, kept))(self._box_bounds)
         self.leaders = lru_cache(maxsize=None)(self._leaders)
 
+    def answer_within(self, cutoff: int) -> None:
+        """Leave out what no plan within a cutoff may use.
+
+        What was worked out for one that is hardly larger stays.
+        """
+        if not _KEPT * self._cutoff <= cutoff <= self._cutoff:
+            self.part.cache_clear()
+            self._worthwhile.cache_clear()
+            self._left.cache_clear()
+            self.relaxation.cache_clear()
+            self._cutoff = cutoff
+
     def _part(self, microbatches: int) -> TableSlice:
+        part = self._worthwhile(microbatches)
+        left = self._left(microbatches)
+        return part if left is None else restrict(part, left.keep)
+
+    def _left_of(self, microbatches: int) -> Left | None:
+        """Return what bounds on a whole q leave within the cutoff, if they apply."""
+        if not self._whole_q or self._cutoff == NO_CUTOFF:
+            return None
+        bounds = self._boxes_of(self._worthwhile(microbatches))
+        return left_within(bounds, ticks_above(self._cutoff))
+
+    def _worthwhile_of(self, microbatches: int) -> TableSlice:
+        """Return a slice without strategies that others or the cutoff make useless."""
         part = self.table.at(microbatches)
+        if self._cutoff != NO_CUTOFF and self.principles.sharing == "one":
+            limit = ticks_above(self._cutoff)
+            least = least_ns(part, self.chain)
+            part = restrict(part, [np.flatnonzero(own <= limit) for own in least])
         if self.top > 1:
             # The next best plans may well use what a better strategy replaces.
             return part
         return undominated(self.table, part, self.chain, self.principles)
 
     def _box_bounds(self, microbatches: int) -> BoxBounds:
+        return self._boxes_of(self.table.at(microbatches))
+
+    def _boxes_of(self, part: TableSlice) -> BoxBounds:
         return BoxBounds(
             table=self.table,
-            part=self.table.at(microbatches),
+            part=part,
             chain=self.chain,
             pins=self.problem.rules,
             most_stages=self._most_stages(),
@@ -119,11 +160,15 @@ class Programs:
         if narrowed.bound > limit:
             return None
         part = within(restrict(self.part(microbatches), narrowed.keep), cutoff)
-        longest = int(min(narrowed.period_max * PERIOD_SCALE, cutoff))
+        least, most = narrowed.period_min, narrowed.period_max
+        left = self._left(microbatches)
+        if left is not None:
+            least, most = max(least, left.low), min(most, left.high)
+        longest = int(min(most * PERIOD_SCALE, cutoff))
         return replace(
             self.data(part, self.problem.rules, stages, cutoff),
             objective_min=scaled_below(narrowed.bound),
-            period_min=scaled_below(narrowed.period_min),
+            period_min=scaled_below(least),
             period_max=scaled_above(longest),
         )
 

@@ -25,6 +25,7 @@ from hetopt.compiled import are_kept
 from hetopt.deadline import Stopped
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import scaled_below, ticks_above
+from hetopt.problem.principles import PRUNED
 from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
 from hetopt.solvers.race.journal import Journal
@@ -47,7 +48,7 @@ from hetopt.solvers.race.task_loop import TaskLoop, open_pool, worker_count
 from hetopt.solvers.race.worker import make
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
@@ -63,6 +64,8 @@ _SURVEY = "hetopt.solvers.bounds.sums"
 #: The halves of what they call; the last one has the module above.
 _WHOLE_Q: tuple[Kernels, ...] = ("boxes", "ordering")
 _SURVEYS: tuple[Kernels, ...] = ("clusters", "sums")
+#: Share of a time limit that the pruned space may take before a wider one.
+_PRUNED_SHARE = 0.25
 #: Relaxed optima that are turned into plans, and how many of one q.
 _RELAXED_PLANS, _RELAXED_PLANS_PER_Q = 8, 3
 
@@ -116,6 +119,20 @@ def _run(
 ) -> bool:
     """Race until all is settled or the time is up; whether the user interrupted."""
     table, params = request.table, request.params
+    known: list[Found] = []
+    if params.principles.relaxed and quick:
+        interrupted, known = _pruned(request, engine)
+        if interrupted:
+            for found in known:
+                ledger.find(found)
+            return True
+    # Boxes know neither units of several kinds nor the wider spaces. For a few
+    # clusters they are not worth compiling at once.
+    whole_q = (
+        not params.principles.relaxed
+        and Chain.of(table).is_uniform
+        and (bounds_are_kept() or len(table.cluster_names) > FEW_CLUSTERS)
+    )
     payload = Payload(
         problem=request.problem,
         table=table,
@@ -124,25 +141,38 @@ def _run(
         top=params.top,
         workers=worker_count(params.jobs) * params.beside,
         principles=params.principles,
+        whole_q=whole_q,
     )
-    pool = open_pool(params, make, payload, growing=quick)
+    strategies = sum(
+        len(own.strategies) for part in table.slices for own in part.clusters
+    )
+    pool = open_pool(params, make, payload, growing=quick, strategies=strategies)
     loop = _Race(ledger, pool, request, journal)
-    # Boxes know neither units of several kinds nor the wider spaces. For a few
-    # clusters they are not worth compiling at once.
-    whole_q = (
-        not params.principles.relaxed
-        and Chain.of(table).is_uniform
-        and (bounds_are_kept() or len(table.cluster_names) > FEW_CLUSTERS)
-    )
     # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
     try:
         with suppress(Stopped):
-            loop.run(request.problem, whole_q=whole_q)
+            loop.run(request.problem, known, whole_q=whole_q)
     except KeyboardInterrupt:
         return True
     finally:
         pool.close()
     return False
+
+
+def _pruned(request: Request, engine: str) -> tuple[bool, list[Found]]:
+    """Search the pruned space, all of whose plans the wider ones have.
+
+    Returns whether the user interrupted, and the best plan, if there is one.
+    """
+    limit_s = request.deadline.limit_s
+    part = replace(
+        request,
+        params=replace(request.params, principles=PRUNED, top=1, journal=None),
+        deadline=request.deadline.within(limit_s and limit_s * _PRUNED_SHARE),
+    )
+    ledger = Ledger(part.problem, part.table, top=1, limit=cutoff_of(request.cutoff_s))
+    interrupted = _run(part, ledger, None, engine=engine, quick=True)
+    return interrupted, ledger.ranked()
 
 
 def compile_bounds(request: Request) -> None:
@@ -184,16 +214,27 @@ def _open(request: Request, ledger: Ledger) -> Iterator[Journal | None]:
 class _Race(TaskLoop):
     """One run of the race: its phases, and the tasks they are made of."""
 
-    def run(self, problem: Problem, *, whole_q: bool) -> None:
+    def run(self, problem: Problem, known: Iterable[Found], *, whole_q: bool) -> None:
+        """Settle every (p, q).
+
+        Parameters
+        ----------
+        known
+            Plans to begin with; without any, others are looked for.
+        whole_q
+            Whether to bound a whole q at once first.
+        """
+        for found in known:
+            self.find(found)
         self._compile(whole_q=whole_q)
         if whole_q:
             order = QOrder(self.ledger)
             self.perform(order.tasks(), order.take)
-        else:
-            found = first_plan(problem, self.ledger.table)
+        elif not self.ledger.plans:
+            first = first_plan(problem, self.ledger.table)
             self.ledger.looked_at_once = True
-            if found is not None:
-                self.find(found)
+            if first is not None:
+                self.find(first)
         cutoff = self.ledger.cutoff
         if cutoff != NO_CUTOFF:
             self._survey(cutoff)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.deadline import Deadline, Stopped, run_until
 from hetopt.errors import SolverError
 from hetopt.interruption import released
-from hetopt.solvers.pools.growing import GrowingPool
+from hetopt.solvers.pools.growing import ALONE_S, GrowingPool
 from hetopt.solvers.pools.process import (
     Died,
     Done,
@@ -39,6 +39,8 @@ _MOST_DEATHS = 3
 _TURN_S = 0.1
 #: Each worker takes a quarter of a gigabyte; more than a few per core do not pay.
 _PER_CORE = 4
+#: CPU seconds per strategy of a table that sending it to a worker takes.
+_SENDING_S = 1e-5
 
 
 class TaskLoop:
@@ -172,6 +174,7 @@ def open_pool(
     payload: Any,
     *,
     growing: bool = False,
+    strategies: int = 0,
 ) -> AnyPool:
     """Start the workers; with one job or none, this process is the only one.
 
@@ -179,14 +182,17 @@ def open_pool(
     ----------
     growing
         Whether this process may work alone at first, if ``jobs`` is up to us.
+    strategies
+        That the table of the payload has: the more, the longer it works alone.
     """
     jobs = params.jobs
+    alone_s = ALONE_S + _SENDING_S * strategies
     if params.executor == "ray":
         from hetopt.solvers.pools.ray_actors import RayPool
 
         return RayPool(jobs, make, payload)
     if jobs is None and growing:
-        return GrowingPool(worker_count(None), make, payload)
+        return GrowingPool(worker_count(None), make, payload, alone_s=alone_s)
     if jobs is not None and jobs <= 1:
         return InlinePool(make, payload)
     return Pool(worker_count(jobs), make, payload)

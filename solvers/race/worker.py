@@ -209,6 +209,7 @@ class Worker:
 
     def _survey(self, task: SurveyTask) -> Survey:
         cutoff = None if task.cutoff is None else ticks_above(task.cutoff)
+        self.programs.answer_within(NO_CUTOFF if task.cutoff is None else task.cutoff)
         relaxation = self.programs.relaxation(task.microbatches)
         return survey(relaxation, cutoff=cutoff)
 
@@ -269,6 +270,7 @@ class Worker:
         reported: list[Decision] = []
         best: int | None = None
         rising: int | None = None
+        self.programs.answer_within(self._cutoff())
         ceiling = objective_ceiling(
             self.programs.part(task.microbatches), self.programs.chain, task.stages
         )

@@ -198,7 +198,7 @@ def _limit(
 
 
 def limits(
-    costs: Costs, short: Ints, steps: Ints, longest: int, excess: int
+    costs: Costs, short: Ints, steps: Ints, inner: Ints, longest: int, excess: int
 ) -> StageLimits:
     """Return what stages and runs hold with no excess above ``excess``.
 
@@ -206,18 +206,21 @@ def limits(
     ----------
     steps
         Least and most warm-ups per boundary, inside runs and between; shape (2, 2).
+    inner
+        Of ``inside``.
     longest
         Most ns that tau of any stage may take.
     """
-    p, length = int(costs.facts[Fact.P]), int(costs.facts[Fact.L])
-    own = costs.option[:, Option.LAYOUT]
-    seen = np.unique(costs.cut[1:length])
-    inner = costs.edge[Edge.KAPPA][np.ix_(seen, own, own)]
-    shape = (len(costs.host), len(own), p + 1)
+    shape = (len(costs.host), len(costs.option), int(costs.facts[Fact.P]) + 1)
     caps = np.zeros(shape, dtype=np.int64)
     _limit(costs, short, steps, costs.temporary.min(axis=1), longest, excess, caps)
-    return StageLimits(
-        excess=excess,
-        caps=caps,
-        inner=np.diagonal(inner, axis1=1, axis2=2).min(axis=0, initial=INFINITE),
-    )
+    return StageLimits(excess=excess, caps=caps, inner=inner)
+
+
+def inside(costs: Costs) -> Ints:
+    """Return the least kappa inside a run, by option."""
+    own = costs.option[:, Option.LAYOUT]
+    seen = np.unique(costs.cut[1 : int(costs.facts[Fact.L])])
+    kappa = costs.edge[Edge.KAPPA][seen[:, None], own, own]
+    least: Ints = kappa.min(axis=0, initial=INFINITE)
+    return least

@@ -22,13 +22,20 @@ if TYPE_CHECKING:
 
 
 class Runs(NamedTuple):
-    """What runs are made of: costs, and what stages hold within some excess."""
+    """What runs are made of: costs, and what stages hold within some excess.
+
+    Attributes
+    ----------
+    leading
+        Options that between them have the least fills; see ``leading``.
+    """
 
     costs: Costs
     short: Ints
     steps: Ints
     joint: Ints
     level: StageLimits
+    leading: Ints
 
 
 @step
@@ -88,16 +95,86 @@ def joints(costs: Costs) -> Ints:
     return joint
 
 
+def worths(costs: Costs, joint: Ints, inner: Ints) -> Ints:
+    """Return what fills are made of, by option: the less, the better.
+
+    Shape (O, F).
+    """
+    own = costs.option
+    columns = (
+        np.diff(costs.sums[Sum.TAU], axis=1),
+        own[:, [Option.LEAD + Sum.TAU, Option.TRAIL + Sum.TAU]],
+        -own[:, [Option.MOST_STAGES]],
+        inner[:, None],
+        joint.transpose(2, 0, 1).reshape(len(own), -1),
+    )
+    return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+
+@kernel
+def _lead(cluster: Ints, worth: Ints, caps: Ints, order: Ints, found: Ints) -> int:
+    count = 0
+    for o in order:
+        needed = False
+        for c in range(caps.shape[0]):
+            for i in range(caps.shape[2]):
+                needed = needed or caps[c, o, i] > 0
+        for n in range(count):
+            if needed and cluster[found[n]] == cluster[o]:
+                needed = not _is_as_good(worth, caps, found[n], o)
+        if needed:
+            found[count] = o
+            count += 1
+    return count
+
+
+@step
+def _is_as_good(worth: Ints, caps: Ints, one: int, other: int) -> bool:
+    """Whether an option can take another one's place in any run, at no more cost."""
+    for f in range(worth.shape[1]):
+        if worth[one, f] > worth[other, f]:
+            return False
+    for c in range(caps.shape[0]):
+        for i in range(caps.shape[2]):
+            if caps[c, one, i] < caps[c, other, i]:
+                return False
+    return True
+
+
+def leading(costs: Costs, worth: Ints, level: StageLimits) -> Ints:
+    """Return options that between them have the least fills at some excess.
+
+    Every other one holds no more units on any stage, and is slower on all of them.
+
+    Parameters
+    ----------
+    worth
+        Of ``worths``.
+    """
+    # What is quicker and holds more comes before what it replaces.
+    quick = costs.sums[Sum.TAU, :, -1]
+    order = np.lexsort((-level.caps.sum(axis=(0, 2)), quick))
+    cluster = np.ascontiguousarray(costs.option[:, Option.CLUSTER])
+    found = np.empty(len(order), dtype=np.int64)
+    count = _lead(cluster, worth, level.caps, order, found)
+    return found[:count]
+
+
 @kernel
 def _suffixes(runs: Runs, most: int, least: Ints, floor: Ints, scratch: Ints) -> None:
     costs = runs.costs
-    p = costs.facts[Fact.P]
-    least[0, 0, costs.facts[Fact.L]] = 0
+    p, length = costs.facts[Fact.P], costs.facts[Fact.L]
+    least[0, 0, length] = 0
     for mask in range((1 << len(costs.host)) - 1):
         for s in range(p):
-            for o in range(len(costs.option)):
+            first = 1
+            while first <= length and least[mask, s, first] >= INFINITE:
+                first += 1
+            if first > length:
+                continue
+            for o in runs.leading:
                 if not mask >> costs.option[o, Option.CLUSTER] & 1:
-                    _end_with(runs, least, mask, s, o, most, floor, scratch)
+                    _end_with(runs, least, mask, s, o, first, most, floor, scratch)
 
 
 @step
@@ -107,17 +184,19 @@ def _end_with(
     mask: int,
     s: int,
     o: int,
+    first: int,
     most: int,
     floor: Ints,
     scratch: Ints,
 ) -> None:
-    """Put runs of one option before the last s stages on clusters of ``mask``."""
+    """Put runs of one option before the last s stages on clusters of ``mask``.
+
+    From unit ``first`` on, these can be what ends the pipeline.
+    """
     costs, level, ended = runs.costs, runs.level, _bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.TAU, o]
-    now, worth, first = least[mask, s], scratch[0], 1
-    while first <= length and now[first] >= INFINITE:
-        first += 1
+    now, worth = least[mask, s], scratch[0]
     for e in range(first, length + 1):
         worth[e] = INFINITE
         if now[e] < INFINITE:
@@ -214,7 +293,7 @@ def _prefixes(runs: Runs, most: int, rest: Ints, scratch: Ints) -> None:
     for mask in range(1 << clusters):
         rest[mask, 0, 0] = 0
         ended = clusters - _bits(mask)
-        for o in range(len(costs.option)):
+        for o in runs.leading:
             if not mask >> costs.option[o, Option.CLUSTER] & 1:
                 continue
             for s in range(1 if ended else p, p - ended + 1):

@@ -15,12 +15,16 @@ from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import (
-    Least,
-    limits,
-    shortest,
+from hetopt.solvers.simulated.bounds import Least, inside, limits, shortest
+from hetopt.solvers.simulated.fills import (
+    Runs,
+    joints,
+    leading,
+    prefixes,
+    promising,
+    suffixes,
+    worths,
 )
-from hetopt.solvers.simulated.fills import Runs, joints, prefixes, promising, suffixes
 from hetopt.solvers.simulated.state import (
     MOST_ANSWERED,
     Levels,
@@ -68,6 +72,8 @@ class View:
         costs = self.costs = self.offer.costs
         self.short = shortest(costs.sums)
         self.joint = joints(costs)
+        self.inner = inside(costs)
+        self.worth = worths(costs, self.joint, self.inner)
         self.least_tau = int(self.short[Least.BOTH, :, 1].min())
         self.least_sync = int(
             (
@@ -111,8 +117,10 @@ class View:
     def runs(self, limit: int, excess: int) -> Runs:
         """Return runs with at most this excess, within the limit."""
         longest = min(self.within.ceiling, limit // self.data.part.microbatches)
-        level = limits(self.costs, self.short, self.steps, longest, excess)
-        return Runs(self.costs, self.short, self.steps, self.joint, level)
+        costs = self.costs
+        level = limits(costs, self.short, self.steps, self.inner, longest, excess)
+        best = leading(costs, self.worth, level)
+        return Runs(costs, self.short, self.steps, self.joint, level, best)
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
         """Return ``suffixes`` of an interval of the excess."""

@@ -100,6 +100,7 @@ def _price(
         held.state,
         held.active,
         held.fill,
+        held.inside,
         peak,
     )
     return whole, fill, warmup

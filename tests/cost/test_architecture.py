@@ -112,6 +112,50 @@ def test_keys_of_a_window_are_those_that_are_left(tokens: int, window: int) -> N
     assert causal_keys(tokens, 0) == tokens / 2
 
 
+@pytest.mark.parametrize(
+    ("tokens", "chunk"), [(8, 8), (8, 4), (10, 4), (3, 8), (512, 64)]
+)
+def test_chunks_are_counted_token_by_token(tokens: int, chunk: int) -> None:
+    pairs = sum(token % chunk + 1 for token in range(tokens))
+    found = causal_keys(tokens, chunk, chunks=True)
+    assert found == pytest.approx(pairs / tokens, abs=0.5)
+
+
+def test_layers_with_chunks_attend_within_them() -> None:
+    model = with_architecture(
+        attention_chunk=64, full_layers=(3, 31), rotary_full_layers=False
+    )
+    assert model.units.count(LAYER_WINDOW) == 30
+    full, within = (
+        unit_operations(model, TRAINING, kind, ONE) for kind in (LAYER, LAYER_WINDOW)
+    )
+    share = float((within.attention_flops / full.attention_flops)[0])
+    assert share == pytest.approx(64 / 512)
+    # What attends to all turns neither queries nor keys.
+    turned = float(np.sum(within.elementwise_bytes - full.elementwise_bytes))
+    query_and_keys = 2 * 512 * 2 * 2 * (4096 + 4096)
+    assert turned == query_and_keys
+    normed = with_architecture(
+        attention_chunk=64, full_layers=(3,), rotary_full_layers=False, qk_norm="l2"
+    )
+    for kind, norms in ((LAYER, 0), (LAYER_WINDOW, query_and_keys)):
+        one, other = (
+            unit_operations(each, TRAINING, kind, ONE) for each in (normed, model)
+        )
+        assert np.sum(one.elementwise_bytes - other.elementwise_bytes) == norms
+    assert unit_parameters(normed, LAYER, ONE.tp) == unit_parameters(
+        model, LAYER, ONE.tp
+    )
+    # Sequences no longer than a chunk are whole.
+    wide = with_architecture(attention_chunk=512)
+    assert model_flops(wide, TRAINING) == model_flops(make_model(), TRAINING)
+    lost = model_flops(make_model(), TRAINING) - model_flops(model, TRAINING)
+    alone = model_flops(make_model(), TRAINING) - model_flops(
+        with_architecture(attention_chunk=64), TRAINING
+    )
+    assert lost == pytest.approx(alone * 30 / 32)
+
+
 def test_layers_with_a_window_compute_less_attention() -> None:
     model = with_architecture(sliding_window=64, full_layers=(3, 31))
     assert model.units.count(LAYER) == 2

@@ -77,7 +77,14 @@ def assert_sound(table: CostTable) -> None:
                 )
 
 
-@pytest.mark.parametrize("name", sorted(problem_files()))
+@pytest.mark.parametrize(
+    "name",
+    [
+        # A million strategies.
+        pytest.param(name, marks=pytest.mark.slow if "deepseek-v3" in name else ())
+        for name in sorted(problem_files())
+    ],
+)
 def test_shipped_problems(name: str) -> None:
     problem = read_problem(str(problem_files()[name]))
     table = build_table(problem)

@@ -11,7 +11,8 @@ from hetopt.problem.model import Model
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training import Training
 
-TRAINING = Training(global_batch=4, seq_len=4096)
+#: Longer than Llama-4's chunks.
+TRAINING = Training(global_batch=4, seq_len=12288)
 
 
 def preset(name: str, **changed: int) -> Model:
@@ -21,7 +22,14 @@ def preset(name: str, **changed: int) -> Model:
 
 
 @pytest.mark.parametrize(
-    "name", ["deepseek-v3", "deepseek-v2-lite", "qwen3-30b-a3b", "mixtral-8x7b"]
+    "name",
+    [
+        "deepseek-v3",
+        "deepseek-v2-lite",
+        "qwen3-30b-a3b",
+        "mixtral-8x7b",
+        "llama-4-maverick",
+    ],
 )
 def test_it_is_what_the_pieces_multiply(name: str) -> None:
     model = preset(name)

@@ -10,6 +10,16 @@ from hetopt.problem.building.model import build_model
 from hetopt.problem.schema.model import ModelSpec
 from tests.problem.building import published_configs as published
 
+#: Billions of parameters of Llama-4's vision encoder, its adapter and the projector to
+#: the text model, by the sizes in their configuration class: layers of attention with
+#: biases and of an MLP, LayerNorms, patches of 14 x 14 pixels of three colours.
+SEES_IMAGES = (
+    34 * (4 * 1408 * 1409 + 2 * 1408 * 5632 + 1408 + 5632 + 4 * 1408)
+    + 1408 * 14 * 14 * 3
+    + 4096 * (5632 + 4096)
+    + 4096 * 5120
+) / 1e9
+
 
 def counts(config: dict[str, Any]) -> ParameterCounts:
     fields = model_fields(config, name="model")
@@ -32,6 +42,9 @@ def counts(config: dict[str, Any]) -> ParameterCounts:
         (published.MIXTRAL_8X7B, 46.7, 13.0),
         # Qwen's announcement of Qwen1.5-MoE-A2.7B.
         (published.QWEN15_MOE, 14.3, 2.7),
+        # Meta's model card of Llama 4: 109 billion with what sees images (below).
+        (published.LLAMA_4_SCOUT, 109 - SEES_IMAGES, 17.0),
+        (published.LLAMA_4_MAVERICK, 400.0, 17.0),
     ],
 )
 def test_both_tables_counted(

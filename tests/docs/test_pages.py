@@ -195,5 +195,13 @@ def test_every_page_is_linked_from_the_first() -> None:
     assert pages <= linked
 
 
+def test_every_page_is_in_the_menu_of_the_site() -> None:
+    """`make docs`, which needs its own environment, refuses a page that is in none."""
+    menu = (ROOT / "docs/site/mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    listed = re.findall(r": (\S+\.md)$", menu, re.MULTILINE)
+    there = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")]
+    assert sorted(listed) == sorted(there)
+
+
 def test_the_readme_is_short() -> None:
     assert read_page("README.md").count("\n") <= 150

@@ -137,3 +137,15 @@ def test_blocks_make_whole_layers(seed: int) -> None:
     job = draw_job(seed, granularity="block")
     assert job.layers is not None
     assert sum(job.layers) == job.problem.model.layers
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ranks_of_a_launched_job_are_those_of_its_own_plan(seed: int) -> None:
+    """They are placed again only where stages are divided in another way."""
+    job = draw_job(seed)
+    degrees = [(each.strategy.devices, 1, 1) for each in job.stages]
+    for chosen in (None, degrees):
+        made = job.launched_as(
+            recompute=["full"] * len(job.stages), zero=0, degrees=chosen
+        )
+        assert made.placement == Job.of(job.problem, made.plan).placement

@@ -200,7 +200,8 @@ def _watched(
     if peak > limits.most_bytes:
         ran.wrong.append(f"took {peak / 2**30:.1f} GiB")
     output = (folder / "stdout").read_text(encoding="utf-8", errors="replace")
-    ran.wrong += [f"says {word}" for word in _FORBIDDEN if word in error + output]
+    said = error + output
+    ran.wrong += [f"says {word}: {said}" for word in _FORBIDDEN if word in said]
     return ran
 
 

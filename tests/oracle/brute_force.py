@@ -32,7 +32,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.plans import Pipeline, Plan, Stage
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.training import RESHARDING
-from tests.oracle import chunks, weights, wide
+from tests.oracle import chunks, folding, weights, wide
 from tests.oracle.nodes import room
 from tests.oracle.plan_times import (
     Pieces,
@@ -250,6 +250,8 @@ def _skeletons(
                     # Megatron-LM asks for both where stages hold several chunks.
                     if table.chunks > 1 and (p < 2 or part.microbatches % p):
                         continue
+                    if table.pairs is not None and part.microbatches <= p:
+                        continue
                     if all(
                         pins.of(name).stages.permits(count)
                         for name, count in zip(named, stages, strict=True)
@@ -347,6 +349,8 @@ def _splits(
         v = table.chunks
         if v > 1:
             warmups = chunks.warmups(p, v)
+        if schedule == "zb-v":
+            warmups = [2 * p - i for i in range(p)]
         held = [min(warmup, q * v) for warmup in warmups]
         at_ends = [(0, 0)] * p
         if v > 1:
@@ -368,6 +372,13 @@ def _splits(
                 )
                 for i, host in enumerate(hosts)
             ]
+        if schedule == "zb-v":
+            needs = [
+                folding.memory(
+                    table, pieces.part, host, (ends[i], ends[i + 1]), (p, q, i)
+                )
+                for i, host in enumerate(hosts)
+            ]
         if any(
             need > table.usable_bytes[j]
             for need, (j, _) in zip(needs, hosts, strict=True)
@@ -378,6 +389,12 @@ def _splits(
             tau = [f + b for f, b in zip(forward, backward, strict=True)]
             around = pieces.way_back(hosts[-1], hosts[0])
             value, exact = chunks.closed_form(q, v, tau, kappa, omega, sync, around)
+        elif schedule == "zb-v":
+            pairs = [
+                folding.pairs(table, pieces.part, host, (ends[i], ends[i + 1]))
+                for i, host in enumerate(hosts)
+            ]
+            value, exact = folding.closed_form(q, pairs, kappa, omega, sync)
         elif schedule == "zb-h1":
             later = [
                 weights.weights(table, pieces.part, host, ends[i], ends[i + 1])

@@ -17,18 +17,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hetopt.cost.folding import folded
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training import FOLDED, INTERLEAVED, SCHEDULES, ScheduleName
 from hetopt.schedule.schedules import rule_of
 from tests.oracle import wide
 from tests.oracle.problems import draw_problem
 from tests.oracle.tables import draw_table
 
 #: Schedules whose stages hold one chunk of the model.
-ONE_CHUNK = tuple(name for name in SCHEDULES if not rule_of(name).interleaved)
+ONE_CHUNK = tuple(
+    name
+    for name in SCHEDULES
+    if not (rule_of(name).interleaved or rule_of(name).folded)
+)
 #: Those whose stages also compute while boundaries transfer, and run whole backward
 #: passes.
 OVERLAPPING = tuple(
@@ -155,6 +160,44 @@ def make_split(seed: int, schedule: ScheduleName = "zb-h1", **options: Any) -> I
     return Instance(seed=seed, problem=problem, table=with_weights(table))
 
 
+def make_folded(seed: int, **options: Any) -> Instance:
+    """Draw an instance whose stages hold two chunks, the second on the way back.
+
+    What is drawn for a model stands for its first half; in the second half units of the
+    same kinds may come in another order.
+
+    Parameters
+    ----------
+    options
+        As of ``make_instance``.
+    """
+    instance = make_instance(seed, schedule="1f1b", **options)
+    problem, table = instance.problem, instance.table
+    if len(set(table.cuts)) > 1:
+        # What crosses a boundary up would not be what crosses it down.
+        return make_folded(seed + 100_000, **options)
+    rng, pins = Random(seed), problem.pins
+    if pins.units is not None and len(table.units) - 1 == sum(pins.units) - 1:
+        # Embedding and head are one pair.
+        pins = replace(pins, units=(*pins.units[:-1], pins.units[-1] - 1))
+    problem = replace(
+        problem,
+        model=replace(problem.model, layers=2 * problem.model.layers),
+        training=replace(problem.training, schedule=FOLDED),
+        pins=pins,
+    )
+    first, *body, last = table.units
+    back = [kind if rng.random() < 0.7 else rng.choice(body) for kind in body]
+    table = replace(
+        table,
+        problem_digest=problem_digest(problem),
+        schedule=FOLDED,
+        units=(first, *body, *reversed(back), last),
+        cuts=(0,) * (2 * len(body) + 1),
+    )
+    return Instance(seed=seed, problem=problem, table=folded(with_weights(table)))
+
+
 def with_weights(table: CostTable) -> CostTable:
     """Return a table in which gradients of weights are apart, drawn by its content."""
     slices = tuple(
@@ -185,6 +228,8 @@ def make_other(seed: int, kind: ScheduleName) -> Instance:
     """Draw an instance of any schedule, of two to four chunks where it has several."""
     if rule_of(kind).interleaved:
         return make_chunked(seed, 2 + seed % 3)
+    if rule_of(kind).folded:
+        return make_folded(seed)
     if rule_of(kind).splits:
         return make_split(seed, kind)
     return make_instance(seed, schedule=kind)

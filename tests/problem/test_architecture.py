@@ -39,12 +39,15 @@ OTHER: dict[str, Any] = {
     "rotary_interleaved": True,
     "rotary_local_base": 1e4,
     "rotary_scaling": {"kind": "linear", "factor": 2.0},
+    "rotary_full_layers": False,
     "attention_scale": 0.25,
     "attention_softcap": 50.0,
     "logit_softcap": 30.0,
     "attention_sinks": True,
     "sliding_window": 16,
+    "attention_chunk": 16,
     "full_layers": [1, 3],
+    "attention_temperature": 64,
     "hidden_dropout": 0.1,
     "attention_dropout": 0.1,
     "embedding_scale": 8.0,
@@ -52,6 +55,8 @@ OTHER: dict[str, Any] = {
 NEEDS = {
     "rotary_local_base": {"sliding_window": 16},
     "full_layers": {"sliding_window": 16},
+    "rotary_full_layers": {"attention_chunk": 16},
+    "attention_temperature": {"attention_chunk": 16, "rotary_full_layers": False},
 }
 
 
@@ -123,7 +128,7 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
         ),
         (
             {"rotary_scaling": {"kind": "llama3", "factor": 8, "low_freq_factor": 5}},
-            "model.rotary_scaling.low_freq_factor: is 5, expected less than",
+            "model.rotary_scaling.low_freq_factor: is 5, expected at most",
         ),
         (
             {"rotary_scaling": {"kind": "linear", "factor": 2, "beta": 1}},
@@ -134,6 +139,19 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
         ({"logit_softcap": "30"}, "model.logit_softcap: is '30', expected a number"),
         ({"sliding_window": 0}, "model.sliding_window: is 0, expected a whole number"),
         ({"full_layers": [1]}, "model.full_layers: is given, but there is no sliding"),
+        (
+            {"rotary_full_layers": False},
+            "model.rotary_full_layers: is given, but the",
+        ),
+        ({"attention_chunk": 0}, "model.attention_chunk: is 0, expected"),
+        (
+            {"attention_chunk": 8, "sliding_window": 8},
+            "model.attention_chunk: is given beside sliding_window",
+        ),
+        (
+            {"attention_chunk": 8, "attention_temperature": 8},
+            "model.attention_temperature: is given, but rotary_full_layers is not",
+        ),
         ({"sliding_window": 9, "full_layers": [4]}, "model.full_layers: is up to 4, e"),
         ({"sliding_window": 9, "full_layers": [2, 1]}, "model.full_layers: is not asc"),
         ({"sliding_window": 9, "full_layers": [1, 1]}, "model.full_layers: is not asc"),

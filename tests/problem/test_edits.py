@@ -12,6 +12,7 @@ from hetopt.problem.edits import (
     Dropped,
     Edit,
     NodesAdded,
+    NodesListed,
     Setting,
     edited,
     plain_value,
@@ -162,3 +163,17 @@ def test_values_are_read_as_in_a_problem_file(text: str, value: object) -> None:
 def test_what_is_no_value(text: str) -> None:
     with pytest.raises(InputError):
         plain_value(text)
+
+
+def test_nodes_that_are_listed_take_what_only_others_have_with_them() -> None:
+    text = TEXT.replace("hosts: [x, y]", "max_tp: 2, price_per_hour: 2")
+    document = parse_document(text.replace("{tp: 2}", "{tp: 1}"), "p.yaml")
+    listed = NodesListed(cluster="a", sizes=(2, 1), hosts=("x", "y"))
+    problem = problem_of(edited(document, [listed]), "p.yaml")
+    assert problem.clusters[0].unequal == (2, 1)
+    assert problem.clusters[0].hosts == ("x", "y")
+    assert problem.clusters[0].price_per_hour is None
+    equal = NodesListed(cluster="a", sizes=(1,), hosts=("y",))
+    problem = problem_of(edited(document, [equal]), "p.yaml")
+    assert (problem.clusters[0].nodes, problem.clusters[0].max_tp) == (1, 1)
+    assert problem.clusters[0].price_per_hour == 2

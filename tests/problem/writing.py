@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.dispatch import EVEN
 from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ClusterLinks,
         Link,
     )
+    from hetopt.problem.dispatch import Dispatch
     from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ClusterPins, Domain, Pins, Training
@@ -209,6 +211,7 @@ def _training(training: Training) -> dict[str, Any]:
     return {
         "global_batch": training.global_batch,
         "seq_len": training.seq_len,
+        **({} if training.lengths is None else {"lengths": dict(training.lengths)}),
         "precision": training.precision,
         **({} if training.emulate is None else {"emulate": training.emulate}),
         "optimizer": training.optimizer,
@@ -218,7 +221,17 @@ def _training(training: Training) -> dict[str, Any]:
             name: list(policies) for name, policies in training.recompute.items()
         },
         "schedule": training.schedule,
+        **({} if training.moe == EVEN else {"moe": _dispatch(training.moe)}),
         "reserve": training.reserve,
+    }
+
+
+def _dispatch(moe: Dispatch) -> dict[str, Any]:
+    return {
+        "imbalance": moe.imbalance,
+        "capacity": moe.capacity or "none",
+        "node_dedup": moe.node_dedup,
+        "overlap": moe.overlap,
     }
 
 
@@ -258,5 +271,5 @@ def _pins(pins: Pins) -> dict[str, Any]:
 
 
 def _cluster_pins(pins: ClusterPins) -> tuple[dict[str, Any], ...]:
-    fields = ("stages", "units", "dp", "cp", "tp", "recompute")
+    fields = ("stages", "units", "dp", "cp", "tp", "ep", "etp", "recompute")
     return _split((field, getattr(pins, field)) for field in fields)

@@ -55,7 +55,7 @@ def large() -> list[Part]:
     plan = replace(PLAN, pipelines=(replace(PLAN.pipeline, stages=stages),))
     best = replace(PRICED, plan=plan, closed_form_s=1234.56789)
     found = result(best=best, alternatives=(best, best))
-    return plan_report(found, best, problem=PROBLEM, price=price)
+    return plan_report(found, best, problem=PROBLEM, prices=(price,))
 
 
 def explanation() -> list[Part]:

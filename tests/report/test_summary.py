@@ -196,7 +196,7 @@ def test_headlines_without_a_plan() -> None:
 
 def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
     text = draw(
-        plan_report(result(), PRICED, problem=PROBLEM, price=PRICE), io.StringIO()
+        plan_report(result(), PRICED, problem=PROBLEM, prices=(PRICE,)), io.StringIO()
     )
     assert "\x1b" not in text
     rows = [line for line in text.split("\n") if "a100" in line and "2,1,1" in line]
@@ -211,7 +211,7 @@ def test_alternatives_are_ranked_after_the_reported_plan() -> None:
     other = PricedPlan(plan=PLAN, closed_form_s=2.5, iteration_time_s=1.8)
     text = draw(
         plan_report(
-            result(alternatives=(other,)), PRICED, problem=PROBLEM, price=PRICE
+            result(alternatives=(other,)), PRICED, problem=PROBLEM, prices=(PRICE,)
         ),
         io.StringIO(),
     )
@@ -232,7 +232,7 @@ def test_colour_only_on_a_terminal_that_wants_it(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    parts = plan_report(result(), PRICED, problem=PROBLEM, price=PRICE)
+    parts = plan_report(result(), PRICED, problem=PROBLEM, prices=(PRICE,))
     assert "\x1b" in draw(parts, Terminal())
     monkeypatch.setenv("TERM", "dumb")
     assert "\x1b" not in draw(parts, Terminal())

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
+from hetopt.problem.dispatch import Dispatch
 from hetopt.problem.model import Model
 from tests.with_configs import job_of, problem_with_preset
 
@@ -35,6 +37,7 @@ MODELS = {
     "qwen3-235b-a22b": True,
     "qwen3-30b-a3b": True,
     "mixtral-8x7b": True,
+    "llama-4-maverick": True,
     # Its YaRN is lost.
     "gpt-oss-120b": False,
 }
@@ -50,8 +53,13 @@ def job(name: str) -> Job:
 
 
 def arguments(name: str) -> dict[str, str]:
-    """Return what a script tells pretrain_gpt.py."""
-    files = bundle(job(name), MEGATRON, allow_lossy=not MODELS[name])
+    """Return what a script of a model tells pretrain_gpt.py."""
+    return told_by(job(name), allow_lossy=not MODELS[name])
+
+
+def told_by(given: Job, *, allow_lossy: bool = False) -> dict[str, str]:
+    """Return what a job's script tells pretrain_gpt.py."""
+    files = bundle(given, MEGATRON, allow_lossy=allow_lossy)
     text = next(text for path, text in files.items() if path.endswith(".sh"))
     (command,) = re.findall(r"^exec .*", text.replace("\\\n", " "), re.MULTILINE)
     words = shlex.split(command)
@@ -146,6 +154,24 @@ def test_the_parser_takes_what_megatron_lm_is_told(name: str) -> None:
     kinds = layouts.LayerType
     assert layout.flatten_layout.count(kinds.decoder) == model.layers
     assert layout.flatten_layout.count(kinds.mtp) == model.predictions
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective"])
+def test_the_parser_takes_all_to_alls_that_are_hidden(recompute: Any) -> None:
+    given = job("qwen3-30b-a3b")
+    training = replace(given.problem.training, moe=Dispatch(overlap=0.9))
+    problem = replace(given.problem, training=training)
+    first, last = given.stages
+    whole = replace(
+        first,
+        end_unit=last.end_unit,
+        resharding=None,
+        warmup=1,
+        strategy=replace(first.strategy, recompute=recompute),
+    )
+    pipeline = replace(given.plan.pipeline, stages=(whole,))
+    one = Job.of(problem, replace(given.plan, pipelines=(pipeline,)))
+    assert configuration(told_by(one)).overlap_moe_expert_parallel_comm
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -117,7 +117,7 @@ def test_pytorchs_interleaved_1f1b_orders_the_same_actions(
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.chunks > 1])
 def test_chunks_hold_the_units_that_the_plan_says(name: str, tmp_path: Path) -> None:
     job = exported(CASES[name], tmp_path / "out")
-    read = ProgramJob.read(tmp_path / "out/job.json")
+    (read,) = ProgramJob.read(tmp_path / "out/job.json")
     held = [read.chunk_units(number) for number in range(len(job.stages))]
     units = [unit for own in zip(*held, strict=True) for part in own for unit in part]
     assert units == list(range(job.problem.model.layers + 2))

@@ -23,10 +23,12 @@ from hetopt.schedule.chunks import (
     chunk_and_microbatch,
     ends_in_flight,
 )
+from tests.runtimes.torch_experts import is_routed, mixture, whole_experts
 from tests.runtimes.torch_plans import CASES, Case, job_of, launch
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
+    from hetopt.plans import Stage
     from hetopt.problem.model import Model
 
 pytestmark = pytest.mark.torch
@@ -42,8 +44,11 @@ BY_INPUTS = ("out", "down")
 
 
 def exported(case: Case, folder: Path) -> Job:
-    job = job_of(case)
-    assert not list(LAUNCHER.losses(job))
+    return written(job_of(case), folder)
+
+
+def written(job: Job, folder: Path) -> Job:
+    assert not [loss for part in job.pipelines for loss in LAUNCHER.losses(part)]
     write_folder(str(folder), bundle(job, LAUNCHER, allow_lossy=False))
     return job
 
@@ -90,13 +95,35 @@ def joined(job: Job, found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     for number, stage in enumerate(job.stages):
         tp = stage.strategy.tp
         ranks = [each for each in found if each["where"][0] == number]
+        for name in filter(is_routed, ranks[0][kind]):
+            parts = [each[kind][name] for each in ranks]
+            full[name] = whole_experts(name, parts, stage.strategy)
         for start_rank in range(0, len(ranks), tp):
             own = ranks[start_rank : start_rank + tp]
             for name in own[0][kind]:
+                if is_routed(name):
+                    continue
                 parts = [each[kind][name] for each in own]
                 tensor = whole(name, parts, job.problem.model)
                 torch.testing.assert_close(tensor, full.setdefault(name, tensor))
     return full
+
+
+def linear(x: Any, weights: dict[str, Any], name: str) -> Any:
+    return x @ weights[name].T + weights.get(f"{name}_bias", 0)
+
+
+def mlp(x: Any, weights: dict[str, Any], at: str, model: Model) -> Any:
+    """Return what a layer's MLP, or its experts, make of (sequences, tokens, h)."""
+    if f"{at}.mlp.router" in weights:
+        return mixture(x, weights, f"{at}.mlp", model)
+    up = linear(x, weights, f"{at}.up")
+    if model.gated:
+        gate = linear(x, weights, f"{at}.gate")
+        up = gate * gate.sigmoid() * up
+    else:
+        up = F.gelu(up)
+    return linear(up, weights, f"{at}.down")
 
 
 def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
@@ -117,9 +144,6 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
         )
         return centred / spread * weights[f"{name}_weight"] + weights[f"{name}_bias"]
 
-    def linear(x: Any, name: str) -> Any:
-        return x @ weights[name].T + weights.get(f"{name}_bias", 0)
-
     def turned(x: Any) -> Any:
         half = model.head_dim // 2
         pairs = torch.complex(x[..., :half], x[..., half:])
@@ -138,7 +162,7 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
         at = f"units.{layer}"
         inner = norm(x, f"{at}.attention_norm")
         q, k, v = (
-            linear(inner, f"{at}.{n}").unflatten(-1, (-1, model.head_dim))
+            linear(inner, weights, f"{at}.{n}").unflatten(-1, (-1, model.head_dim))
             for n in "qkv"
         )
         if not model.positions:
@@ -146,15 +170,8 @@ def plain(weights: dict[str, Any], tokens: Any, model: Model) -> Any:
         k, v = (e.repeat_interleave(q.shape[2] // k.shape[2], dim=2) for e in (k, v))
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / model.head_dim**0.5 + hidden
         mixed = torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), v).flatten(2)
-        x = x + linear(mixed, f"{at}.out")
-        inner = norm(x, f"{at}.mlp_norm")
-        up = linear(inner, f"{at}.up")
-        if model.gated:
-            gate = linear(inner, f"{at}.gate")
-            up = gate * gate.sigmoid() * up
-        else:
-            up = F.gelu(up)
-        x = x + linear(up, f"{at}.down")
+        x = x + linear(mixed, weights, f"{at}.out")
+        x = x + mlp(norm(x, f"{at}.mlp_norm"), weights, at, model)
     last = f"units.{model.layers + 1}"
     head = "units.0.tokens" if model.tied else f"{last}.output"
     return norm(x, f"{last}.last_norm") @ weights[head].T
@@ -213,15 +230,19 @@ def check_schedule(job: Job, found: list[dict[str, Any]]) -> None:
         assert [kind for kind, _ in steady] == ["B", "F"] * (passes - warmup)
 
 
-def planned_bytes(job: Job, number: int) -> float:
+def planned_bytes(job: Job, stage: Stage) -> float:
     """Return the activations of a stage in flight, as the table counts them.
 
     With several chunks, ends of the model are in flight less often than passes.
     """
-    stage = job.stages[number]
     strategy, training = stage.strategy, job.problem.training
     shape = Shape.of(
-        [(job.microbatch_size(stage), strategy.cp, strategy.tp)],
+        [
+            (
+                job.microbatch_size(stage),
+                *(strategy.cp, strategy.tp, strategy.ep, strategy.etp),
+            )
+        ],
         sequence_parallel=training.sequence_parallel,
     )
     model, p, v = job.problem.model, len(job.stages), job.plan.chunks
@@ -238,7 +259,7 @@ def planned_bytes(job: Job, number: int) -> float:
 def check_memory(job: Job, found: list[dict[str, Any]]) -> None:
     """Activations kept at once are within 10% of the plan's; none are left over."""
     for each in found:
-        ratio = each["bytes"] / planned_bytes(job, each["where"][0])
+        ratio = each["bytes"] / planned_bytes(job, job.stages[each["where"][0]])
         assert 0.9 < ratio < 1.1, (each["where"], ratio)
         assert each["left"] == 0
         strategy = job.stages[each["where"][0]].strategy

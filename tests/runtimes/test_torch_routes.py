@@ -33,6 +33,8 @@ def job_of(*degrees: tuple[int, ...]) -> Job:
             dp=dp,
             cp=cp,
             tp=tp,
+            ep=1,
+            etp=1,
             recompute="none",
             zero=1,
             warmup=1,
@@ -43,6 +45,9 @@ def job_of(*degrees: tuple[int, ...]) -> Job:
     return Job(
         model={"layers": 2},
         global_batch=24,
+        batch=24,
+        first_sequence=0,
+        first_of_all=0,
         seq_len=24,
         microbatches=2,
         chunks=1,
@@ -84,7 +89,7 @@ def test_tokens_get_where_they_belong(way: Resharding) -> None:
         job = job_of(first, last)
         for ends in ((0, 1), (1, 0)):
             holdings = holdings_of(job, ends, way)
-            ranks = range(job.world_size)
+            ranks = range(job.end_rank)
             device = torch.device("cpu")
             steps = {rank: steps_of(job, rank, ends, way, device) for rank in ranks}
             nothing = torch.empty(0, dtype=torch.int64)
@@ -100,7 +105,7 @@ def test_pairs_of_ranks_are_those_that_are_priced(way: Resharding) -> None:
     cluster = draw_job(0).problem.clusters[0]
     for first, last in product(DEGREES, repeat=2):
         job = job_of(first, last)
-        ranks = range(job.world_size)
+        ranks = range(job.end_rank)
         border = job.first_rank(1)
         device = torch.device("cpu")
         pairs = {
@@ -123,7 +128,7 @@ def test_split_sequences_meet_as_slices_do_where_both_sides_split_alike() -> Non
     job = job_of((2, 2, 2), (4, 2, 1))
     pairs = {
         (rank, to)
-        for rank in range(job.world_size)
+        for rank in range(job.end_rank)
         for step in steps_of(job, rank, (0, 1), "p2p", torch.device("cpu"))
         for to, _ in step.sends
     }

@@ -25,6 +25,7 @@ from hetopt.export.torchtitan.launcher import LAUNCHER
 from hetopt.export.torchtitan.models import flavor_says
 from hetopt.export.torchtitan.settings import Settings
 from tests.export.jobs import draw_job
+from tests.with_configs import job_of, problem_with_preset
 
 pytestmark = [
     pytest.mark.runtimes,
@@ -41,6 +42,25 @@ ABSENT = (
     "torch.utils.tensorboard",
     "torchtitan.distributed.minimal_async_ep.kernels",
 )
+
+
+#: Presets, and what is changed of them.
+MIXTURES = [
+    ("qwen3-30b-a3b", {}),
+    ("qwen3-235b-a22b", {}),
+    ("mixtral-8x7b", {}),
+    (
+        "qwen3-30b-a3b",
+        {
+            "layers": 6,
+            "experts": {
+                **{"number": 64, "per_token": 6, "ffn": 768, "shared_ffn": 1536},
+                **{"groups": 8, "groups_per_token": 3, "scores": "sigmoid"},
+                **{"router_bias": True, "scale": 2.5, "dense_layers": 2},
+            },
+        },
+    ),
+]
 
 
 class Loader:
@@ -118,6 +138,57 @@ def test_configurations_and_models_are_taken(
     assert taken > 5
 
 
+@pytest.mark.parametrize(("name", "experts"), MIXTURES)
+def test_mixtures_are_taken(
+    name: str,
+    experts: dict[str, Any],
+    titan: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    job = job_of(problem_with_preset(name, **experts), tp=4, ep=4)
+    files = bundle(job, LAUNCHER, allow_lossy=True)
+    config = configured(titan, files["hetopt_plan.py"])
+    mesh = titan[1].from_config(config.parallelism, job.world_size)
+    assert (mesh.tp, mesh.ep, mesh.pp) == (4, 4, 2)
+    made = config.model_spec.model
+    made.update_from_config(config=config)
+    with torch.device("meta"):
+        held = made.build()
+    model = job.problem.model
+    own = model.experts
+    assert own is not None
+    for number, is_routed in enumerate(model.routed):
+        layer = held.layers[str(number)]
+        assert layer.moe_enabled == is_routed
+        if not is_routed:
+            shape = (model.ffn, model.hidden)
+            assert layer.feed_forward.w1.weight.shape == shape
+            continue
+        moe, router = layer.moe, layer.moe.router
+        matrices = moe.routed_experts.inner_experts
+        assert matrices.w1_EFD.shape == (own.number, own.ffn, model.hidden)
+        assert matrices.w2_EDF.shape == (own.number, model.hidden, own.ffn)
+        assert (router.top_k, router.score_func) == (own.per_token, own.scores)
+        assert (router.route_norm, router.route_scale) == (own.normalised, own.scale)
+        assert (router.num_expert_groups or 0) == own.groups
+        assert (router.num_limited_groups or 0) == own.groups_per_token
+        balanced = own.router_bias and own.scores == "sigmoid"
+        assert (moe.expert_bias_E is not None) == balanced
+        assert (moe.shared_experts is not None) == (own.shared_ffn > 0)
+        if own.shared_ffn:
+            assert moe.shared_experts.w1.weight.shape == (own.shared_ffn, model.hidden)
+    hook = config.model_spec.post_optimizer_build_fn
+    assert (hook is not None) == (own.router_bias and own.scores == "sigmoid")
+    normed = model.architecture.qk_norm == "head"
+    assert (held.layers["0"].attention.q_norm is not None) == normed
+    parts = config.parallelism.module_fqns_per_model_part
+    names = {name for name, _ in held.named_children()} - {"layers"}
+    names |= {f"layers.{name}" for name in held.layers}
+    assert sorted(name for part in parts for name in part) == sorted(names)
+
+
 @pytest.mark.parametrize("name", ["llama3", "qwen3"])
 def test_flavors_are_its_own(name: str, titan: Any) -> None:
     module = importlib.import_module(f"torchtitan.models.{name}")
@@ -125,14 +196,21 @@ def test_flavors_are_its_own(name: str, titan: Any) -> None:
     for flavor, make in getattr(module, f"{name}_configs").items():
         made = make(attn_backend="varlen")
         layer = made.layers[0]
-        if layer.feed_forward is None:
-            continue
         says = flavor_says(name, flavor, lambda field, why: InputError(why), new=True)
+        if layer.feed_forward is None:
+            own, moe = says["experts"], layer.moe
+            matrices = moe.routed_experts.inner_experts
+            assert own.number == matrices.num_experts == moe.router.num_experts
+            assert own.per_token == moe.router.top_k
+            assert own.ffn == matrices.hidden_dim
+            assert own.scores == moe.router.score_func
+            assert own.normalised == moe.router.route_norm
+        else:
+            assert says["ffn"] == layer.feed_forward.w1.out_features
         assert says["layers"] == len(made.layers)
         assert says["hidden"] == made.dim
         assert says["vocab"] == made.vocab_size
         assert says["tied"] == made.enable_weight_tying
-        assert says["ffn"] == layer.feed_forward.w1.out_features
         assert says["norm_eps"] == made.norm.eps == layer.ffn_norm.eps
         assert says["rotary_base"] == layer.attention.rope.theta
         assert says["head_dim"] == layer.attention.rope.dim

@@ -11,9 +11,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.job import Job
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.plans import Pipeline, Plan, Share, Stage, Strategy
 from hetopt.problem.architecture import Architecture
 from hetopt.problem.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.experts import Experts
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Recompute, Resharding, ScheduleName, Training
@@ -21,6 +22,7 @@ from hetopt.schedule.warmup import warmup_counts
 from tests.export.jobs import LINK, draw_job
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
 class Case:
     """A plan: its stages, each (d, c, t) on a cluster of one node.
 
-    ``layers`` are of one chunk; ``warmups`` are given for the schedule ``auto`` alone;
-    ``each`` are the sequences of a micro-batch on a replica where dp is largest.
+    ``experts`` are (ep, etp) of each stage; ``layers`` are of one chunk; ``warmups``
+    are given for the schedule ``auto`` alone; ``each`` are the sequences of a
+    micro-batch on a replica where dp is largest.
     """
 
     schedule: ScheduleName
@@ -43,6 +46,7 @@ class Case:
     ways: tuple[Resharding, ...] = ()
     chunks: int = 1
     recompute: tuple[Recompute, ...] = ()
+    experts: tuple[tuple[int, int], ...] = ()
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
 
@@ -162,6 +166,89 @@ CASES = {
 }
 
 
+MIXTRAL = Experts(number=8, per_token=2, ffn=96)
+DEEPSEEK = Experts(
+    number=8,
+    per_token=4,
+    ffn=48,
+    shared_ffn=96,
+    groups=4,
+    groups_per_token=2,
+    scores="sigmoid",
+    scale=2.5,
+    dense_layers=(0,),
+)
+QWEN2 = Experts(
+    number=4,
+    per_token=2,
+    ffn=64,
+    shared_ffn=128,
+    shared_gate=True,
+    router_bias=True,
+    normalised=False,
+    dense_layers=(1,),
+)
+
+#: Plans of models with experts.
+EXPERTS = {
+    "one rank": Case(
+        schedule="1f1b", degrees=(ONE,), experts=((1, 1),), model={"experts": MIXTRAL}
+    ),
+    "over replicas": Case(
+        schedule="1f1b",
+        degrees=((2, 1, 1), (2, 1, 1)),
+        experts=((2, 1), (2, 1)),
+        model={"experts": MIXTRAL},
+    ),
+    "four ranks, two copies of each expert": Case(
+        schedule="gpipe",
+        degrees=((4, 1, 1), (2, 1, 1)),
+        layers=(2, 1),
+        experts=((2, 1), (1, 1)),
+        model={"experts": MIXTRAL, "tied": True},
+        training={"zero": 0},
+    ),
+    "folded into tensors and sequences": Case(
+        schedule="eager-1f1b",
+        degrees=((1, 2, 2), (1, 1, 4)),
+        layers=(2, 1),
+        q=2,
+        experts=((4, 1), (2, 2)),
+        model={"experts": DEEPSEEK, "kv_heads": 4},
+        recompute=("selective", "full"),
+    ),
+    "cut experts": Case(
+        schedule="virtual-1f1b",
+        degrees=((2, 1, 2), PAIR),
+        halls=(0, 1),
+        layers=(2, 1),
+        q=2,
+        experts=((2, 2), (1, 2)),
+        each=2,
+        model={"experts": QWEN2},
+        training={"overlap_gradients": False},
+    ),
+    "an expert a rank": Case(
+        schedule="1f1b",
+        degrees=((8, 1, 1),),
+        layers=(2,),
+        experts=((8, 1),),
+        q=2,
+        model={"experts": MIXTRAL, "gated": False},
+        recompute=("full",),
+        training={"optimizer": "sgd"},
+    ),
+    "two chunks": Case(
+        schedule="interleaved-1f1b",
+        degrees=((2, 1, 1), (2, 1, 1)),
+        experts=((2, 1), (1, 2)),
+        chunks=2,
+        model={"experts": MIXTRAL},
+        recompute=("none", "full"),
+    ),
+}
+
+
 # A job written out.
 def job_of(case: Case) -> Job:
     """Return the job; placement is as for any plan."""
@@ -225,13 +312,16 @@ def job_of(case: Case) -> Job:
         last = number + 1 == case.stages
         first, end = (end if number else 0), end + per_layer * layers[number]
         leaves = case.chunks > 1 or not last
+        ep, etp = case.experts[number] if case.experts else (1, 1)
         way = case.ways[number] if case.ways and leaves else "p2p"
         stages.append(
             Stage(
                 cluster=f"hall{halls[number]}",
                 first_unit=first,
                 end_unit=end + last,
-                strategy=Strategy(dp=dp, cp=cp, tp=tp, recompute=recompute[number]),
+                strategy=Strategy(
+                    dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=recompute[number]
+                ),
                 warmup=warmups[number],
                 resharding=way if leaves else None,
             )
@@ -244,6 +334,24 @@ def job_of(case: Case) -> Job:
         chunks=case.chunks,
     )
     return Job.of(problem, plan)
+
+
+def side_by_side(
+    cases: tuple[Case, ...], nodes: Sequence[Mapping[str, tuple[int, ...]]]
+) -> Job:
+    """Return the job of several pipelines of one model; ``nodes`` is what each has."""
+    jobs = [job_of(case) for case in cases]
+    batches = [job.problem.training.global_batch for job in jobs]
+    problem = max((job.problem for job in jobs), key=lambda each: len(each.clusters))
+    training = replace(problem.training, global_batch=sum(batches))
+    pipelines = tuple(
+        replace(job.plan.pipeline, share=Share(batch=batch, nodes=own))
+        for job, batch, own in zip(jobs, batches, nodes, strict=True)
+    )
+    return Job.of(
+        replace(problem, training=training),
+        replace(jobs[0].plan, pipelines=pipelines),
+    )
 
 
 def start(folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:

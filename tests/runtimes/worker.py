@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from program.groups import gather_parts
+from program.dispatch import Routes
 from program.job import Job
 from program.kept import Kept
 from program.training import Trainer
@@ -28,30 +28,58 @@ def parts(trainer: Any, *, gradients: bool) -> dict[str, Any]:
         if gradients:
             row = bucket.gradients.clone()
             if bucket.sharded:
-                place = trainer.place
-                own = row[bucket.share].clone()
-                row = gather_parts(own, place.replicas, place.plan.replicas).view(-1)
+                row = bucket.gathered(row)
         for number, name in enumerate(bucket.names):
             found[name] = bucket.view(row, number).clone()
     return found
 
 
+def watch_rows(trainer: Trainer) -> list[list[int]]:
+    """Return the rows that experts get, by forward pass and layer, as passes run."""
+    passes: list[list[int]] = []
+    is_forward = False
+    route = Routes.of
+
+    def enter(*_: Any) -> None:
+        nonlocal is_forward
+        is_forward = True
+        passes.append([])
+
+    def leave(*_: Any) -> None:
+        nonlocal is_forward
+        is_forward = False
+
+    def routed(*arguments: Any) -> Routes:
+        routes = route(*arguments)
+        if is_forward:
+            passes[-1].append(sum(routes.shares))
+        return routes
+
+    trainer.stage.register_forward_pre_hook(enter)
+    trainer.stage.register_forward_hook(leave)
+    Routes.of = routed
+    return passes
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    job = Job.read(HERE / "job.json")
+    jobs = Job.read(HERE / "job.json")
     asked = json.loads((HERE / "asked.json").read_text())
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
-    trainer = Trainer(job, torch.device("cpu"), lr=asked["lr"])
+    trainer = Trainer(jobs, torch.device("cpu"), lr=asked["lr"])
     place, batch = trainer.place, torch.load(HERE / "batch.pt")
     kept = Kept(trainer.stage)
     seen: dict[str, Any] = {
+        "pipeline": place.pipeline,
         "where": (place.stage, place.dp, place.cp, place.tp),
         "weights": parts(trainer, gradients=False),
     }
+    rows = watch_rows(trainer)
     with kept.watching():
         seen["losses"] = [trainer.backward(batch)]
     seen["order"] = [(each.kind, each.number) for each in trainer.executor.ran]
     seen["bytes"], seen["left"] = kept.peak, kept.now
+    seen["rows"] = rows[:]
     seen["messages"] = [
         (each.kind, each.number, each.sent_bytes, each.received_bytes)
         for each in trainer.boundaries.transfers

@@ -53,6 +53,24 @@ def test_dp_is_compiled_by_one_process_however_many_ask(
     started[1].wait()
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_very_first_run_has_half_compiled_by_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    started = []
+
+    def start(what: str) -> Popen[bytes]:
+        started.append(what)
+        return Popen("true")
+
+    monkeypatch.setattr(compiling, "kept_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiling, "are_kept", lambda module: kept)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(compiling, "_start", start)
+    compiling.compile_beside()
+    assert started == ([] if kept else ["sums"])
+
+
 @pytest.mark.parametrize("able", [True, False])
 def test_the_report_says_that_dp_is_being_compiled(
     monkeypatch: pytest.MonkeyPatch, able: bool

@@ -45,7 +45,7 @@ def cost_findings(
     known = [(prices[name], count) for name, count in expected.items()]
     per_hour = sum(price * count for price, count in known if price is not None)
     per_second = per_hour / 3600
-    tokens = problem.training.global_batch * problem.training.seq_len
+    tokens = sum(s * n for s, n in problem.training.sequences.items())
     for key, value in (
         ("per_hour", per_hour),
         ("per_iteration", per_second * iteration_time_s),

@@ -33,6 +33,26 @@ def most_stages(cluster: Cluster, strategy: Strategy) -> int:
     return most
 
 
+def cut(cluster: Cluster, parts: Sequence[int]) -> bool:
+    """Whether parts of so many devices can be cut from the nodes, each from one."""
+    open_ = [(tuple(sorted(parts)), _nodes(cluster))]
+    seen = set()
+    while open_:
+        left, free = open_.pop()
+        if not left:
+            return True
+        if (left, free) in seen:
+            continue
+        seen.add((left, free))
+        for size, _ in free:
+            if size >= left[-1]:
+                after = Counter(dict(free))
+                after[size] -= 1
+                after[size - left[-1]] += 1
+                open_.append((left[:-1], _sorted(after)))
+    return False
+
+
 def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[str]:
     """Yield why stages, all of one cluster, do not fit into its nodes together.
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.lengths import (
+    closed_form_of,
+    last_ends_of,
+    length_findings,
+    one_length_each,
+)
 from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.pricing import PricedStages, rows_of
 from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
-from hetopt.check.plan.times import Times, closed_form, simulate
+from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.several import parts_of, several_findings, together
+from hetopt.check.plan.times import Times, closed_form, last_ends, simulate
 from hetopt.check.plan.units import PricedUnits, unit_findings
 from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
 from hetopt.cost.table_file import table_digest
@@ -68,21 +76,41 @@ def check_plan(
         The plan breaks a rule; its findings name all of them.
     """
     check_digests(problem, table, plan)
-    findings = list(table_findings(problem, table))
-    if plan.schedule != problem.training.schedule:
-        findings.append(
-            f"schedule: {plan.schedule}, the problem says {problem.training.schedule}"
-        )
-    chunks = problem.training.chunks
-    if plan.chunks != chunks:
-        findings.append(f"chunks: {plan.chunks}, the problem says {chunks}")
-    if len(plan.pipelines) != 1:
-        findings.append(f"pipelines: {len(plan.pipelines)}, expected one")
+    findings = list(_whole_findings(problem, table, plan))
     if findings:
         raise CheckError(findings)
-    priced = _sound(problem, table, plan, principles)
-    closed = closed_form(priced.times, priced.warmups)
-    simulated = simulate(priced.times, priced.warmups)
+    if problem.training.lengths is not None:
+        return _checked_lengths(problem, table, plan, principles)
+    priced: Sequence[PricedStages | PricedUnits]
+    if len(plan.pipelines) > 1:
+        parts = parts_of(problem, table, plan)
+        priced = _sound_parts(parts, plan, principles)
+        ran = [
+            (last_ends(each.times, each.warmups), each.times.sync) for each in priced
+        ]
+        simulated = together(plan, ran)
+    else:
+        priced = [_sound(problem, table, plan, principles)]
+        simulated = simulate(priced[0].times, priced[0].warmups)
+    closed = max(closed_form(each.times, each.warmups) for each in priced)
+    _ensure_short(closed, simulated)
+    return CheckedPlan(
+        closed_form_s=float(closed * _TICK),
+        iteration_time_s=float(simulated * _TICK),
+        memory_bytes=tuple(size for each in priced for size in each.memory_bytes),
+        uniap_s=next(
+            (
+                float(each.uniap_ns * _TICK)
+                for each in priced
+                if isinstance(each, PricedUnits)
+            ),
+            None,
+        ),
+    )
+
+
+def _ensure_short(closed: Fraction, simulated: int) -> None:
+    """Raise CheckError unless both times, in nanoseconds, are of a length we know."""
     quicker = min(closed, Fraction(simulated))
     if quicker > LONGEST_NS:
         # what is longer stands in the table as just too long: no price is right
@@ -92,14 +120,84 @@ def check_plan(
                 f"or more, a plan may take at most {LONGEST_S} s"
             ]
         )
+
+
+def _checked_lengths(
+    problem: Problem, table: CostTable, plan: Plan, principles: Principles
+) -> CheckedPlan:
+    """Return what a plan costs whose sequences have several lengths."""
+    findings: list[str] = []
+    closed, ran = [], []
+    memory: list[int] = []
+    for number, known in enumerate(one_length_each(problem, table, plan)):
+        mix = plan.pipelines[number].mix
+        assert mix is not None
+        longest = known[max(mix.sequences)]
+        alone = replace(plan, pipelines=(longest.pipeline,))
+        missing = [
+            f"{tokens} tokens: {each}"
+            for tokens, own in known.items()
+            for each in rows_of(*own)[1]
+        ]
+        try:
+            # The longest needs the most memory, and is what has to fit.
+            sound = _sound(longest.problem, longest.table, alone, principles)
+        except CheckError as error:
+            missing += error.findings
+        findings += [f"pipeline {number}: {each}" for each in missing]
+        if missing:
+            continue
+        times = {tokens: stage_times(*own) for tokens, own in known.items()}
+        sync = times[min(times)].sync
+        each = [
+            (replace(times[tokens], sync=sync), -(-n // mix.per_microbatch))
+            for tokens, n in mix.sequences.items()
+        ]
+        closed.append(closed_form_of(each, sound.warmups))
+        ran.append((last_ends_of(each, sound.warmups), sync))
+        memory += sound.memory_bytes
+    if findings:
+        raise CheckError(findings)
+    simulated = together(plan, ran)
+    _ensure_short(max(closed), simulated)
     return CheckedPlan(
-        closed_form_s=float(closed * _TICK),
+        closed_form_s=float(max(closed) * _TICK),
         iteration_time_s=float(simulated * _TICK),
-        memory_bytes=priced.memory_bytes,
-        uniap_s=float(priced.uniap_ns * _TICK)
-        if isinstance(priced, PricedUnits)
-        else None,
+        memory_bytes=tuple(memory),
     )
+
+
+def _whole_findings(problem: Problem, table: CostTable, plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with a plan before its stages are looked at."""
+    yield from table_findings(problem, table)
+    if plan.schedule != problem.training.schedule:
+        yield f"schedule: {plan.schedule}, the problem says {problem.training.schedule}"
+    chunks = problem.training.chunks
+    if plan.chunks != chunks:
+        yield f"chunks: {plan.chunks}, the problem says {chunks}"
+    if problem.training.lengths is not None:
+        yield from length_findings(problem, plan)
+    elif any(pipeline.mix is not None for pipeline in plan.pipelines):
+        yield "pipelines: one has a mix, and all sequences have one length"
+    elif len(plan.pipelines) > 1:
+        yield from several_findings(problem, plan)
+    elif not plan.pipelines or plan.pipelines[0].share is not None:
+        yield "pipelines: expected one without a share, or several"
+
+
+def _sound_parts(
+    parts: Sequence[tuple[Problem, CostTable]], plan: Plan, principles: Principles
+) -> list[PricedStages | PricedUnits]:
+    """Return what each of several pipelines costs; see ``_sound``."""
+    priced, findings = [], []
+    for number, (problem, table) in enumerate(parts):
+        try:
+            priced.append(_sound(problem, table, plan.alone(number), principles))
+        except CheckError as error:
+            findings += [f"pipeline {number}: {each}" for each in error.findings]
+    if findings:
+        raise CheckError(findings)
+    return priced
 
 
 def _sound(
@@ -113,6 +211,11 @@ def _sound(
         findings.append(
             f"pipeline: {p} stages of {plan.chunks} chunks and {q} microbatches, "
             "expected at least 2 stages, and a multiple of them"
+        )
+        raise CheckError(findings)
+    if table.pairs is not None and q <= p:
+        findings.append(
+            f"pipeline: {p} folded stages and {q} microbatches, expected more of them"
         )
         raise CheckError(findings)
     findings += _pipeline_pin_findings(problem, pipeline)
@@ -256,7 +359,8 @@ def _pipeline_pin_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str
             yield f"pin: cluster {second!r} follows {first!r}, which is forbidden"
         if problem.links.between(first, second) is None:
             yield f"links: there is none between {first!r} and {second!r}"
-    if problem.model.tied and order[0] != order[-1]:
+    folded = STEPS[problem.training.schedule].folded
+    if problem.model.tied and order[0] != order[-1] and not folded:
         ends = order[0], order[-1]
         if problem.links.between(*ends) is None:
             yield (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.chunks import Rounds, most_held
+from hetopt.check.plan.folding import Folded, pair_bytes
 from hetopt.check.plan.meeting import Alone, ways_of
 from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedules import STEPS
@@ -16,6 +18,7 @@ from hetopt.problem.training import RESHARDING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hetopt.check.plan.folding import Step
     from hetopt.cost.table import ClusterTable, CostTable, TableSlice
     from hetopt.plans import Pipeline
     from hetopt.problem.problem import Problem
@@ -130,8 +133,37 @@ class PricedStages:
             occupancy=alone.together(),
             sync=tuple(sync),
             alone=alone if any(alone.ways) else None,
-            later=tuple(later) or None,
+            later=None if self.table.pairs else tuple(later) or None,
+            folded=self._folded() if self.table.pairs else None,
         )
+
+    def _pair(self, kind: int) -> tuple[int, int]:
+        """Return the kinds of the two units that one of the plan stands for."""
+        assert self.table.pairs is not None
+        return self.table.pairs[kind - len(self.table.kinds)]
+
+    def _folded(self) -> Folded:
+        """Return what folded stages take, from the units of their pairs."""
+        took, between, fill = [], [], []
+        for i in range(len(self.rows)):
+            own, k = self._costs(i)
+            assert own.weight_ns is not None
+            forward, backward, weight = own.forward_ns, own.backward_ns, own.weight_ns
+            spent: dict[Step, int] = defaultdict(int)
+            between.append(0)
+            fill.append(0)
+            for kind in self._kinds(i):
+                f = b = w = 0
+                for up, unit in enumerate(self._pair(kind)):
+                    spent["forward", bool(up)] += int(forward[k, unit])
+                    later, back = int(weight[k, unit]), int(backward[k, unit])
+                    spent["weight", bool(up)] += later
+                    spent["backward", bool(up)] += back - later
+                    f, b, w = f + int(forward[k, unit]), b + back - later, w + later
+                between[-1] += max(f, b)
+                fill[-1] += max(-(-b // 2), b - w, f - b // 2)
+            took.append(spent)
+        return Folded(tuple(took), tuple(between), tuple(fill))
 
     def _times_of_chunks(
         self,
@@ -198,6 +230,9 @@ class PricedStages:
             return self._held(i, kind) * each
         waits, p = int(own.weight_bytes[k, kind]), len(self.rows)
         q = self.pipeline.microbatches
+        if self.table.pairs is not None:
+            held = p, q, self.warmups[i], not self.table.body[kind]
+            return pair_bytes(own, k, self._pair(kind), held)
         return split_bytes(each, waits, self.warmups[i], p, q)
 
     def _held(self, i: int, kind: int) -> int:

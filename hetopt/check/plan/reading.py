@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.errors import InputError
-from hetopt.plans import PLAN_SCHEMA, Plan
+from hetopt.plans import MOST_PIPELINES, PLAN_SCHEMA, Plan
 from hetopt.problem.principles import Principles
 from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 
@@ -35,12 +35,16 @@ def read_plan(data: object, field: str) -> Plan:
     text(plan, "problem_digest", field)
     text(plan, "table_digest", field)
     pipelines = items(plan, "pipelines", field)
-    if len(pipelines) != 1:
-        msg = f"has {len(pipelines)} pipelines, expected one"
+    if not 1 <= len(pipelines) <= MOST_PIPELINES:
+        msg = f"has {len(pipelines)} pipelines, expected 1 to {MOST_PIPELINES}"
         raise InputError(msg, field=_join(field, "pipelines"))
     for place, item in pipelines:
         pipeline = mapping(item, place)
         whole(pipeline, "microbatches", place)
+        if pipeline.get("share") is not None:
+            _check_share(mapping(pipeline["share"], f"{place}.share"), f"{place}.share")
+        if pipeline.get("mix") is not None:
+            _check_mix(mapping(pipeline["mix"], f"{place}.mix"), f"{place}.mix")
         for at, entry in items(pipeline, "stages", place):
             _check_stage(mapping(entry, at), at)
     return Plan.from_json(plan)
@@ -57,6 +61,26 @@ def read_principles(data: Mapping[str, Any]) -> Principles:
         return Principles.relaxing(names)
     except ValueError as error:
         raise InputError(str(error), field="relaxed") from error
+
+
+def _check_share(share: Mapping[str, Any], field: str) -> None:
+    whole(share, "batch", field)
+    nodes = mapping(_get(share, "nodes", field), f"{field}.nodes")
+    for name in nodes:
+        for place, size in items(nodes, name, f"{field}.nodes"):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise _wrong(place, size, "a whole number from 1")
+
+
+def _check_mix(mix: Mapping[str, Any], field: str) -> None:
+    whole(mix, "per_microbatch", field)
+    sequences = mapping(_get(mix, "sequences", field), f"{field}.sequences")
+    if not sequences:
+        raise InputError("is empty, expected sequences", field=f"{field}.sequences")
+    for tokens in sequences:
+        if not (tokens.isascii() and tokens.isdigit() and tokens[0] != "0"):
+            raise _wrong(f"{field}.sequences", tokens, "a number of tokens")
+        whole(sequences, tokens, f"{field}.sequences")
 
 
 def _check_stage(stage: Mapping[str, Any], field: str) -> None:

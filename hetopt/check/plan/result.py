@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.check.plan.best_schedule import Schedules
 from hetopt.check.plan.cost import cost_findings
+from hetopt.check.plan.divided import Divided
 from hetopt.check.plan.plan import CheckedPlan, check_plan
 from hetopt.check.plan.reading import (
     choice,
@@ -111,6 +112,7 @@ class _Claims:
         if "spent" in data:
             spent = mapping(data["spent"], "spent")
             self.spending = Spending(problem, table, spent)
+        self.divided = Divided.of(problem, table, data, self.principles)
         self.schedules = Schedules(data) if "schedules" in data else None
         self.alternatives: list[tuple[str, Mapping[str, Any], Plan]] = []
         for place, item in items(data, "alternatives", ""):
@@ -120,7 +122,11 @@ class _Claims:
 
     def findings(self) -> Iterator[str]:
         yield from self._table_findings()
-        if self.spending is None:
+        if self.divided is not None:
+            yield from self.divided.findings()
+            if self.settlements or self.alternatives:
+                yield "several: there are settlements or alternatives"
+        elif self.spending is None:
             yield from self._settlement_findings()
             if self.objective == "cost":
                 yield "objective: cost, but nothing is said of what is spent"
@@ -130,6 +136,8 @@ class _Claims:
             yield from self._no_plan_findings()
             if self.spending is not None:
                 yield from self._spent_bound_findings(self.spending, None)
+            if self.divided is not None:
+                yield from self.divided.no_plan_findings(self.status)
             if self.schedules is not None:
                 yield from self.schedules.findings(None, None)
                 yield from self.schedules.no_plan_findings(self.status)
@@ -158,6 +166,11 @@ class _Claims:
             yield from self._same("objective_s", value)
         if self.spending is not None:
             yield from self._spent_bound_findings(self.spending, value)
+            return
+        if self.divided is not None:
+            yield from self.divided.plan_findings(
+                self.plan, value, self.status, self.numbers
+            )
             return
         if self.schedules is not None:
             yield from self.schedules.findings(self.plan, value)
@@ -353,6 +366,7 @@ def _programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]]:
         chunked = problem.training.chunks > 1
         for p in range(1 + chunked, min(body, room) + 1):
             fits = not chunked or part.microbatches % p == 0
+            fits = fits and (table.pairs is None or part.microbatches > p)
             if fits and problem.pins.stages.permits(p):
                 yield p, part.microbatches
 

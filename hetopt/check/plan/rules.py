@@ -136,8 +136,13 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
     body = [
         kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside
     ]
-    units = units_of_chunk(problem.model, body, chunks)
-    if units is None or len(table.units) != len(units):
+    if table.pairs is not None:
+        placed, whole = len(table.units), len(problem.model.units)
+        if 2 * placed != whole:
+            yield f"table: {placed} pairs of units, the model has {whole} units"
+    elif (units := units_of_chunk(problem.model, body, chunks)) is None or (
+        len(table.units) != len(units)
+    ):
         model = "no equal chunks" if units is None else f"{len(units)}"
         yield f"table: {len(table.units)} units, the model has {model}"
     for cluster, devices, usable in zip(

@@ -30,6 +30,9 @@ class Steps(NamedTuple):
         Whether stages hold several chunks (``check.plan.chunks``).
     splits
         Whether gradients of weights run later (``check.plan.weights``).
+    folded
+        Whether stages hold two chunks, the second on the way back
+        (``check.plan.folding``).
     """
 
     inside: int
@@ -40,6 +43,13 @@ class Steps(NamedTuple):
     blocking: int = 0
     interleaved: bool = False
     splits: bool = False
+    folded: bool = False
+
+    @property
+    def mixes(self) -> bool:
+        """Whether stages have two passes, and warm-ups follow from clusters alone."""
+        apart = self.blocking or self.interleaved or self.splits or self.free
+        return self.most == self.inside and not (apart or self.all_first)
 
     def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
         """Return it for one boundary; not if ``all_first`` or ``free``.
@@ -66,6 +76,7 @@ STEPS = {
     "h-1f1b": Steps(inside=1, across=1, most=3),
     "interleaved-1f1b": Steps(inside=2, across=2, most=2, interleaved=True),
     "zb-h1": Steps(inside=1, across=1, most=1, splits=True),
+    "zb-v": Steps(inside=1, across=1, most=1, splits=True, folded=True),
     "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
     "auto": Steps(inside=0, across=0, most=0, free=True),
 }

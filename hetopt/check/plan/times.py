@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.plan.chunks import Rounds, order, simulate_rounds, warm_passes
+from hetopt.check.plan.folding import (
+    Folded,
+    folded_closed_form,
+    simulate_folded,
+    warm_ups,
+)
 from hetopt.check.plan.meeting import Alone
 from hetopt.check.plan.meeting_stages import Durations, simulate_blocking
 from hetopt.check.plan.schedules import STEPS
@@ -39,7 +45,9 @@ class Times:
         chunk's on average.
     later
         What of the backward times are gradients of weights that run later; None where
-        none do.
+        none do, and where stages are folded.
+    folded
+        Of stages that are folded: all other times are of both chunks together.
     """
 
     schedule: ScheduleName
@@ -52,6 +60,7 @@ class Times:
     alone: Alone | None = None
     rounds: Rounds | None = None
     later: tuple[int, ...] | None = None
+    folded: Folded | None = None
 
     @property
     def passes(self) -> int:
@@ -78,6 +87,8 @@ def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
     if times.rounds is not None:
         p = len(clusters)
         return tuple(warm_passes(p, i, times.rounds.chunks) for i in range(p))
+    if times.folded is not None:
+        return tuple(warm_ups(len(clusters), i) for i in range(len(clusters)))
     slowest = max(*times.both, *times.transfer, 0)
     counts = [1]
     for i in reversed(range(len(clusters) - 1)):
@@ -90,6 +101,11 @@ def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
 def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
     """Return the closed form in nanoseconds, exactly (MODEL.md section 4)."""
     slowest = max(times.occupancy, default=0)
+    if times.folded is not None:
+        steps = times.microbatches - 1
+        return folded_closed_form(
+            times.folded, times.transfer, slowest, times.sync, steps
+        )
     if times.later is not None:
         return split_closed_form(
             times.both,
@@ -100,13 +116,13 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
             times.microbatches - 1,
         )
     fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
-    steps = STEPS[times.schedule]
-    if steps.all_first or (steps.free and min(counts) >= times.microbatches):
+    rule = STEPS[times.schedule]
+    if rule.all_first or (rule.free and min(counts) >= times.microbatches):
         steady = Fraction(max(*times.forward, slowest) + max(*times.backward, slowest))
-    elif steps.blocking:
+    elif rule.blocking:
         kappa = [0, *times.transfer, 0]
         busy = [
-            both + steps.blocking * (kappa[i] + kappa[i + 1])
+            both + rule.blocking * (kappa[i] + kappa[i + 1])
             for i, both in enumerate(times.both)
         ]
         steady = Fraction(max(*busy, slowest))
@@ -130,6 +146,18 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
 def simulate(times: Times, counts: Sequence[int]) -> int:
     """Return the end of the last stage's synchronisation, in nanoseconds.
 
+    Parameters
+    ----------
+    counts
+        Warm-ups per stage, not increasing along the pipeline.
+    """
+    ended = last_ends(times, counts)
+    return max(end + g for end, g in zip(ended, times.sync, strict=True))
+
+
+def last_ends(times: Times, counts: Sequence[int]) -> list[int]:
+    """Return when every stage has run its last pass, in nanoseconds.
+
     Every stage runs its passes in the schedule's order, each as soon as the pass
     before it and its input allow. A boundary sends one way without disturbing the
     other; a transfer starts at the earliest one occupancy after the one before it
@@ -138,20 +166,20 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
     Parameters
     ----------
     counts
-        Warm-ups per stage, not increasing along the pipeline.
+        As ``simulate`` takes them.
     """
     p, q = len(counts), times.microbatches
     if times.rounds is not None:
-        ended = _simulate_rounds(times, times.rounds, counts)
-        return max(end + g for end, g in zip(ended, times.sync, strict=True))
+        return _simulate_rounds(times, times.rounds, counts)
     warm = [min(count, q) for count in counts]
+    if times.folded is not None:
+        alone = times.alone or _nothing_met(times)
+        return simulate_folded(times.folded, times.transfer, alone, q)
     if chi := STEPS[times.schedule].blocking:
         passes = Durations(times.forward, times.backward, times.transfer, q)
-        ended = simulate_blocking(passes, counts, chi)
-        return max(end + g for end, g in zip(ended, times.sync, strict=True))
+        return simulate_blocking(passes, counts, chi)
     if times.alone is not None or times.later is not None:
-        ended = _simulate_together(times, warm)
-        return max(end + g for end, g in zip(ended, times.sync, strict=True))
+        return _simulate_together(times, warm)
     durations = [
         list(times.forward),
         list(times.backward),
@@ -172,7 +200,7 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
     if blocked:
         msg = f"warm-ups {tuple(counts)} block each other"
         raise ValueError(msg)
-    return max(end + g for end, g in zip(free, times.sync, strict=True))
+    return free
 
 
 def _simulate_rounds(times: Times, rounds: Rounds, counts: Sequence[int]) -> list[int]:
@@ -204,9 +232,7 @@ def _simulate_together(times: Times, counts: Sequence[int]) -> list[int]:
         Warm-ups per stage, at most q, not increasing along the pipeline.
     """
     p, q = len(counts), times.microbatches
-    alone = times.alone or Alone(
-        in_phases=False, occupancy=times.occupancy, ways=((),) * (p - 1)
-    )
+    alone = times.alone or _nothing_met(times)
     passes = [_passes(count, q) for count in counts]
     took = [{"forward": f, "backward": b} for f, b in _paired(times)]
     if times.later is not None:
@@ -247,6 +273,12 @@ def _simulate_together(times: Times, counts: Sequence[int]) -> list[int]:
             here["backward", i - 1, m] = arrives
         else:
             here["forward", i + 1, m] = arrives
+
+
+def _nothing_met(times: Times) -> Alone:
+    """Return boundaries that meet no other."""
+    ways = ((),) * len(times.transfer)
+    return Alone(in_phases=False, occupancy=times.occupancy, ways=ways)
 
 
 def _paired(times: Times) -> Iterator[tuple[int, int]]:

@@ -229,7 +229,8 @@ class CertificateCheck:
             (p, q)
             for q in self.problem.microbatch_counts
             for p in self.problem.stage_counts
-            if self.table.chunks == 1 or (p > 1 and q % p == 0)
+            if (self.table.chunks == 1 or (p > 1 and q % p == 0))
+            and (self.table.pairs is None or q > p)
         }
         seen: set[tuple[int, int]] = set()
         for place, p, q, how, bound in self.claims:

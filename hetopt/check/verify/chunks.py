@@ -22,7 +22,7 @@ from hetopt.check.plan.chunks import most_held
 from hetopt.check.plan.meeting import ways_of
 from hetopt.check.plan.schedules import STEPS
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.weights import waiting_at_rest
+from hetopt.check.verify.weights import both_chunks_at_rest, waiting_at_rest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,6 +69,8 @@ def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
         p, which divides q.
     """
     part = table.at(microbatches)
+    if table.pairs is not None:
+        return both_chunks_at_rest(table, part, stages)
     if part.chunks == 1:
         return waiting_at_rest(part, stages)
     ahead = (part.chunks - 1) * stages

@@ -52,6 +52,7 @@ def _columns(part: TableSlice, cluster: ClusterTable) -> NDArray[np.int64]:
         cluster.forward_ns,
         cluster.backward_ns,
         times.fill,
+        times.handed_on,
         times.end,
         cluster.state_bytes,
         cluster.activation_bytes,

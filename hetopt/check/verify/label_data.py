@@ -24,9 +24,13 @@ class At(IntEnum):
 
 
 class Cost(IntEnum):
-    """Columns of what a unit costs; LATER is w, which BACKWARD holds as well."""
+    """Columns of what a unit costs.
 
-    FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC, LATER = range(7)
+    LATER is what of FORWARD and BACKWARD is not handed on, FILL what of them counts in
+    the fill.
+    """
+
+    FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC, LATER, FILL = range(8)
 
 
 class Round(IntEnum):
@@ -53,9 +57,9 @@ class Facts(NamedTuple):
     once
         g of a stage without its units, in ns; length O.
     unit
-        What one unit costs, by kind; shape (O, N, 7).
+        What one unit costs, by kind; shape (O, N, 8).
     lead, trail
-        The same of all units at either end together; shape (O, 7).
+        The same of all units at either end together; shape (O, 8).
     kinds
         Of the body; length L.
     cut
@@ -145,7 +149,7 @@ class Left(NamedTuple):
     slack
         Most ns that F and g may be at a place; shape (places, P + 1, L + 1).
     finish, held
-        Scratch; shape (P + 1, L + 1), and length 7.
+        Scratch; shape (P + 1, L + 1), and length 8.
     used
         Places taken; length 1.
     heads

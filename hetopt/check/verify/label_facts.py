@@ -73,7 +73,8 @@ def _unit_costs(own: ClusterTable) -> Ints:
         own.activation_bytes,
         own.temporary_bytes,
         times.end,
-        times.later,
+        times.busy - times.handed_on,
+        times.fill,
     )
     return np.stack(columns, axis=2)
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     AFTER,
     LAST,
 ) = map(int, At)
-FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER = map(int, Cost)
+FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
 STEADY, ALL_FIRST, FREE, ONCE = map(int, Rule)
 
 
@@ -286,7 +286,7 @@ def _priced(
     """Write down what a stage adds to a label; False if more units are no use."""
     label = pool[new]
     both, later = held[FORWARD] + held[BACKWARD], held[LATER]
-    label[FILL] = both - 2 * later
+    label[FILL] = held[IN_FILL]
     label[SYNC] = facts.once[o] + held[G] + tied
     label[CARRY], label[OTHER] = (both - later) * PS_PER_NS, 0
     label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]

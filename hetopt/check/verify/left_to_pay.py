@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Bytes of the tables that say what labels may cost.
 _MOST_BYTES = 64 * 2**20
 # What is compiled reads plain numbers.
-_FORWARD, _BACKWARD, _LATER = int(Cost.FORWARD), int(Cost.BACKWARD), int(Cost.LATER)
+_IN_FILL = int(Cost.FILL)
 _OPTION, _UNITS, _FILL = int(At.OPTION), int(At.UNITS), int(At.FILL)
 _SYNC, _LAST = int(At.SYNC), int(At.LAST)
 _CHUNKS, _STAGES, _LOW = map(int, Round)
@@ -138,9 +138,7 @@ def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
                 if m > 1 and k < n:
                     best = min(best, cost + least[m - 1, n - k])
                 elif m == 1 and k == n:
-                    lead = facts.lead[o, _FORWARD] + facts.lead[o, _BACKWARD]
-                    lead -= 2 * facts.lead[o, _LATER]
-                    best = min(best, cost + lead)
+                    best = min(best, cost + facts.lead[o, _IN_FILL])
             least[m, n] = best
     for s in range(stages + 1):
         for n in range(length + 1):

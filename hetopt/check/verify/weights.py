@@ -5,7 +5,9 @@ With w of a stage they are, the closed form is (MODEL.md section 4)
     T = sum of (tau_i - 2 w_i) + 2 sum of kappa_i + (q - 1) lambda + max (g_i + 2 w_i),
 
 and what a stage hands to those before it is tau - w. Where nothing runs later w is 0.
-Memory depends on p, as that with several chunks does.
+Memory depends on p, as that with several chunks does. Where stages are folded, a pair
+of units hands on the longer of forward and B, and x, the longest of B / 2, B - w and
+forward - B / 2, takes the place of tau - 2 w.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.cost.folding import PairTable
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, TableSlice
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
 
     Ints = NDArray[np.int64]
 
@@ -34,27 +38,30 @@ class UnitTimes(NamedTuple):
         What it adds to the fill, and to g.
     handed_on
         What of tau comes before a gradient is handed on.
-    later
-        w.
     """
 
     busy: Ints
     fill: Ints
     end: Ints
     handed_on: Ints
-    later: Ints
 
 
 def unit_times(own: ClusterTable) -> UnitTimes:
     """Return what one unit takes."""
     busy = own.forward_ns + own.backward_ns
     later = np.zeros_like(busy) if own.weight_ns is None else own.weight_ns
+    fill, handed_on = busy - 2 * later, busy - later
+    if isinstance(own, PairTable):
+        passed = own.backward_ns - later
+        half = passed // 2
+        ahead = own.forward_ns - half
+        fill = np.maximum(np.maximum(passed - half, passed - later), ahead)
+        handed_on = np.maximum(own.forward_ns, passed)
     return UnitTimes(
         busy=busy,
-        fill=busy - 2 * later,
-        end=own.sync_unit_ns + 2 * later,
-        handed_on=busy - later,
-        later=later,
+        fill=fill,
+        end=own.sync_unit_ns + busy - fill,
+        handed_on=handed_on,
     )
 
 
@@ -83,3 +90,34 @@ def waiting_at_rest(part: TableSlice, stages: int) -> TableSlice:
             )
         )
     return replace(part, clusters=tuple(clusters))
+
+
+def both_chunks_at_rest(table: CostTable, part: TableSlice, stages: int) -> TableSlice:
+    """Return the slice in which pairs hold at rest what no warm-up of 1F1B is.
+
+    A stage holds p micro-batches on both of its chunks, and of those on the first one
+    more where these take more. The ends of the model are on the first stage.
+
+    Parameters
+    ----------
+    stages
+        p, less than q.
+    """
+    assert table.pairs is not None
+    start = len(table.kinds) - len(table.pairs)
+    clusters = []
+    for own in part.clusters:
+        assert own.weight_bytes is not None
+        state, active = own.state_bytes.copy(), own.activation_bytes.copy()
+        most = np.maximum(own.activation_bytes, own.weight_bytes)
+        for kind, (down, up) in enumerate(table.pairs, start):
+            first, second = most[:, down], most[:, up]
+            if table.body[kind]:
+                state[:, kind] += stages * (first + second)
+                active[:, kind] = np.maximum(first - second, 0)
+            else:
+                held = min(2 * stages, part.microbatches)
+                state[:, kind] += held * first + second
+                active[:, kind] = 0
+        clusters.append(replace(own, state_bytes=state, activation_bytes=active))
+    return replace(part, clusters=tuple(clusters), ahead=stages)

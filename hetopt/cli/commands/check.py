@@ -27,7 +27,9 @@ def run(options: argparse.Namespace) -> int:
             f"claimed, of {len(front.points)} plans"
         )
         return 0
-    load_checked(options.problem, options.plan, options.table)
+    load_checked(
+        options.problem, options.plan, options.table, several=True, lengths=True
+    )
     emit(
         f"{options.plan}: feasible; units, batch, devices, memory, times and gap "
         "are as claimed"

@@ -43,13 +43,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check the plan, write the folder, and say what there is in it."""
-    from hetopt.export.bundle import bundle, ensure_free, write_folder
+    from hetopt.export.bundle import bundle, ensure_free, ensure_runs, write_folder
     from hetopt.export.job import Job
 
     target = launcher(options.to)
     ensure_free(options.out)
-    problem, plans = load_ranked(options.problem, options.plan, options.table)
+    problem, plans = load_ranked(
+        options.problem, options.plan, options.table, several=True
+    )
     chosen = plans[: options.top or 1]
+    ensure_runs(target, plans[0], options.plan)
     bundles = [
         bundle(Job.of(problem, plan), target, allow_lossy=options.allow_lossy)
         for plan in chosen

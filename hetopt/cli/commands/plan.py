@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hetopt.cli.fitting import fit, fit_spending
+from hetopt.cli.fitting import fit, fit_pipelines, fit_spending
 from hetopt.cli.inputs import (
     add_problem,
     add_schedule,
@@ -27,6 +27,7 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.searching import searching
+from hetopt.cli.warned import warn
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
 from hetopt.per_schedule import BEST
@@ -141,6 +142,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         f"tp never rises along them); for {relaxing_names()}",
     )
     command.add_argument(
+        "--pipelines",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="also plan up to so many unequal pipelines side by side, each with a part "
+        "of the nodes and of the batch (default: 1; at most 4)",
+    )
+    command.add_argument(
         "--for",
         dest="launcher",
         metavar="LAUNCHER",
@@ -203,14 +212,22 @@ def run(options: argparse.Namespace) -> int:
         ensure_holds(found.problem, found.table, found.result)
         return _conclude(found.problem, found.table, found.result, options)
     asked = load_problem(
-        options.problem, schedule_of(options), one_chunk_count(options)
+        options.problem,
+        schedule_of(options),
+        one_chunk_count(options),
+        lengths=True,
     )
+    if options.solver == "auto":
+        from hetopt.solvers.compiling import compile_beside
+
+        compile_beside()
     problem = asked
     if options.launcher is not None:
         from hetopt.export.planning.limits import fitted
 
         problem = fitted(limits_of(options.launcher), asked, schedule_of(options))
     ensure_plans(options.solver, problem.training.schedule)
+    fit_pipelines(options, problem)
     table = load_table(problem, options.table)
     if options.pareto and spending is not None:
         from hetopt.cli.pareto import run_front
@@ -228,7 +245,7 @@ def _conclude(
 ) -> int:
     """Report what was found; return the exit code."""
     failures = list(_deliver(problem, table, result, options))
-    _warn(problem, table, result, own_table=options.table is not None)
+    warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:
         from hetopt.report.summary import headline
 
@@ -311,6 +328,7 @@ def _search(
             solver=options.solver,
             objective=options.objective,
             spending=spending,
+            pipelines=options.pipelines,
             wrapped=wrapped,
         )
 
@@ -344,44 +362,24 @@ def _moved(
     )
 
 
-def _warn(
-    problem: Problem, table: CostTable, result: Result, *, own_table: bool
-) -> None:
-    """Say what clusters cannot be used, and when others' latencies are relied on."""
-    if result.best is None:
-        return
-    from hetopt.cost.sources.by_cluster import far_outside, of_other_devices
-    from hetopt.solvers.race.diagnosis import unusable
-
-    warnings = [f"a cluster cannot be used: {why}" for why in unusable(problem, table)]
-    training = problem.training
-    warnings += [
-        f"cluster {cluster.name!r}: {cluster.accelerator.name} has no "
-        f"{training.precision}, its multiplications are priced at the rate of "
-        f"{training.emulate}"
-        for cluster in problem.clusters
-        if cluster.accelerator.lacks(training.precision)
-    ]
-    if not own_table:
-        warnings += of_other_devices(problem)
-        warnings += far_outside(problem, result.best.plan)
-    complain(*(f"warning: {text}" for text in warnings))
-
-
 def _report(
     problem: Problem, table: CostTable, result: Result, *, own_table: bool
 ) -> str:
     from hetopt.cost.sources.accuracy import latency_notes
     from hetopt.pricing import price
+    from hetopt.pricing_several import price_several
     from hetopt.report.console import draw
     from hetopt.report.plan_report import plan_report
 
     best = result.best
     if best is None:
         return ""
-    priced = price(best.plan, table)
+    if len(best.plan.pipelines) > 1 or problem.training.lengths is not None:
+        prices = price_several(problem, best.plan).prices
+    else:
+        prices = (price(best.plan, table),)
     notes = [] if own_table else latency_notes(problem, best, result.alternatives)
-    parts = plan_report(result, best, problem=problem, price=priced, notes=notes)
+    parts = plan_report(result, best, problem=problem, prices=prices, notes=notes)
     if result.stability is not None:
         from hetopt.report.stability import stability_report
 

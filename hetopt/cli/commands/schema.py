@@ -23,6 +23,7 @@ NAMES = (
     "whatif",
     "front",
     "reasons",
+    "replan",
 )
 
 
@@ -51,7 +52,7 @@ def _schema(name: str) -> object:
         from hetopt.problem.schema.problem import problem_json_schema
 
         return problem_json_schema()
-    from hetopt.report import report_schemas, run_schemas, schemas
+    from hetopt.report import replan_schemas, report_schemas, run_schemas, schemas
 
     return {
         "table": schemas.TABLE,
@@ -65,4 +66,5 @@ def _schema(name: str) -> object:
         "whatif": report_schemas.WHATIF,
         "front": report_schemas.FRONT,
         "reasons": report_schemas.REASONS,
+        "replan": replan_schemas.REPLAN,
     }[name]

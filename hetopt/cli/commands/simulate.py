@@ -10,9 +10,13 @@ from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.pictures import write_pictures
 from hetopt.cli.planned import add_planned, load_made
+from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
+
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -45,8 +49,12 @@ def run(options: argparse.Namespace) -> int:
         (options.plan, options.table),
         problems=(options.problem,),
     )
-    problem, table, plans = load_made(options.problem, options.plan, options.table)
+    problem, table, plans = load_made(
+        options.problem, options.plan, options.table, several=True, lengths=True
+    )
     plan = plans[0]
+    if len(plan.pipelines) > 1 or problem.training.lengths is not None:
+        return _run_several(problem, plan, options)
     priced = price(plan, table)
     simulation = simulate(priced.times)
     cost = cost_of(problem, plan, priced.iteration_time_s)
@@ -64,4 +72,29 @@ def run(options: argparse.Namespace) -> int:
         names = write_pictures(timeline, options.svg, options.trace)
         if not options.json:
             emit(f"wrote {', '.join(names)}")
+    return 0
+
+
+def _run_several(problem: Problem, plan: Plan, options: argparse.Namespace) -> int:
+    """Simulate pipelines side by side, or sequences of several lengths."""
+    from hetopt.pricing_several import price_several
+    from hetopt.report.simulation import (
+        several_simulation_report,
+        several_simulation_to_json,
+    )
+
+    for flag, given in (("--svg", options.svg), ("--trace", options.trace)):
+        if given is not None:
+            msg = "draws one pipeline, and the plan has several: leave it out"
+            if problem.training.lengths is not None:
+                msg = "draws sequences of one length, and lengths differ: leave it out"
+            raise InputError(msg, field=flag)
+    priced = price_several(problem, plan)
+    if options.json:
+        data = several_simulation_to_json(plan, priced)
+        emit(json.dumps(data, indent=2, allow_nan=False))
+    else:
+        from hetopt.report.console import draw
+
+        emit(draw(several_simulation_report(plan, priced), sys.stdout))
     return 0

@@ -30,7 +30,9 @@ def run(options: argparse.Namespace) -> int:
 
     ensure_outputs((options.out,), problems=(options.problem,))
     table = build_table(
-        load_problem(options.problem, schedule_of(options), options.chunks)
+        load_problem(
+            options.problem, schedule_of(options), options.chunks, lengths=True
+        )
     )
     if options.out is None:
         emit(json.dumps(table_to_json(table)))

@@ -19,8 +19,9 @@ times of operators (``ShardTimes.sharding``): about half on A100, next to nothin
 H100. Other sources' times hide none of it.
 
 Tokens of routed experts are dispatched and combined by an all-to-all over ``ep``, twice
-per pass, and none of it is hidden; ranks that share experts gather what each of them
-received before, and scatter the sums behind.
+per pass; ranks that share experts gather what each of them received before, and scatter
+the sums behind. None of it is hidden unless ``training.moe.overlap`` says so: then that
+share runs beside the computation of another micro-batch, if that takes as long.
 
 Other hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
 """
@@ -71,7 +72,8 @@ class StageCommunication:
     forward_s, backward_s
         Collectives of tensor parallelism, which nothing hides.
     dispatch_s
-        Those of routed experts, of either pass.
+        Those of routed experts, of either pass; ``exposed_dispatch_s`` says what of it
+        is waited for.
     ring_s, ring_backward_s
         Context-parallel ring, hidden behind the attention core.
     gather_s
@@ -202,3 +204,16 @@ def exposed_ring_s(ring_s: Floats, core_s: Floats, cp: Ints) -> Floats:
     """Return what a ring adds to the attention steps that it overlaps with."""
     steps_s = core_s * (cp - 1) / cp
     return overlapped_s(steps_s, ring_s) - steps_s
+
+
+def exposed_dispatch_s(
+    dispatch_s: Floats, computation_s: Floats, share: Floats
+) -> Floats:
+    """Return what dispatch and combination add to a pass of a unit; (R,).
+
+    A share of them runs beside another micro-batch's pass through the same unit, for
+    which this one's computation stands: no more is hidden than that takes.
+    """
+    shared_s = share * dispatch_s
+    beside_s = overlapped_s(computation_s, shared_s) - computation_s
+    return dispatch_s - shared_s + beside_s

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from hetopt.cost.shapes import distinct_rows
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -88,7 +90,9 @@ class Trees:
     def answers(self, rows: Floats) -> Floats:
         """Return the mean of the trees' answers to R rows of F features; (R,)."""
         # Many kernels are asked about again and again.
-        narrow, asked = np.unique(rows.astype(np.float32), axis=0, return_inverse=True)
+        wide = rows.astype(np.float32)
+        first, asked = distinct_rows(wide.T)
+        narrow = wide[first]
         number = np.arange(len(narrow))
         node = np.repeat(self.roots[:, None], len(narrow), axis=1)
         for _ in range(self.depth):

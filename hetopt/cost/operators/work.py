@@ -18,7 +18,7 @@ from hetopt.cost.operators.file import (
 from hetopt.cost.shapes import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -86,6 +86,12 @@ class Work:
             sizes=self.sizes[rows],
             kernels=None if self.kernels is None else self.kernels[rows],
         )
+
+    @property
+    def columns(self) -> Iterator[Floats]:
+        """The numbers that tell kernels of one name apart; (R,) each."""
+        yield from (self.compute_s, self.traffic_s, self.wave_s, self.starts)
+        yield from self.sizes.T
 
     @property
     def terms(self) -> Floats:

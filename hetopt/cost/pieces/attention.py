@@ -59,15 +59,21 @@ def score_traffic(piece: Piece, keys: int, tp: Ints, e: int) -> Floats | float:
     return (8 * e + 1 + 6 * e * caps) * keys * piece.block.heads / tp
 
 
-def causal_keys(tokens: int, window: int) -> float:
+def causal_keys(tokens: int, window: int, *, chunks: bool = False) -> float:
     """Return the mean of tokens that a token of a sequence attends to.
 
     Parameters
     ----------
     window
-        Of a sliding window, 0: none.
+        Of a sliding window, or of a chunk, 0: neither.
+    chunks
+        Whether it is of a chunk.
     """
     width = min(window or tokens, tokens)
+    if chunks:
+        # Half of its own chunk; the last one may be shorter.
+        whole, rest = divmod(tokens, width)
+        return (whole * width * width + rest * rest) / (2 * tokens)
     return width - width * width / (2 * tokens)
 
 
@@ -142,7 +148,9 @@ class Attention(Piece):
         rotary = moving(
             tokens * 2 * e * (query + kv), "rope", (query + kv) / 2, kernels=2
         )
-        elementwise = [*self.norms(own, e, norms), rotary, self.residual(own, e)]
+        elementwise = [*self.norms(own, e, norms), self.residual(own, e)]
+        if self._turns:
+            elementwise.insert(norms, rotary)
         if self._qk_norms:
             elementwise.append(moving(tokens * 2 * e * (query + kv), kernels=2))
         if block.window:
@@ -170,7 +178,7 @@ class Attention(Piece):
         weights = weights + qkv_bias * inner + float(out_bias * hidden)
         weights = weights + self._sinks(tp)
         match self.model.architecture.qk_norm:
-            case "none":
+            case "none" | "l2":
                 return weights
             case "head":
                 return weights + 2 * self.block.head_dim * self.norm_vectors
@@ -203,17 +211,25 @@ class Attention(Piece):
 
         Causality and a sliding window leave pairs out of a fused kernel, the others
         compute all and mask those: of ``s`` tokens each attends to half of ``s``, with
-        a window of ``w`` of them to ``w - w^2 / 2s``.
+        a window of ``w`` of them to ``w - w^2 / 2s``, within chunks of ``w`` to half of
+        ``w``.
         """
         keys = self._keys
         if self.block.attention != "causal" or not self.kernels.fused_attention:
             return float(keys)
-        return causal_keys(keys, self.window)
+        chunks = self.model.architecture.attention_chunk is not None
+        return causal_keys(keys, self.window, chunks=chunks and self.window > 0)
+
+    @property
+    def _turns(self) -> bool:
+        """Whether queries and keys of this layer are turned."""
+        return self.window > 0 or self.model.architecture.rotary_full_layers
 
     @property
     def _qk_norms(self) -> int:
         """Norms of queries and keys: none or one of each."""
-        return int(self.model.architecture.qk_norm != "none")
+        kind = self.model.architecture.qk_norm
+        return int(kind != "none" and (kind != "l2" or self._turns))
 
     def _sinks(self, tp: Ints) -> Floats:
         """Numbers that softmaxes of a device's heads have besides."""

@@ -62,8 +62,8 @@ class Piece(ABC):
         Tokens per sequence and width of what it reads besides: the context, or the
         tokens that are merged; 0 if nothing.
     window
-        Tokens that a token of this layer attends to, itself and those just before; 0:
-        all before it.
+        Tokens of the sliding window, or of the chunks, of this layer; 0: a token
+        attends to all before it.
     """
 
     #: Of its own tensor: all-gathers and reduce-scatters per pass, and all-gathers of

@@ -94,6 +94,8 @@ def latency_notes(
 ) -> list[str]:
     """Say of each cluster used what its operators are, and how far off they may be.
 
+    And what is assumed to be hidden of experts' all-to-alls.
+
     Parameters
     ----------
     alternatives
@@ -118,12 +120,18 @@ def latency_notes(
         apart = alternatives[0].iteration_time_s / best.iteration_time_s - 1
         where = "within" if apart < max(errors) else "beyond"
         notes.append(f"the next best plan is {apart:.1%} slower, {where} that error")
+    overlap = problem.training.moe.overlap
+    if overlap:
+        notes.append(
+            f"training.moe.overlap: {overlap:.0%} of experts' all-to-alls are taken to "
+            "be hidden behind another micro-batch's computation, as far as it lasts"
+        )
     return notes
 
 
 def _summed(problem: Problem, plan: Plan) -> Iterator[tuple[Cluster, OperatorSource]]:
     """Yield the clusters that a plan uses and sums of operators time."""
-    used = {stage.cluster for stage in plan.pipeline.stages}
+    used = {stage.cluster for each in plan.pipelines for stage in each.stages}
     sources = latency_sources(problem).by_cluster
     for cluster in problem.clusters:
         source = sources[cluster.name]

@@ -85,9 +85,14 @@ def latency_sources(problem: Problem, *, cache: Path | None = None) -> ClusterSo
 def far_outside(problem: Problem, plan: Plan) -> list[str]:
     """Say for which clusters a plan rests on shapes far outside their profiles."""
     sources = latency_sources(problem).by_cluster
-    batch = problem.training.global_batch // plan.pipeline.microbatches
     found: dict[str, str] = {}
-    for stage in plan.pipeline.stages:
+    for pipeline, stage in (
+        (each, stage) for each in plan.pipelines for stage in each.stages
+    ):
+        taken = problem.training.global_batch
+        if pipeline.share is not None:
+            taken = pipeline.share.batch
+        batch = taken // pipeline.microbatches
         source = sources[stage.cluster]
         if not isinstance(source, ForestSource) or stage.cluster in found:
             continue

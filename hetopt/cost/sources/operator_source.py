@@ -29,6 +29,7 @@ from hetopt.cost.operators.file import (
 from hetopt.cost.operators.forest import SETTINGS, OperatorForest, Widths
 from hetopt.cost.operators.relatives import rates_of
 from hetopt.cost.operators.shipped import grown, shipped_forest
+from hetopt.cost.shapes import distinct_rows
 from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.sources.sustained import sustained_of
@@ -255,10 +256,13 @@ class OperatorSource:
             first, where = alike
             known = self._predicted(name, [part.at(first) for part in asked])
             return [seconds[where] for seconds in known]
-        rows = len(asked[0].traffic_s) if asked else 0
-        if not rows:
+        if not asked or not len(asked[0].traffic_s):
             return [np.empty(0) for _ in asked]
-        whole = joined(asked)
+        # Shards that differ in how experts are spread often ask for the same.
+        different = [distinct_rows(part.columns) for part in asked]
+        whole = joined(
+            part.at(first) for part, (first, _) in zip(asked, different, strict=True)
+        )
         folder = self._cache or prediction_cache.cache_folder()
         key = _digest(["operators", repr(self.measured[name])], whole)
         sizes = {name: len(whole.traffic_s)}
@@ -267,7 +271,11 @@ class OperatorSource:
             forest = _forest(self.measured[name], folder, Widths.of(whole))
             found = {name: forest.predict_s(whole)[:, None]}
             prediction_cache.store(folder, key, found)
-        return np.split(found[name][:, 0], np.arange(rows, sizes[name], rows))
+        ends = np.cumsum([len(first) for first, _ in different])
+        parts = np.split(found[name][:, 0], ends[:-1])
+        return [
+            seconds[where] for seconds, (_, where) in zip(parts, different, strict=True)
+        ]
 
 
 def _alike(shape: Shape) -> tuple[Ints, Ints] | None:
@@ -275,12 +283,8 @@ def _alike(shape: Shape) -> tuple[Ints, Ints] | None:
 
     None if all do: then they are asked for as they stand.
     """
-    shards = np.stack(shape.columns[:3], axis=1)
-    _, first, where = np.unique(shards, axis=0, return_index=True, return_inverse=True)
-    if len(first) == len(shards):
-        return None
-    # numpy 2.0 alone keeps the reduced axis.
-    return first, where.reshape(-1)
+    first, where = distinct_rows(shape.columns[:3])
+    return None if len(first) == len(where) else (first, where)
 
 
 @cache

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 #: Of the dispatch of routed experts' tokens.
-_DISPATCH = ("capacity", "node_dedup")
+_DISPATCH = ("capacity", "node_dedup", "overlaps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ so what does not apply is left out.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
@@ -138,7 +139,8 @@ def _system(job: Job) -> Arguments:
     meshes: list[int] = []
     for begin, end in job.runs:
         strategy = job.stages[begin].strategy
-        meshes += [strategy.tp, strategy.cp, 1, strategy.dp, end - begin]
+        ep = strategy.ep
+        meshes += [strategy.tp, strategy.cp, ep, strategy.dp, end - begin]
     data: Arguments = {
         "tensor_model_parallel_size": first.tp,
         "pipeline_model_parallel_size": len(job.stages),
@@ -159,6 +161,14 @@ def _system(job: Job) -> Arguments:
             "standalone_embedding_stage": False,
         },
     }
+    if job.problem.model.experts is not None:
+        data |= {
+            "expert_model_parallel_size": first.ep,
+            "expert_tensor_parallel_size": first.etp,
+        }
+        data["hetero"]["expert_tensor_parallel_size_per_process_mesh"] = [
+            job.stages[begin].strategy.etp for begin, _ in job.runs
+        ]
     if job.problem.model.tied and shards_optimizer(job):
         data["hetero"]["use_partial_reduce_for_shared_embedding"] = (
             first.dp != job.stages[-1].strategy.dp
@@ -194,8 +204,15 @@ def _recompute(job: Job) -> Arguments:
 
 def _model(job: Job) -> Arguments:
     training = job.problem.training
+    # All copies of a token are sent, whatever was asked for.
+    moe = replace(training.moe, node_dedup=False)
+    sent = replace(job.problem, training=replace(training, moe=moe))
+    settings = model_settings(sent, flagscale_model)
+    if "moe_layer_freq" in settings:
+        # Parentheses would be the shell's, which starts the program.
+        settings["moe_layer_freq"] = settings["moe_layer_freq"].strip("()")
     return {
-        **model_settings(job.problem, flagscale_model),
+        **settings,
         "global_batch_size": training.global_batch,
         "micro_batch_size": job.microbatch_size(job.stages[0]),
         "train_iters": 100,

@@ -3,7 +3,9 @@
 A cluster, or a row of its stages with one strategy, is a process mesh ``tp, cp, ep,
 dp, pp``. Meshes follow each other in pipeline order, on the hosts whose device type the
 hostfile names. Between meshes every device sends each receiver the part it needs
-(``p2p`` of ``hetopt.cost.boundaries.resharding``).
+(``p2p`` of ``hetopt.cost.boundaries.resharding``). Ranks of a mesh are folded for
+experts as Megatron-LM folds them, with an expert tensor degree of each mesh
+(FlagScale's ``train/hetero/parallel_context.py`` and ``train/arguments.py``).
 """
 
 from __future__ import annotations
@@ -11,10 +13,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.flagscale.files import files, uses_host
-from hetopt.export.flagscale.losses import flagscale_losses, launched, losses
+from hetopt.export.flagscale.losses import (
+    fits,
+    flagscale_losses,
+    launched,
+    losses,
+    spreads_experts,
+)
 from hetopt.export.flagscale.reading import looks_like_flagscale, read_flagscale
 from hetopt.export.launcher import Launcher, Limits, Reader, Tested
-from hetopt.export.shared.losses import heads_divide
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
@@ -62,7 +69,9 @@ LAUNCHER = Launcher(
         zero=(0, 1),
         equal_ends=True,
         losses=flagscale_losses,
-        fits=heads_divide,
+        parts=("experts", "latent"),
+        fits=fits,
+        alike=spreads_experts,
     ),
     reader=Reader(looks_like=looks_like_flagscale, read=read_flagscale),
 )

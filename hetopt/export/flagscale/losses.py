@@ -10,9 +10,11 @@ from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
     head_losses,
+    heads_divide,
     layer_losses,
     listed,
     model_losses,
+    overlap_loss,
     stages_named,
 )
 from hetopt.export.shared.megatron_architecture import flagscale_model
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Degrees, Job
+    from hetopt.plans import Strategy
     from hetopt.problem.problem import Problem
 
 
@@ -40,6 +43,7 @@ def losses(job: Job) -> Iterator[Loss]:
             instead="1F1B",
         )
     yield from _sequence_losses(job)
+    yield from _expert_losses(job)
     yield from _state_losses(job)
     yield from boundary_losses(
         job,
@@ -51,6 +55,24 @@ def losses(job: Job) -> Iterator[Loss]:
 def flagscale_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what FlagScale cannot do of a problem, whatever its plan."""
     yield from problem_losses(problem, flagscale_model)
+    moe = problem.training.moe
+    if moe.node_dedup:
+        yield Loss(
+            what="moe.node_dedup: a token is sent once to each of its experts",
+            instead="an all-to-all of all copies, which takes longer",
+        )
+    if moe.overlaps:
+        yield overlap_loss(moe.overlap, "it waits for all-to-alls")
+
+
+def spreads_experts(strategy: Strategy) -> bool:
+    """Whether experts are spread: FlagScale's meshes all do so, or none does."""
+    return strategy.ep > 1
+
+
+def fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees, whatever the others have."""
+    return heads_divide(strategy, problem) and not _expert_fault(strategy, problem)
 
 
 def launched(job: Job) -> Job:
@@ -141,6 +163,33 @@ def _sequence_losses(job: Job) -> Iterator[Loss]:
             "different tp need it",
             instead=None,
         )
+
+
+def _expert_losses(job: Job) -> Iterator[Loss]:
+    """Yield what meshes cannot do of a plan with experts."""
+    if job.problem.model.experts is None:
+        return
+    strategies = [stage.strategy for stage in job.stages]
+    if len(set(map(spreads_experts, strategies))) > 1:
+        yield Loss(
+            what=f"ep {by_stage(each.ep for each in strategies)}: all stages spread "
+            "experts or none does (to plan so, pin ep)",
+            instead=None,
+        )
+    faults = (_expert_fault(each, job.problem) for each in strategies)
+    for fault in dict.fromkeys(filter(None, faults)):
+        yield Loss(what=fault, instead=None)
+
+
+def _expert_fault(strategy: Strategy, problem: Problem) -> str:
+    """Say why a stage's experts cannot be; empty if they can."""
+    if problem.model.experts is None:
+        return ""
+    if strategy.etp > 1 and problem.model.biases[2]:
+        return "experts with biases whose matrices are cut (to plan so, pin etp: 1)"
+    if strategy.tp > 1 and not problem.training.sequence_parallel:
+        return "routed experts with tensor and without sequence parallelism"
+    return ""
 
 
 def _state_losses(job: Job) -> Iterator[Loss]:

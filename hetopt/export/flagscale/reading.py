@@ -6,6 +6,7 @@ another job than the user meant.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +17,7 @@ from hetopt.export.flagscale.recompute import full_recompute
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron_arguments import FLAGSCALE
+from hetopt.export.shared.megatron_experts_said import has_experts
 from hetopt.export.shared.megatron_programs import ensure_decoder
 from hetopt.export.shared.megatron_says import model_says, notes, training_says
 from hetopt.export.understood import not_priced
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 MESHES = "hetero_process_meshes"
 SPLIT = "hetero_pipeline_layer_split"
 TYPES = "hetero_device_types"
+EXPERT_TENSOR = "expert_tensor_parallel_size_per_process_mesh"
 
 
 class ProcessMesh(NamedTuple):
@@ -78,18 +81,26 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
     selective = train.text("recompute_granularity", "none") == "selective"
     settings = train.texts()
     rows = [mesh for mesh in meshes for _ in range(mesh.pp)]
+    stages = stages_of(
+        _places(found, meshes, types),
+        layers,
+        [(mesh.dp, mesh.cp, mesh.tp) for mesh in rows],
+        ["selective" if selective else "full" if on else "none" for on in full],
+    )
+    experts = _expert_degrees(train, meshes)
+    degrees = [
+        own for mesh, own in zip(meshes, experts, strict=True) for _ in range(mesh.pp)
+    ]
     return PipelineReadBack(
         microbatches=microbatches,
         schedule="1f1b",
-        stages=stages_of(
-            _places(found, meshes, types),
-            layers,
-            [(mesh.dp, mesh.cp, mesh.tp) for mesh in rows],
-            ["selective" if selective else "full" if on else "none" for on in full],
+        stages=tuple(
+            replace(stage, strategy=replace(stage.strategy, ep=ep, etp=etp))
+            for stage, (ep, etp) in zip(stages, degrees, strict=True)
         ),
         says=_says(train, settings, meshes),
         reported=(
-            *_replaced(train, meshes[0]),
+            *_replaced(train, meshes[0], experts[0][1]),
             *notes(settings, train.wrong),
             *FLAGSCALE.report(settings.left()),
         ),
@@ -142,13 +153,49 @@ def _meshes(train: Settings) -> list[ProcessMesh]:
             if value < 1:
                 msg = f"mesh {number} has {name} {value}, expected at least 1"
                 raise train.wrong(MESHES, msg)
-        if mesh.ep > 1:
-            msg = f"mesh {number} has ep {mesh.ep}, hetopt's models have no experts"
-            raise train.wrong(MESHES, msg)
         if mesh.cp != meshes[0].cp:
             msg = f"mesh {number} has cp {mesh.cp}, mesh 0 has {meshes[0].cp}"
             raise train.wrong(MESHES, f"{msg}: cp has to be the same")
     return meshes
+
+
+def _expert_degrees(
+    train: Settings, meshes: Sequence[ProcessMesh]
+) -> list[tuple[int, int]]:
+    """Return ep and etp of each mesh.
+
+    Raises
+    ------
+    InputError
+        They do not divide a mesh, or there are no experts to spread.
+    """
+    if not has_experts(train.texts()):
+        for number, mesh in enumerate(meshes):
+            if mesh.ep > 1:
+                msg = f"mesh {number} has ep {mesh.ep}, but there are no num_experts"
+                raise train.wrong(MESHES, msg)
+        return [(1, 1)] * len(meshes)
+    if len({mesh.ep > 1 for mesh in meshes}) > 1:
+        named = ", ".join(str(mesh.ep) for mesh in meshes)
+        msg = f"has ep {named}, expected 1 on all meshes or on none"
+        raise train.wrong(MESHES, msg)
+    if train.has(EXPERT_TENSOR):
+        tensor = tuple(train.numbers(EXPERT_TENSOR))
+    else:
+        given = train.number("expert_tensor_parallel_size", 0)
+        tensor = tuple(given or mesh.tp for mesh in meshes)
+    if len(tensor) != len(meshes):
+        msg = f"has {len(tensor)} numbers, expected one for each of {len(meshes)}"
+        raise train.wrong(EXPERT_TENSOR, msg)
+    for number, (mesh, etp) in enumerate(zip(meshes, tensor, strict=True)):
+        each = mesh.devices // mesh.pp
+        if etp < 1 or each % (mesh.ep * etp):
+            msg = (
+                f"mesh {number} has ep {mesh.ep} and expert tensor degree {etp}, whose "
+                f"product does not divide the {each} devices of a stage"
+            )
+            raise train.wrong(MESHES, msg)
+    return [(mesh.ep, etp) for mesh, etp in zip(meshes, tensor, strict=True)]
 
 
 def _layers(train: Settings, stages: int) -> tuple[int, ...]:
@@ -271,12 +318,17 @@ def _places(
     return places
 
 
-def _replaced(train: Settings, first: ProcessMesh) -> tuple[Reported, ...]:
+def _replaced(
+    train: Settings, first: ProcessMesh, expert_tensor: int
+) -> tuple[Reported, ...]:
     """Return the degrees of all stages that those of the first mesh replace."""
     degrees = {
         "tensor_model_parallel_size": first.tp,
         "context_parallel_size": first.cp,
+        "expert_model_parallel_size": first.ep,
     }
+    if has_experts(train.texts()):
+        degrees["expert_tensor_parallel_size"] = expert_tensor
     return tuple(
         not_priced(name, f"hetopt takes {value} of the first mesh")
         for name, value in degrees.items()

@@ -4,6 +4,8 @@ See ``StrategyConfig`` and ``generate_llama_hetero_4d_config`` of
 https://github.com/PKU-DAIR/Hetu. A plan whose stages all have the same dp and cp is
 ``dp * cp`` of Hetu's pipelines, cp in a row for each replica. A pipeline has
 ``gpus_per_stage`` places for every stage; a stage with less tp leaves some unused.
+Pipelines side by side follow each other, each with its own stages, layers and
+micro-batches.
 
 Hetu's generator makes the JSON of device groups, splits and copies of this YAML; their
 names differ between its models and versions.
@@ -19,15 +21,17 @@ from hetopt.export.hetu.losses import (
     fits,
     hetu_losses,
     launched,
+    microbatch_size,
     problem_losses,
     shards_optimizer,
+    side_by_side_losses,
 )
 from hetopt.export.hetu.reading import looks_like_hetu, read_hetu
 from hetopt.export.launcher import Launcher, Limits, Reader, Tested
 from hetopt.export.shared.scripts import mixed_note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hetopt.export.job import Job
 
@@ -47,7 +51,7 @@ def commands(job: Job) -> str:
         f"1. Put `{STRATEGY}` into your training configuration (its `ds_parallel` "
         "also under `trainer`, where a trainer's configuration has one), with "
         f"sequences of {training.seq_len} tokens, {training.global_batch} of them "
-        f"an iteration, `micro_batch_size: {job.microbatch_size(job.stages[0])}`, "
+        f"an iteration, `micro_batch_size: {microbatch_size(job.pipelines[0])}`, "
         f"`bf16: {str(training.precision != 'fp32').lower()}`, "
         f"`rpc.num_gpus: {job.world_size}`.",
         "2. Have Hetu's generator make the JSON of device groups from it, in the "
@@ -62,27 +66,28 @@ def commands(job: Job) -> str:
 
 
 def _strategy(job: Job) -> str:
-    degrees, layers = job.stages[0].strategy, list(job.layers or ())
-    pipelines = degrees.dp * degrees.cp
-    most = max(stage.strategy.tp for stage in job.stages)
+    parts = job.pipelines
+    most = max(stage.strategy.tp for part in parts for stage in part.stages)
     mapping, unused = _devices(job, most)
+    replicas = [part for part in parts for _ in range(part.stages[0].strategy.dp)]
+    rows = [part for part in replicas for _ in range(part.stages[0].strategy.cp)]
     data: dict[str, Any] = {
         "hetero": True,
-        "dp": degrees.dp,
+        "dp": len(replicas),
         "tp": most,
-        "pp": len(job.stages),
-        "zero": shards_optimizer(job),
+        "pp": max(len(part.stages) for part in parts),
+        "zero": any(shards_optimizer(part) for part in parts),
         "num_layers": job.problem.model.layers,
         "num_gpus": job.world_size,
-        "cp_list": [degrees.cp] * degrees.dp,
-        "hetero_layers": [list(layers) for _ in range(pipelines)],
+        "cp_list": [part.stages[0].strategy.cp for part in replicas],
+        "hetero_layers": [list(part.layers or ()) for part in rows],
         "gpus_per_stage": most,
-        "micro_batch_num_list": [job.microbatches] * degrees.dp,
+        "micro_batch_num_list": [part.microbatches for part in replicas],
         "rank_to_device_mapping": mapping,
         "unused_rank": unused,
         "ds_parallel_config_path": "ds_parallel_config",
         "ds_parallel_config_name": "plan.json",
-        "recompute": _recompute(job, layers, pipelines),
+        "recompute": _recompute(rows),
     }
     body = yaml.safe_dump(
         {"ds_parallel": data}, sort_keys=False, default_flow_style=None, width=88
@@ -95,32 +100,38 @@ def _devices(job: Job, most: int) -> tuple[dict[int, int], list[int]]:
 
     Those are given numbers beyond the devices, as every place must have one.
     """
-    stages, cp = len(job.stages), job.stages[0].strategy.cp
-    mapping = {
-        ((rank.dp * cp + rank.cp) * stages + rank.stage) * most + rank.tp: rank.rank
-        for rank in job.placement.ranks
-    }
-    places = range(job.stages[0].strategy.dp * cp * stages * most)
+    mapping: dict[int, int] = {}
+    begun = 0
+    for part in job.pipelines:
+        stages, degrees = len(part.stages), part.stages[0].strategy
+        for rank in part.placement.ranks:
+            stage = (rank.dp * degrees.cp + rank.cp) * stages + rank.stage
+            mapping[(begun + stage) * most + rank.tp] = rank.rank
+        begun += degrees.dp * degrees.cp * stages
+    places = range(begun * most)
     unused = [place for place in places if place not in mapping]
     for number, place in enumerate(unused, start=job.world_size):
         mapping[place] = number
     return dict(sorted(mapping.items())), unused
 
 
-def _recompute(job: Job, layers: list[int], pipelines: int) -> dict[str, Any]:
-    """Return the layers that every pipeline recomputes in full, counted from 0."""
+def _recompute(rows: Sequence[Job]) -> dict[str, Any]:
+    """Return the layers that each pipeline recomputes in full, counted from 0."""
     names = ("granularity", "method", "num_layers", "layer_idxs_list")
     data: dict[str, Any] = {f"recompute_{name}": None for name in names}
-    listed: list[int] = []
-    first = 0
-    for count, stage in zip(layers, job.stages, strict=True):
-        if stage.strategy.recompute == "full":
-            listed += range(first, first + count)
-        first += count
-    if listed:
+    listed = [list(_recomputed(part)) for part in rows]
+    if any(listed):
         data["recompute_granularity"] = "full"
-        data["recompute_layer_idxs_list"] = [list(listed) for _ in range(pipelines)]
+        data["recompute_layer_idxs_list"] = listed
     return data
+
+
+def _recomputed(job: Job) -> Iterator[int]:
+    first = 0
+    for count, stage in zip(job.layers or (), job.stages, strict=True):
+        if stage.strategy.recompute == "full":
+            yield from range(first, first + count)
+        first += count
 
 
 LAUNCHER = Launcher(
@@ -139,4 +150,5 @@ LAUNCHER = Launcher(
         fits=fits,
     ),
     reader=Reader(looks_like=looks_like_hetu, read=read_hetu),
+    side_by_side=side_by_side_losses,
 )

@@ -92,6 +92,28 @@ def hetu_losses(job: Job) -> Iterator[Loss]:
     yield from boundary_losses(job, attrgetter("tp"), sender)
 
 
+def microbatch_size(job: Job) -> int:
+    """Return the sequences of a micro-batch on one replica of a pipeline."""
+    return job.microbatch_size(job.stages[0])
+
+
+def side_by_side_losses(job: Job) -> Iterator[Loss]:
+    """Yield what Hetu would lose of several pipelines together."""
+    sizes = tuple(map(microbatch_size, job.parts))
+    if len(set(sizes)) > 1:
+        yield Loss(
+            what=f"micro-batches of {listed(sizes)} sequences by pipeline: it has one "
+            "size for all, and a number of micro-batches for each",
+            instead=None,
+        )
+    if any(shards_optimizer(part) for part in job.parts):
+        yield Loss(
+            what="ZeRO stage 1 inside each pipeline: it shards the optimizer's states "
+            "over all pipelines, or not at all",
+            instead="ZeRO stage 1 over all pipelines",
+        )
+
+
 def _strategy_losses(job: Job) -> Iterator[Loss]:
     for name, what in (("dp", "a replica"), ("cp", "a part of a sequence")):
         degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)

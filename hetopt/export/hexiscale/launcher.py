@@ -20,6 +20,8 @@ from hetopt.export.hexiscale.losses import (
     hexiscale_losses,
     launched,
     problem_losses,
+    sharding,
+    side_by_side_losses,
 )
 from hetopt.export.hexiscale.models import model_size
 from hetopt.export.hexiscale.reading import is_hexiscale, read_hexiscale
@@ -63,24 +65,34 @@ def commands(job: Job) -> str:
 
 
 def _configs(job: Job) -> str:
-    dp = job.stages[0].strategy.dp
-    tp = [stage.strategy.tp for stage in job.stages]
-    layers = list(job.whole_layers or ())
+    rows = _replicas(job)
+    degrees = [[stage.strategy.tp for stage in part.stages] for part in rows]
+    layers = [list(part.whole_layers or ()) for part in rows]
     return (
-        f'{{\n  "hetero_configs": {json.dumps([tp] * dp)},\n'
-        f'  "layer_partitions": {json.dumps([layers] * dp)}\n}}\n'
+        f'{{\n  "hetero_configs": {json.dumps(degrees)},\n'
+        f'  "layer_partitions": {json.dumps(layers)}\n}}\n'
     )
+
+
+def _replicas(job: Job) -> list[Job]:
+    """Return the pipeline of each of HexiScale's: every replica is one."""
+    return [part for part in job.pipelines for _ in range(part.stages[0].strategy.dp)]
 
 
 def _arguments(job: Job) -> list[str]:
     """Return the arguments of every rank, an option with its values each."""
-    training, dp = job.problem.training, job.stages[0].strategy.dp
+    training, rows = job.problem.training, _replicas(job)
+    batches = [
+        part.problem.training.global_batch // part.stages[0].strategy.dp
+        for part in rows
+    ]
+    stages = [stage for part in job.pipelines for stage in part.stages]
     precision = training.precision
     arguments = [
         f"--model_size {model_size(job.problem.model)}",
         f"--total-layer-num {job.problem.model.layers}",
-        "--global_bsz_size " + " ".join([str(training.global_batch // dp)] * dp),
-        "--chunks " + " ".join([str(job.microbatches)] * dp),
+        "--global_bsz_size " + " ".join(map(str, batches)),
+        "--chunks " + " ".join(str(part.microbatches) for part in rows),
         "--pipeline-type Gpipe",
         f"--optimizer-type {training.optimizer}",
         f"--mixed_precision {precision}",
@@ -90,19 +102,29 @@ def _arguments(job: Job) -> list[str]:
     if precision != "fp32":
         arguments.append(f"--{precision}")
     split = training.sequence_parallel
-    if split and any(stage.strategy.tp > 1 for stage in job.stages):
+    if split and any(stage.strategy.tp > 1 for stage in stages):
         arguments.append("--seq-parallel")
-    if dp > 1:
-        arguments.append(f"--default_dp_type {SHARDING[max(job.zero_stages)]}")
-    if job.stages[0].strategy.recompute == "full":
+    if len(rows) > 1:
+        arguments.append(f"--default_dp_type {SHARDING[sharding(job)]}")
+    if stages[0].strategy.recompute == "full":
         arguments.append("--checkpoint-layers")
     return arguments
 
 
 def _script(job: Job, node: PlacedNode) -> str:
-    own = [rank for rank in job.placement.ranks if rank.host == node.host]
+    devices = range(node.first_device, node.first_device + node.slots)
+    own = [
+        rank
+        for rank in job.placement.ranks
+        if rank.host == node.host and rank.local_device in devices
+    ]
     own.sort(key=lambda rank: rank.local_device)
     numbers = " ".join(str(rank.rank) for rank in own)
+    # A host that pipelines share has a script for each, with its own devices.
+    by_device = " ".join(
+        f"[{rank.local_device}]={rank.rank}" if node.first_device else str(rank.rank)
+        for rank in own
+    )
     master, variable = job.placement.ranks[0].host, job.visible_devices(node)
     lines = [
         "#!/usr/bin/env bash",
@@ -114,7 +136,7 @@ def _script(job: Job, node: PlacedNode) -> str:
         f'export MASTER_ADDR="${{MASTER_ADDR:-{master}}}"',
         f'export MASTER_PORT="${{MASTER_PORT:-{MASTER_PORT}}}"',
         f"export WORLD_SIZE={job.world_size}",
-        f"ranks=({numbers})",
+        f"ranks=({by_device})",
         "processes=()",
         'for device in "${!ranks[@]}"; do',
         f"  RANK=${{ranks[device]}} LOCAL_RANK=0 {variable}=$device \\",
@@ -150,4 +172,5 @@ LAUNCHER = Launcher(
         fits=fits,
     ),
     reader=Reader(looks_like=is_hexiscale, read=read_hexiscale),
+    side_by_side=side_by_side_losses,
 )

@@ -49,7 +49,8 @@ def launched(job: Job) -> Job:
     ranks = sorted(
         found.placement.ranks, key=lambda rank: (rank.dp, rank.stage, rank.tp)
     )
-    numbered = (rank._replace(rank=number) for number, rank in enumerate(ranks))
+    first = min(rank.rank for rank in ranks)
+    numbered = (rank._replace(rank=number) for number, rank in enumerate(ranks, first))
     return replace(found, placement=replace(found.placement, ranks=tuple(numbered)))
 
 
@@ -68,6 +69,40 @@ def hexiscale_losses(job: Job) -> Iterator[Loss]:
         )
     sender = "rank sends to its counterpart"
     yield from boundary_losses(job, attrgetter("tp"), sender)
+
+
+def sharding(job: Job) -> int:
+    """Return the ZeRO stage of a job as ``launched`` returns it.
+
+    Of several pipelines only those of several replicas have one of their own.
+    """
+    parts = job.pipelines if len(job.pipelines) == 1 else _sharded(job)
+    return max((max(part.zero_stages) for part in parts), default=0)
+
+
+def _sharded(job: Job) -> list[Job]:
+    return [
+        part
+        for part in job.parts
+        if part.stages[0].strategy.dp > 1 and max(part.zero_stages) > 0
+    ]
+
+
+def side_by_side_losses(job: Job) -> Iterator[Loss]:
+    """Yield what HexiScale would lose of several pipelines together."""
+    used = [{stage.strategy.recompute for stage in part.stages} for part in job.parts]
+    if len({own == {"none"} for own in used}) > 1:
+        yield Loss(
+            what="recomputation in some of the pipelines: all layers of all pipelines "
+            "or none are recomputed",
+            instead=None,
+        )
+    if _sharded(job):
+        yield Loss(
+            what="ZeRO inside each pipeline: it shards states over all of them, or not "
+            "at all",
+            instead=f"ZeRO stage {_zero(job)} over all pipelines",
+        )
 
 
 def fits(strategy: Strategy, problem: Problem) -> bool:
@@ -139,5 +174,5 @@ def _state_losses(job: Job) -> Iterator[Loss]:
 
 def _zero(job: Job) -> int:
     """Return its lowest ZeRO stage that needs no more memory than the plan's."""
-    most = max(job.zero_stages)
+    most = max(max(part.zero_stages) for part in job.pipelines)
     return min(stage for stage in SHARDING if stage >= most)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from hetopt.export.launcher import Launcher, Reader, Tested
 from hetopt.export.megatron.reading import is_megatron, read_megatron
 from hetopt.export.shared.megatron import (
-    ENVIRONMENT,
     LIMITS,
     megatron_losses,
     shards_optimizer,
 )
 from hetopt.export.shared.megatron_architecture import megatron_lm_model
-from hetopt.export.shared.megatron_experts import expert_degrees
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import (
     kernel_settings,
@@ -21,7 +19,8 @@ from hetopt.export.shared.megatron_model import (
     recompute_settings,
     stored_precision,
 )
-from hetopt.export.shared.one_mesh import launched
+from hetopt.export.shared.megatron_overlap import environment, overlap_settings
+from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ TESTED = Tested(what="0.16", module="megatron.core")
 def files(job: Job) -> Mapping[str, str]:
     """Return one script per node."""
     program = ["../pretrain_gpt.py", *_arguments(job)]
-    return torchrun_scripts(job, program, ENVIRONMENT, TESTED)
+    return torchrun_scripts(job, program, environment(job), TESTED)
 
 
 def commands(job: Job) -> str:
@@ -96,6 +95,7 @@ def _parallelism(job: Job) -> Arguments:
         settings |= {
             "expert_model_parallel_size": ep,
             "expert_tensor_parallel_size": etp,
+            **overlap_settings(job),
         }
     return settings
 

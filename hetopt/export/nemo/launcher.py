@@ -20,24 +20,28 @@ from hetopt.export.shared.kernels import (
     choice_losses,
 )
 from hetopt.export.shared.megatron import (
-    ENVIRONMENT,
     LIMITS,
     megatron_losses,
     shards_optimizer,
 )
 from hetopt.export.shared.megatron_architecture import (
     bridge_model,
+    rotary_frequency,
     window_frequency,
     window_size,
 )
 from hetopt.export.shared.megatron_experts import (
-    expert_degrees,
     expert_settings,
     latent_settings,
 )
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import problem_losses, stored_precision
-from hetopt.export.shared.one_mesh import launched
+from hetopt.export.shared.megatron_overlap import (
+    environment,
+    overlap_problem_losses,
+    overlap_settings,
+)
+from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.problem.stated import stated
 
@@ -153,6 +157,7 @@ def losses(job: Job) -> Iterator[Loss]:
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a problem, whatever its plan."""
     yield from problem_losses(problem, bridge_model)
+    yield from overlap_problem_losses(problem)
     yield from _own_losses(problem)
 
 
@@ -184,7 +189,7 @@ def files(job: Job) -> Mapping[str, str]:
             activation=activation,
             imported="" if "." in activation else _IMPORTED.format(activation),
         ),
-        **torchrun_scripts(job, ["pretrain.py"], ENVIRONMENT, TESTED),
+        **torchrun_scripts(job, ["pretrain.py"], environment(job), TESTED),
     }
 
 
@@ -268,6 +273,7 @@ def _experts(job: Job) -> dict[str, Any]:
             "num_moe_experts": model.experts.number,
             "expert_model_parallel_size": ep,
             "expert_tensor_parallel_size": etp,
+            **overlap_settings(job),
         }
         if model.experts.shared_ffn:
             fields["moe_shared_expert_gate"] = model.experts.shared_gate
@@ -306,6 +312,9 @@ def _architecture(model: Model) -> dict[str, Any]:
             "window_size": list(window),
             "window_attn_skip_freq": window_frequency(model),
         }
+    skipped = rotary_frequency(model)
+    if skipped is not None:
+        fields["no_rope_freq"] = skipped
     if model.positions:
         return fields
     fields |= {

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
-from hetopt.export.shared.losses import expert_losses
+from hetopt.export.shared.losses import part_losses
 from hetopt.problem.digest import problem_digest
 
 if TYPE_CHECKING:
@@ -64,9 +64,8 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
     if not problem.model.is_decoder_only:
         msg = "the launcher trains decoder-only models with causal attention"
         raise InputError(msg, field="model")
-    if not limits.experts:
-        for loss in expert_losses(problem.model):
-            raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
+    for loss in part_losses(problem.model, limits.parts):
+        raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
     losses = tuple(limits.losses(problem) if limits.losses else ())
     if losses:
         msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"
@@ -86,13 +85,22 @@ def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
 
 def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTable]:
     """Return tables of the strategies that a stage may have, whatever the others."""
+    alike = limits.alike if problem.model.experts is not None else None
+    sides = (None,) if alike is None else (True, False)
     tables = []
-    for together in limits.recompute:
+    for together, side in product(limits.recompute, sides):
 
         def kept(
-            cluster: int, strategy: Strategy, together: tuple[str, ...] = together
+            cluster: int,
+            strategy: Strategy,
+            together: tuple[str, ...] = together,
+            side: bool | None = side,
         ) -> bool:
-            return strategy.recompute in together and permits(limits, strategy, problem)
+            return (
+                strategy.recompute in together
+                and (alike is None or alike(strategy) == side)
+                and permits(limits, strategy, problem)
+            )
 
         tables.append(narrow(table, kept))
     return tables

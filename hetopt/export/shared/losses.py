@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from hetopt.export.launcher import Loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hetopt.export.job import Job
+    from hetopt.export.launcher import Part
     from hetopt.plans import Strategy
+    from hetopt.problem.dispatch import Dispatch
     from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
 
@@ -41,17 +43,17 @@ def model_losses(model: Model) -> Iterator[Loss]:
         )
 
 
-def expert_losses(model: Model) -> Iterator[Loss]:
-    """Yield a loss for every part of a model that a runtime of dense layers lacks."""
-    parts = {
-        "routed experts": model.experts is not None,
-        "latent attention": model.latent is not None,
-        "layers that predict further tokens": model.predictions > 0,
+def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
+    """Yield a loss if a model has parts that a runtime does not train."""
+    parts: dict[Part, tuple[str, bool]] = {
+        "experts": ("routed experts", model.experts is not None),
+        "latent": ("latent attention", model.latent is not None),
+        "predictions": ("layers that predict further tokens", model.predictions > 0),
     }
-    has = [name for name, is_there in parts.items() if is_there]
-    if has:
+    lacks = [name for part, (name, has) in parts.items() if has and part not in trained]
+    if lacks:
         yield Loss(
-            what=f"model {model.name}, which has {' and '.join(has)}", instead=None
+            what=f"model {model.name}, which has {' and '.join(lacks)}", instead=None
         )
 
 
@@ -118,3 +120,27 @@ def boundary_losses(
                 f"{sender} (to plan so, pin resharding: p2p)",
                 instead="p2p there",
             )
+
+
+def overlap_loss(overlap: float, why: str) -> Loss:
+    """Return the loss of all-to-alls that a runtime does not hide."""
+    return Loss(
+        what=f"moe.overlap {overlap:g}: {why}",
+        instead="all-to-alls that nothing hides, which take longer",
+    )
+
+
+def dropless_losses(moe: Dispatch) -> Iterator[Loss]:
+    """Yield what a runtime does not do that drops no token and hides no transfer."""
+    if moe.capacity is not None:
+        yield Loss(
+            what=f"moe.capacity {moe.capacity:g}: it drops no token",
+            instead="no capacity, which takes more memory where loads are uneven",
+        )
+    if moe.node_dedup:
+        yield Loss(
+            what="moe.node_dedup: a token is sent once to each of its experts",
+            instead="an all-to-all of all copies, which takes longer",
+        )
+    if moe.overlaps:
+        yield overlap_loss(moe.overlap, "it waits for all-to-alls")

@@ -6,36 +6,46 @@ ranks are laid out ``tp-cp-ep-dp-pp``, ``tp`` the fastest, which is hetopt's ord
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Limits, Loss
 from hetopt.export.shared.losses import heads_divide
 from hetopt.export.shared.megatron_architecture import megatron_lm_model
-from hetopt.export.shared.megatron_experts import expert_job_losses
 from hetopt.export.shared.megatron_model import problem_losses
+from hetopt.export.shared.megatron_overlap import (
+    hides_what_is_recomputed,
+    overlap_losses,
+    overlap_problem_losses,
+)
 from hetopt.export.shared.one_mesh import (
+    expert_job_losses,
     one_mesh_losses,
     recompute_loss,
     shared_head_losses,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from hetopt.export.job import Job
     from hetopt.plans import Strategy
     from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
 
-#: Tensor and context parallelism assert it on devices before Blackwell.
-ENVIRONMENT: Mapping[str, str] = MappingProxyType({"CUDA_DEVICE_MAX_CONNECTIONS": "1"})
-
 
 def _fits(strategy: Strategy, problem: Problem) -> bool:
     """Whether a stage may have such degrees; windows leave sequences whole."""
     windows = problem.model.architecture.sliding_window is not None
-    return heads_divide(strategy, problem) and (strategy.cp == 1 or not windows)
+    return (
+        heads_divide(strategy, problem)
+        and (strategy.cp == 1 or not windows)
+        and hides_what_is_recomputed(strategy, problem)
+    )
+
+
+def _problem_losses(problem: Problem) -> Iterator[Loss]:
+    yield from problem_losses(problem)
+    yield from overlap_problem_losses(problem)
 
 
 LIMITS = Limits(
@@ -43,8 +53,8 @@ LIMITS = Limits(
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
     shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
     zero=(0, 1),
-    losses=problem_losses,
-    experts=True,
+    losses=_problem_losses,
+    parts=("experts", "latent", "predictions"),
     fits=_fits,
 )
 
@@ -63,6 +73,7 @@ def megatron_losses(
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
     yield from expert_job_losses(job)
+    yield from overlap_losses(job)
     if not job.warms_up_as_1f1b:
         counts = ", ".join(str(stage.warmup) for stage in job.stages)
         yield Loss(

@@ -31,6 +31,8 @@ _WRITTEN = (
 #: Of GPT-OSS.
 _SINKS = ("attention_sinks", "gate_clamp")
 _WINDOWS = ("sliding_window", "full_layers")
+#: Of Llama-4: what its sequences are shorter than is nothing to say.
+_CHUNKS = ("attention_chunk", "rotary_full_layers", "attention_temperature")
 
 #: What megatron-core computes for ``rope_scaling``, whatever its factor.
 _LLAMA3 = RotaryScaling(kind="llama3", factor=1.0)
@@ -39,21 +41,26 @@ _LLAMA3 = RotaryScaling(kind="llama3", factor=1.0)
 def megatron_lm_model(model: Model) -> Model:
     """Return the model that Megatron-LM trains if it is told as much as can be."""
     gated: tuple[Activation, ...] = ("silu", "quick-gelu")
-    written = (*_WRITTEN, *_WINDOWS, *_SINKS)
+    written = (*_WRITTEN, *_WINDOWS, *_CHUNKS, *_SINKS)
     return _model(model, written, _activation(model, gated), gates=False)
 
 
 def flagscale_model(model: Model) -> Model:
     """Return the same for FlagScale, whose Megatron-LM is older.
 
-    Sliding windows and the gated quick GELU are not in the version that hetopt knows.
+    Sliding windows, the gated quick GELU and weighted inputs of experts are not in the
+    version that hetopt knows.
     """
-    return _model(model, _WRITTEN, _activation(model, ("silu",)), gates=False)
+    found = _model(model, _WRITTEN, _activation(model, ("silu",)), gates=False)
+    if found.experts is None:
+        return found
+    return replace(found, experts=replace(found.experts, weighted_input=False))
 
 
 def bridge_model(model: Model) -> Model:
     """Return the same for Megatron-Bridge, with any activation and softmax scale."""
-    written = (*_WRITTEN, *_WINDOWS, *_SINKS, "attention_scale", "activation")
+    further = (*_SINKS, "attention_scale", "activation")
+    written = (*_WRITTEN, *_WINDOWS, *_CHUNKS, *further)
     return _model(model, written, gates=True)
 
 
@@ -63,7 +70,8 @@ def _model(
     own, (qkv, out, mlp) = model.architecture, model.biases
     whole = qkv and out and mlp
     changed: dict[str, Any] = {
-        "qk_norm": "none" if own.qk_norm == "none" else "head",
+        # Its norm without weights is of all layers, turned or not.
+        "qk_norm": "head" if own.qk_norm in ("head", "all") else "none",
         # All biases, or those of queries, keys and values alone.
         "qkv_bias": qkv,
         "out_bias": whole,
@@ -143,7 +151,8 @@ def architecture_arguments(model: Model) -> dict[str, Any]:
             "activation_func_clamp_value": own.gate_clamp,
             "glu_linear_offset": 1.0,
         }
-    return arguments | ({} if model.positions else _rotary(model)) | _window(model)
+    arguments |= {} if model.positions else _rotary(model)
+    return arguments | _window(model) | _without_rotary(model)
 
 
 def _rotary(model: Model) -> dict[str, Any]:
@@ -175,6 +184,24 @@ def _window(model: Model) -> dict[str, Any]:
     elif skipped is not None:
         arguments["window_attn_skip_freq"] = skipped
     return arguments
+
+
+def _without_rotary(model: Model) -> dict[str, Any]:
+    skipped = rotary_frequency(model)
+    if isinstance(skipped, list):
+        return {"no_rope_freq": str(skipped).replace(" ", "")}
+    return {} if skipped is None else {"no_rope_freq": skipped}
+
+
+def rotary_frequency(model: Model) -> int | list[int] | None:
+    """Return n if each n-th layer turns nothing, else 1 for such layers and 0.
+
+    None if all layers turn queries and keys.
+    """
+    if model.architecture.rotary_full_layers:
+        return None
+    found = window_frequency(model)
+    return [1 - has for has in found] if isinstance(found, list) else found
 
 
 def window_size(model: Model) -> tuple[int, int] | None:

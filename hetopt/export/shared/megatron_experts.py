@@ -19,8 +19,6 @@ from hetopt.problem.experts import Experts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.export.job import Job
-    from hetopt.plans import Strategy
     from hetopt.problem.dispatch import Dispatch
     from hetopt.problem.model import Model
 
@@ -41,6 +39,8 @@ def trained_experts(model: Model, *, gates: bool) -> Experts | None:
     return replace(
         experts,
         shared_gate=experts.shared_gate and gates,
+        # It weighs the inputs of a single expert.
+        weighted_input=experts.weighted_input and not several,
         normalised=several and (sigmoid or experts.normalised),
         # Beside sigmoid it is what balances loads, beside softmax one of all biases.
         router_bias=experts.router_bias if sigmoid else all(model.biases),
@@ -64,46 +64,6 @@ def expert_losses(model: Model, said: Model) -> Iterator[Loss]:
                 "for it",
                 instead=f"experts.{field.name} {shown(own)}",
             )
-
-
-def expert_job_losses(job: Job) -> Iterator[Loss]:
-    """Yield what one mesh for all stages cannot do of a plan with experts."""
-    model, training = job.problem.model, job.problem.training
-    if model.experts is None:
-        return
-    found = _routed_strategies(job)
-    if len({(each.ep, each.etp) for each in found}) > 1:
-        yield Loss(
-            what="different (e, x) per stage: all stages have the same (to plan so, "
-            "pin ep and etp)",
-            instead=None,
-        )
-    if any(each.tp > 1 for each in found) and not training.sequence_parallel:
-        yield Loss(
-            what="routed experts with tensor and without sequence parallelism",
-            instead=None,
-        )
-    if any(each.etp > 1 for each in found) and model.biases[2]:
-        yield Loss(
-            what="experts with biases whose matrices are cut (to plan so, pin etp: 1)",
-            instead=None,
-        )
-
-
-def expert_degrees(job: Job) -> tuple[int, int]:
-    """Return (ep, etp) of the stages that have experts; (1, 1) if none has."""
-    found = _routed_strategies(job)
-    return (found[0].ep, found[0].etp) if found else (1, 1)
-
-
-def _routed_strategies(job: Job) -> list[Strategy]:
-    """Return the strategies of the stages that have experts."""
-    model = job.problem.model
-    return [
-        stage.strategy
-        for stage in job.stages
-        if any(map(model.has_experts, job.kinds_of(stage)))
-    ]
 
 
 def expert_settings(model: Model, moe: Dispatch) -> dict[str, Any]:
@@ -131,6 +91,8 @@ def expert_settings(model: Model, moe: Dispatch) -> dict[str, Any]:
     }
     if moe.node_dedup:
         settings["moe_flex_dispatcher_backend"] = "deepep"
+    if experts.weighted_input:
+        settings["moe_apply_probs_on_input"] = True
     if experts.scale != 1:
         settings["moe_router_topk_scaling_factor"] = experts.scale
     if experts.groups:

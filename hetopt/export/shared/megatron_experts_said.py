@@ -61,6 +61,8 @@ def experts_say(
     says["node_dedup"] = settings.get("moe_token_dispatcher_type") == "flex"
     capacity = number(settings, "moe_expert_capacity_factor", wrong, 0.0)
     says["capacity"] = capacity or None
+    if whole(settings, "expert_model_parallel_size", wrong, 1) > 1:
+        says["overlaps"] = "overlap_moe_expert_parallel_comm" in settings
     return says
 
 
@@ -101,6 +103,7 @@ def _experts(
             scores="sigmoid" if sigmoid else "softmax",
             normalised=per_token > 1 and (sigmoid or not before),
             scale=number(settings, "moe_router_topk_scaling_factor", wrong, 1.0),
+            weighted_input="moe_apply_probs_on_input" in settings,
             dense_layers=tuple(i for i, each in enumerate(routed) if not each),
         )
     except ValueError as error:

@@ -119,6 +119,15 @@ def problem_losses(
             what=f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",
             instead="ZeRO 0, which needs more memory",
         )
+    own = said(model).architecture
+    for field in ("attention_chunk", "attention_temperature"):
+        tokens = getattr(own, field)
+        if tokens is not None and tokens < training.seq_len:
+            yield Loss(
+                what=f"model.{field} {tokens} with sequences of {training.seq_len}: it "
+                "has no setting for it",
+                instead=f"{field} none",
+            )
     if 0 < model.positions < training.seq_len:
         yield Loss(
             what=f"a table of {model.positions} positions for sequences of "

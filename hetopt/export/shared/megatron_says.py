@@ -93,6 +93,7 @@ def model_says(
         | _activation(settings, wrong)
         | _positions(settings, wrong)
         | _windows(settings, layers, wrong)
+        | _without_rotary(settings, layers, wrong)
         | experts_say(settings, layers, says["ffn"], wrong)
     )
 
@@ -275,6 +276,17 @@ def _scaling(settings: Mapping[str, str], wrong: Wrong) -> RotaryScaling | None:
     return None
 
 
+def _without_rotary(
+    settings: Mapping[str, str], layers: int, wrong: Wrong
+) -> dict[str, Any]:
+    """Return the layers that turn neither queries nor keys, if there are any."""
+    name = "no_rope_freq"
+    if name not in settings:
+        return {}
+    found = _pattern(settings, name, layers, "1", wrong)
+    return {"rotary_full_layers": not found, "full_layers": found}
+
+
 def _windows(settings: Mapping[str, str], layers: int, wrong: Wrong) -> dict[str, Any]:
     """Return the sliding window, and the layers without it."""
     size, skipped = "window_size", "window_attn_skip_freq"
@@ -287,19 +299,23 @@ def _windows(settings: Mapping[str, str], layers: int, wrong: Wrong) -> dict[str
     says: dict[str, Any] = {"sliding_window": int(match[1]) + 1, "full_layers": ()}
     if skipped not in settings:
         return says
-    text = settings[skipped].replace(" ", "")
+    says["full_layers"] = _pattern(settings, skipped, layers, "0", wrong)
+    return says
+
+
+def _pattern(
+    settings: Mapping[str, str], name: str, layers: int, digit: str, wrong: Wrong
+) -> tuple[int, ...]:
+    """Return each n-th layer, or those that have a digit in a list."""
+    text = settings[name].replace(" ", "")
     if re.fullmatch("[1-9][0-9]{0,8}", text):
         every = int(text)
-        says["full_layers"] = tuple(range(every - 1, layers, every))
-    elif re.fullmatch(r"\[[01](,[01])*\]", text) and text.count(",") == layers - 1:
+        return tuple(range(every - 1, layers, every))
+    if re.fullmatch(r"\[[01](,[01])*\]", text) and text.count(",") == layers - 1:
         digits = text[1:-1].split(",")
-        says["full_layers"] = tuple(
-            layer for layer, digit in enumerate(digits) if digit == "0"
-        )
-    else:
-        msg = (
-            f"is {describe(settings[skipped])}, expected a number or 0 or 1 for each "
-            f"of {layers} layers"
-        )
-        raise wrong(skipped, msg)
-    return says
+        return tuple(layer for layer, each in enumerate(digits) if each == digit)
+    msg = (
+        f"is {describe(settings[name])}, expected a number or 0 or 1 for each of "
+        f"{layers} layers"
+    )
+    raise wrong(name, msg)

@@ -117,6 +117,46 @@ def recompute_loss(job: Job) -> Iterator[Loss]:
         )
 
 
+def expert_job_losses(job: Job) -> Iterator[Loss]:
+    """Yield what one mesh for all stages cannot do of a plan with experts."""
+    model, training = job.problem.model, job.problem.training
+    if model.experts is None:
+        return
+    found = _routed_strategies(job)
+    if len({(each.ep, each.etp) for each in found}) > 1:
+        yield Loss(
+            what="different (e, x) per stage: all stages have the same (to plan so, "
+            "pin ep and etp)",
+            instead=None,
+        )
+    if any(each.tp > 1 for each in found) and not training.sequence_parallel:
+        yield Loss(
+            what="routed experts with tensor and without sequence parallelism",
+            instead=None,
+        )
+    if any(each.etp > 1 for each in found) and model.biases[2]:
+        yield Loss(
+            what="experts with biases whose matrices are cut (to plan so, pin etp: 1)",
+            instead=None,
+        )
+
+
+def expert_degrees(job: Job) -> tuple[int, int]:
+    """Return (ep, etp) of the stages that have experts; (1, 1) if none has."""
+    found = _routed_strategies(job)
+    return (found[0].ep, found[0].etp) if found else (1, 1)
+
+
+def _routed_strategies(job: Job) -> list[Strategy]:
+    """Return the strategies of the stages that have experts."""
+    model = job.problem.model
+    return [
+        stage.strategy
+        for stage in job.stages
+        if any(map(model.has_experts, job.kinds_of(stage)))
+    ]
+
+
 def _suits(job: Job, degrees: Degrees) -> bool:
     """Whether every stage could have these degrees."""
     dp, cp, tp = degrees

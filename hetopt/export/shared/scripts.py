@@ -79,7 +79,8 @@ def _script(
 ) -> str:
     master = job.placement.nodes[0].host
     last = node.first_rank + node.slots - 1
-    devices = ",".join(map(str, range(node.slots)))
+    held = range(node.first_device, node.first_device + node.slots)
+    devices = ",".join(map(str, held))
     exports = {job.visible_devices(node): devices, **environment}
     lines = [
         "#!/usr/bin/env bash",

@@ -1,14 +1,15 @@
 """hetopt's own training program: runs any plan, on NCCL or on CPUs.
 
-Stages have their own (dp, cp, tp), recomputation, warm-up counts and ways of
-resharding, and may hold several chunks. The bundle holds the program (``program``,
-whose docstring says how it works) and ``job.json``, which says what to do.
+Stages have their own (dp, cp, tp), (ep, etp), recomputation, warm-up counts and ways of
+resharding, and may hold several chunks; pipelines may be side by side. The bundle holds
+the program (``program``, whose docstring says how it works) and ``job.json``, which
+says what to do.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from hetopt.export.shared.kernels import (
     UNFUSED_LOSS,
     choice_losses,
 )
-from hetopt.export.shared.losses import layer_losses, model_losses
+from hetopt.export.shared.losses import dropless_losses, layer_losses, model_losses
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.problem.training import RESHARDING, SCHEDULE_CHOICES
@@ -103,6 +104,8 @@ def commands(job: Job) -> str:
     ]
     if job.plan.chunks > 1:
         parts.insert(1, _about_chunks(job))
+    if job.parts:
+        parts.insert(1, _about_pipelines(job))
     return "\n\n".join(parts + mixed_note(job))
 
 
@@ -115,6 +118,18 @@ def _about_chunks(job: Job) -> str:
         f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
         "chunk, as if there were no other, and its warm-up counts passes, each one "
         "micro-batch on one chunk."
+    )
+
+
+def _about_pipelines(job: Job) -> str:
+    """Say what several pipelines do."""
+    taken = " and ".join(str(part.problem.training.global_batch) for part in job.parts)
+    return (
+        f"{len(job.parts)} pipelines take {taken} of the "
+        f"{job.problem.training.global_batch} sequences of every batch. At the end of "
+        "an iteration gradients are added up over them, in slices where their tensor-"
+        "parallel degrees differ; the loss is that of the whole batch. A parameter of "
+        "a unit of your own that tp cuts says which part it is (`parameter.box`)."
     )
 
 
@@ -146,7 +161,7 @@ def launched(job: Job) -> Job:
         )
     )
     pipeline = replace(job.plan.pipeline, stages=stages)
-    return type(job).of(job.problem, replace(job.plan, pipelines=(pipeline,)))
+    return replace(job, plan=replace(job.plan, pipelines=(pipeline,)))
 
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
@@ -156,6 +171,7 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
     yield from architecture_losses(
         model, as_said(model, _ARCHITECTURE, activation=gelu)
     )
+    yield from _expert_losses(problem)
     has = (UNFUSED_LOSS, NO_SEQUENCE_PARALLEL, GRADIENTS_BF16)
     yield from choice_losses(training, has)
     if 0 < model.positions < training.seq_len:
@@ -172,11 +188,33 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
         )
 
 
+def _expert_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what the program's routed experts cannot do."""
+    model, experts = problem.model, problem.model.experts
+    if experts is None:
+        return
+    if model.biases[2]:
+        yield Loss(what="routed experts with biases", instead=None)
+    if experts.weighted_input:
+        yield Loss(
+            what="experts.weighted_input: it weighs what experts return", instead=None
+        )
+    if experts.router_bias and experts.scores == "sigmoid":
+        yield Loss(
+            what="experts.router_bias of sigmoid scores, which balances loads by rules "
+            "of its own",
+            instead=None,
+        )
+    yield from dropless_losses(problem.training.moe)
+
+
 def _content(job: Job) -> dict[str, Any]:
     """Return the content of ``job.json``."""
     model, training = job.problem.model, job.problem.training
     sizes = {name: getattr(model, name) for name in _SIZES}
     sizes |= {name: getattr(model.architecture, name) for name in _ARCHITECTURE}
+    experts = model.experts
+    sizes["experts"] = None if experts is None else asdict(experts)
     if model.positions:
         sizes["positions"] = max(model.positions, training.seq_len)
     return {
@@ -186,7 +224,7 @@ def _content(job: Job) -> dict[str, Any]:
         "training": {
             "global_batch": training.global_batch,
             "seq_len": training.seq_len,
-            "microbatches": job.microbatches,
+            **({} if job.parts else {"microbatches": job.microbatches}),
             "chunks": job.plan.chunks,
             "precision": training.precision,
             "optimizer": training.optimizer,
@@ -194,7 +232,6 @@ def _content(job: Job) -> dict[str, Any]:
             "sequence_parallel": training.sequence_parallel,
             "overlap_gradients": training.overlap_gradients,
         },
-        "stages": _stages(job),
     }
 
 
@@ -218,6 +255,8 @@ def _stages(job: Job) -> list[dict[str, Any]]:
                 "dp": strategy.dp,
                 "cp": strategy.cp,
                 "tp": strategy.tp,
+                "ep": strategy.ep,
+                "etp": strategy.etp,
                 "recompute": strategy.recompute,
                 "zero": zero,
                 "warmup": stage.warmup,
@@ -229,10 +268,22 @@ def _stages(job: Job) -> list[dict[str, Any]]:
 
 def _job_json(job: Job) -> str:
     """Return ``job.json``, with one line for each stage."""
-    content = _content(job)
-    stages = ",\n".join(f"    {json.dumps(stage)}" for stage in content.pop("stages"))
-    head = json.dumps(content, indent=2).removesuffix("\n}")
-    return f'{head},\n  "stages": [\n{stages}\n  ]\n}}\n'
+    head = json.dumps(_content(job), indent=2).removesuffix("\n}")
+    if not job.parts:
+        return f"{head},\n{_stage_lines(job, 2)}\n}}\n"
+    pipelines = ",\n".join(
+        f'    {{\n      "batch": {part.problem.training.global_batch},\n'
+        f'      "microbatches": {part.microbatches},\n{_stage_lines(part, 6)}\n    }}'
+        for part in job.parts
+    )
+    return f'{head},\n  "pipelines": [\n{pipelines}\n  ]\n}}\n'
+
+
+def _stage_lines(job: Job, indent: int) -> str:
+    """Return the key and list of stages of a pipeline."""
+    margin = " " * indent
+    rows = ",\n".join(f"{margin}  {json.dumps(stage)}" for stage in _stages(job))
+    return f'{margin}"stages": [\n{rows}\n{margin}]'
 
 
 LAUNCHER = Launcher(
@@ -250,7 +301,9 @@ LAUNCHER = Launcher(
         ),
         resharding=RESHARDING,
         zero=(0, 1),
+        parts=("experts",),
         losses=_problem_losses,
     ),
     reader=Reader(looks_like=is_torch, read=read_torch),
+    side_by_side=lambda job: (),
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from dataclasses import fields, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
+from hetopt.problem.experts import Experts
 from hetopt.problem.training import INTERLEAVED, RECOMPUTE, RESHARDING
 from hetopt.reading import read_json
 from hetopt.words import describe
@@ -52,11 +54,12 @@ def read_torch(folder: Path) -> PipelineReadBack:
         job.choice(n, "resharding", RESHARDING)
     zeros = [job.choice(n, "zero", (0, 1)) for n in stages]
     alike = len(set(zeros)) == 1
+    experts = _experts(job)
     says = {
         name: job.at(section, name)
         for section, names in _SAYS.items()
         for name in names
-    }
+    } | {"experts": experts}
     read = stages_of(
         _places(folder, degrees),
         _layers(job, chunks),
@@ -64,6 +67,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
         [job.choice(n, "recompute", RECOMPUTE) for n in stages],
     )
     schedule: ScheduleName = "gpipe" if min(warmups) == microbatches > 1 else "1f1b"
+    meshes = [job.expert_degrees(n) if experts else (1, 1) for n in stages]
     return PipelineReadBack(
         microbatches=microbatches,
         schedule=schedule if chunks == 1 else INTERLEAVED,
@@ -71,10 +75,15 @@ def read_torch(folder: Path) -> PipelineReadBack:
         stages=tuple(
             replace(
                 stage,
-                warmup=warmup,
-                strategy=replace(stage.strategy, zero=None if alike else zero),
+                warmup=warmups[n],
+                strategy=replace(
+                    stage.strategy,
+                    zero=None if alike else zeros[n],
+                    ep=meshes[n][0],
+                    etp=meshes[n][1],
+                ),
             )
-            for stage, warmup, zero in zip(read, warmups, zeros, strict=True)
+            for n, stage in enumerate(read)
         ),
         says={**says, "zero": zeros[0]} if alike else says,
     )
@@ -138,6 +147,15 @@ class _Job:
         """Return a number of a stage."""
         return self.count("stages", stage, name, least=least)
 
+    def expert_degrees(self, stage: int) -> tuple[int, int]:
+        """Return ep and etp of a stage; InputError if it has no place for them."""
+        ep, etp = self.of(stage, "ep"), self.of(stage, "etp")
+        devices = math.prod(self.of(stage, name) for name in ("dp", "cp", "tp"))
+        if devices % (ep * etp):
+            msg = f"is {ep}, times etp {etp} no divisor of dp * cp * tp ({devices})"
+            raise self.wrong(msg, "stages", stage, "ep")
+        return ep, etp
+
     def choice(self, stage: int, name: str, known: Sequence[Any]) -> Any:
         """Return one of the known values of a stage."""
         value = self.at("stages", stage, name)
@@ -174,6 +192,27 @@ def _layers(job: _Job, chunks: int) -> list[int]:
         msg = f"is {end}, expected {units}: the embedding, all layers and the head"
         raise job.wrong(msg, "stages", last, "end")
     return found
+
+
+def _experts(job: _Job) -> Experts | None:
+    """Return the routed experts of the model; None if it has none.
+
+    Raises
+    ------
+    InputError
+        They are not such as the program takes.
+    """
+    found = job.content["model"].get("experts")
+    if found is None:
+        return None
+    names = {field.name for field in fields(Experts)}
+    if not isinstance(found, dict) or found.keys() != names:
+        msg = f"expected {', '.join(sorted(names))}"
+        raise job.wrong(msg, "model", "experts")
+    try:
+        return Experts(**{**found, "dense_layers": tuple(found["dense_layers"])})
+    except (TypeError, ValueError) as error:
+        raise job.wrong(str(error), "model", "experts") from error
 
 
 def _units(job: _Job, chunks: int) -> int:

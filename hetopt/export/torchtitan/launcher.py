@@ -10,10 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Launcher, Reader, Tested
-from hetopt.export.shared.one_mesh import launched
+from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.export.torchtitan.files import looks_like_torchtitan
 from hetopt.export.torchtitan.losses import losses, said
+from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arguments
 from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
 
@@ -41,45 +42,45 @@ from functools import partial
 import torch.nn as nn
 from torchtitan.components.loss import CrossEntropyLoss
 from torchtitan.components.optimizer import default_adamw
-{fp8_import}from torchtitan.config import ParallelismConfig, TrainingConfig
+{fp8_import}{hook_import}from torchtitan.config import ParallelismConfig, TrainingConfig
 from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
 from torchtitan.distributed.pipeline_parallel import pipeline_llm
 from torchtitan.hf_datasets.text_datasets import HuggingFaceTextDataLoader
-from torchtitan.models.common import ComplexRoPE, Embedding, Linear, RMSNorm
+from torchtitan.models.common import {rope}, Embedding, Linear, RMSNorm
 from torchtitan.models.common.config_utils import (
     get_attention_config,
     make_ffn_config,
     make_gqa_config,
-)
+{moe_imports})
 from torchtitan.models.common.param_init import depth_scaled_std, skip_param_init
-from torchtitan.models.llama3 import Llama3Model, parallelize_llama
-from torchtitan.models.llama3.model import Llama3TransformerBlock
-from torchtitan.models.llama3.state_dict_adapter import Llama3StateDictAdapter
+from torchtitan.models.{module} import {family}Model, {parallelize}
+from torchtitan.models.{module}.model import {family}TransformerBlock
+from torchtitan.models.{module}.state_dict_adapter import {family}StateDictAdapter
 from torchtitan.protocols.model_spec import ModelSpec
 from torchtitan.trainer import Trainer
 
 HIDDEN, LAYERS, VOCAB = {hidden}, {layers}, {vocab}
 HEADS, KV_HEADS, HEAD_DIM = {heads}, {kv_heads}, {head_dim}
 TIED = {tied}
-
+{dense_layers}
 
 def normal(std):
     return {{"weight": partial(nn.init.trunc_normal_, std=std)}}
 
 
-def norm():
+def norm(size):
     return RMSNorm.Config(
-        normalized_shape=HIDDEN,
+        normalized_shape=size,
         eps={norm_eps!r},
         param_init={{"weight": nn.init.ones_}},
     )
-
+{mixture}
 
 def layer(number):
     deep = normal(depth_scaled_std(0.02, number))
-    return Llama3TransformerBlock.Config(
-        attention_norm=norm(),
-        ffn_norm=norm(),
+    return {family}TransformerBlock.Config(
+        attention_norm=norm(HIDDEN),
+        ffn_norm=norm(HIDDEN),
         attention=make_gqa_config(
             dim=HIDDEN,
             n_heads=HEADS,
@@ -89,24 +90,18 @@ def layer(number):
             wqkv_param_init=normal(0.02),
             wo_param_init=deep,
             inner_attention=get_attention_config("flex"),
-            rope=ComplexRoPE.Config(
+{qk_norm}            rope={rope}.Config(
                 dim=HEAD_DIM,
                 max_seq_len={seq_len},
                 theta={rotary_base!r},
 {scaling}            ),
         ),
-        feed_forward=make_ffn_config(
-            dim=HIDDEN,
-            hidden_dim={ffn},
-            w1_param_init=normal(0.02),
-            w2w3_param_init=deep,
-        ),
-    )
+{mlp}    )
 
 
 def model():
     first = {{"weight": skip_param_init if TIED else nn.init.normal_}}
-    return Llama3Model.Config(
+    return {family}Model.Config(
         dim=HIDDEN,
         vocab_size=VOCAB,
         enable_weight_tying=TIED,
@@ -114,7 +109,7 @@ def model():
             num_embeddings=VOCAB, embedding_dim=HIDDEN, param_init=first
         ),
         layers=[layer(number) for number in range(LAYERS)],
-        norm=norm(),
+        norm=norm(HIDDEN),
         lm_head=Linear.Config(
             in_features=HIDDEN, out_features=VOCAB, param_init=normal(HIDDEN**-0.5)
         ),
@@ -124,13 +119,13 @@ def model():
 def train():
     return Trainer.Config(
         model_spec=ModelSpec(
-            name="llama3",
+            name="{module}",
             flavor="hetopt",
             model={made},
-            parallelize_fn=parallelize_llama,
+            parallelize_fn={parallelize},
             pipelining_fn=pipeline_llm,
-            post_optimizer_build_fn=None,
-            state_dict_adapter=Llama3StateDictAdapter,
+            post_optimizer_build_fn={hook},
+            state_dict_adapter={family}StateDictAdapter,
         ),
         loss=CrossEntropyLoss.Config(global_vocab_size=VOCAB),
         optimizer=default_adamw(),
@@ -143,6 +138,31 @@ def train():
     )
 '''
 
+_FFN = """\
+make_ffn_config(
+            dim=HIDDEN,
+            hidden_dim={ffn},
+            w1_param_init=normal(0.02),
+            w2w3_param_init=deep,
+        )"""
+_LLAMA = {
+    "family": "Llama3",
+    "module": "llama3",
+    "parallelize": "parallelize_llama",
+    "rope": "ComplexRoPE",
+    "moe_imports": "",
+    "dense_layers": "",
+    "mixture": "",
+    "qk_norm": "",
+}
+_QWEN = {
+    "family": "Qwen3",
+    "module": "qwen3",
+    "parallelize": "parallelize_qwen3",
+    "rope": "CosSinRoPE",
+    "moe_imports": "    make_moe_config,\n    make_routed_experts_config,\n"
+    "    make_router_config,\n",
+}
 _CHECKPOINTS = {
     "none": "None",
     "selective": "SelectiveAC.Config()",
@@ -169,7 +189,7 @@ def files(job: Job) -> Mapping[str, str]:
             heads=model.heads,
             kv_heads=model.kv_heads,
             head_dim=model.head_dim,
-            ffn=model.ffn,
+            **_family(model),
             tied=model.tied and len(job.stages) == 1,
             norm_eps=trained.architecture.norm_eps,
             seq_len=training.seq_len,
@@ -188,11 +208,36 @@ def files(job: Job) -> Mapping[str, str]:
     return {**files, **torchrun_scripts(job, program, tested=TESTED)}
 
 
+def _family(model: Model) -> dict[str, object]:
+    """Return what makes a Llama of the program, or a Qwen3, whose layers may route."""
+    experts = model.experts
+    hook = "register_moe_load_balancing_hook"
+    balanced = experts is not None and balances(experts)
+    found: dict[str, object] = {
+        "mlp": mlp_arguments(model, _FFN.format(ffn=model.ffn)),
+        "hook": hook if balanced else None,
+        "hook_import": f"from torchtitan.components.optimizer import {hook}\n"
+        if balanced
+        else "",
+    }
+    if experts is None:
+        return found | _LLAMA
+    dense = f"DENSE = {experts.dense_layers!r}\n" if experts.dense_layers else ""
+    qk_norm = model.architecture.qk_norm == "head"
+    return found | {
+        **_QWEN,
+        "dense_layers": dense,
+        "mixture": mixture_function(experts),
+        "qk_norm": f"{' ' * 12}qk_norm=norm(HEAD_DIM),\n" if qk_norm else "",
+    }
+
+
 def commands(job: Job) -> str:
     """Say what else TorchTitan needs."""
     first = script_name(job, 0)
+    family = "Llama" if job.problem.model.experts is None else "Qwen3 with experts"
     parts = [
-        "`hetopt_plan.py` holds a Llama of the plan's sizes and all that the plan "
+        f"`hetopt_plan.py` holds a {family} of the plan's sizes and all that the plan "
         "decides. Tokenizer, data, steps and learning rate follow as arguments. Copy "
         "this folder to every host and run on each, where `torchtitan` can be "
         "imported, its own script; ranks meet on the first host:",
@@ -254,6 +299,8 @@ def _parallelism(job: Job) -> dict[str, object]:
             "always" if max(job.zero_stages) > 2 and not piped else "never"
         ),
     }
+    if job.problem.model.experts is not None:
+        found["expert_parallel_degree"] = expert_degrees(job)[0]
     if piped:
         found |= {
             "pipeline_parallel_schedule": "PipelineScheduleSingle",

@@ -12,6 +12,7 @@ from hetopt.export.shared.one_mesh import (
     recompute_loss,
     shared_head_losses,
 )
+from hetopt.export.torchtitan.mixture import mixture_losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,7 @@ def losses(job: Job) -> Iterator[Loss]:
             instead="each micro-batch's backward pass after its forward pass",
         )
     yield from _zero_losses(job)
+    yield from mixture_losses(job)
     yield from _model_losses(job)
     for cp, tp in sorted({(each.cp, each.tp) for each in strategies}):
         parts = (2 * cp if cp > 1 else 1) * tp
@@ -90,13 +92,18 @@ def _zero_losses(job: Job) -> Iterator[Loss]:
 
 
 def said(model: Model) -> Model:
-    """Return the model that its Llama trains: SwiGLU, RMSNorm, no biases."""
+    """Return the model that its Llama trains: SwiGLU, RMSNorm, no biases.
+
+    With experts its Qwen3, whose queries and keys may be normed.
+    """
     scaling = model.architecture.rotary_scaling
     llama3 = scaling if scaling is not None and scaling.kind == "llama3" else None
+    normed = model.architecture.qk_norm == "head" and model.experts is not None
     return as_said(
         model,
         # It turns pairs of neighbours; of halves that is another order of weights.
         ("norm_eps", "rotary_base", "rotary_interleaved"),
+        qk_norm="head" if normed else "none",
         rotary_scaling=None if model.positions else llama3,
     )
 

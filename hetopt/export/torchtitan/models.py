@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.errors import InputError
 from hetopt.export.torchtitan.program import Made, Repeated
 from hetopt.problem.architecture import RotaryScaling
+from hetopt.problem.experts import Experts
 from hetopt.words import describe
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _DECODER: dict[str, Any] = {
     "sliding_window": None,
     "hidden_dropout": 0.0,
     "attention_dropout": 0.0,
+    "experts": None,
 }
 _LLAMA: dict[str, Any] = {
     **_DECODER,
@@ -70,6 +72,22 @@ _QWENS = {
     "32B": (64, 5120, 64, 8, 128, 25600, 151936, False),
 }
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "tied")
+#: Flavor of 0.3 whose layers are all routed -> layers, hidden, heads, kv_heads,
+#: head_dim, vocab, tied, rotary_base; and its experts.
+_QWEN_MIXTURES: dict[str, tuple[tuple[Any, ...], Experts]] = {
+    "debugmodel_moe": (
+        (8, 256, 16, 8, 128, 2048, False, 1e6),
+        Experts(number=64, per_token=8, ffn=768),
+    ),
+    "30B-A3B": (
+        (48, 2048, 32, 4, 128, 151936, False, 1e6),
+        Experts(number=128, per_token=8, ffn=768),
+    ),
+    "235B-A22B": (
+        (94, 4096, 64, 4, 128, 151936, False, 5e6),
+        Experts(number=128, per_token=8, ffn=1536),
+    ),
+}
 _MIXTURES = "has a mixture of experts"
 #: What other models of either version are.
 _OTHERS = {
@@ -83,7 +101,6 @@ _OTHERS = {
     "vlm": "takes images",
     "rl": "learns from rewards",
 }
-_QWEN_MIXTURES = ("debugmodel_moe", "30B-A3B", "235B-A22B")
 
 
 def masks_documents(name: str, flavor: str) -> bool:
@@ -110,14 +127,20 @@ def flavor_says(
     """
     family = name.rpartition(".")[2]
     if family in _OTHERS:
-        msg = f"{name} {_OTHERS[family]}: hetopt can price llama3 and dense qwen3"
+        msg = f"{name} {_OTHERS[family]}: hetopt can read llama3 and qwen3"
         raise wrong("name", msg)
     if name not in ("llama3", "llama3_ft", "qwen3"):
-        msg = f"is {describe(name)}: hetopt can price llama3 and dense qwen3"
+        msg = f"is {describe(name)}: hetopt can price llama3 and qwen3"
         raise wrong("name", msg)
     known = _QWENS if name == "qwen3" else _LLAMAS_3 if new else _LLAMAS
     if name == "qwen3" and flavor in _QWEN_MIXTURES:
-        raise wrong("flavor", f"{flavor} {_MIXTURES}, which hetopt cannot price")
+        if not new:
+            msg = f"{flavor} {_MIXTURES}, which hetopt reads of TorchTitan 0.3 alone"
+            raise wrong("flavor", msg)
+        values, experts = _QWEN_MIXTURES[flavor]
+        names = [*(size for size in _SIZES if size != "ffn"), "rotary_base"]
+        sizes = dict(zip(names, values, strict=True))
+        return _QWEN | sizes | {"experts": experts}
     plain = flavor
     if not new and masks_documents(name, flavor):
         plain = flavor.rpartition("_attn")[0] or flavor
@@ -152,7 +175,7 @@ def model_says(
         own builders.
     """
     if model.name not in ("Llama3Model.Config", "Qwen3Model.Config"):
-        msg = f"is {model.name}: hetopt can price Llama3Model and dense Qwen3Model"
+        msg = f"is {model.name}: hetopt can price Llama3Model and Qwen3Model"
         raise wrong("model", msg)
     layers = model.fields.get("layers")
     if not isinstance(layers, Repeated) or not isinstance(layers.item, Made):
@@ -160,12 +183,10 @@ def model_says(
         raise wrong("model.layers", msg)
     reads = _Reads(model, wrong)
     block = _Reads(layers.item, wrong, "model.layers.")
-    if "moe" in layers.item.fields:
-        raise wrong("model.layers.moe", f"{_MIXTURES}, which hetopt cannot price")
-    attention, mlp = block.inner("attention"), block.inner("feed_forward")
-    if (attention.made.name, mlp.made.name) != ("make_gqa_config", "make_ffn_config"):
-        msg = "expected make_gqa_config(...) and make_ffn_config(...)"
-        raise wrong("model.layers", msg)
+    attention, sizes = block.inner("attention"), _mlp(block)
+    if attention.made.name != "make_gqa_config":
+        msg = f"is {attention.made.name}, expected make_gqa_config(...)"
+        raise wrong("model.layers.attention", msg)
     hidden, heads = reads.whole("dim"), attention.whole("n_heads")
     rope = attention.inner("rope")
     says = {
@@ -175,7 +196,7 @@ def model_says(
         "heads": heads,
         "kv_heads": attention.whole("n_kv_heads", heads),
         "head_dim": attention.whole("head_dim", max(hidden // heads, 1)),
-        "ffn": mlp.whole("hidden_dim"),
+        **sizes,
         "vocab": reads.whole("vocab_size"),
         "tied": reads.get("enable_weight_tying", False) is True,
         "norm_eps": reads.inner("norm").number("eps", 1e-5),
@@ -185,6 +206,69 @@ def model_says(
     }
     parts = [*reads.parts, *block.parts]
     return says, [path for part in parts for path in part.left()]
+
+
+def _mlp(block: _Reads) -> dict[str, Any]:
+    """Return the fields of a model that the MLP of its layers says, all alike.
+
+    Raises
+    ------
+    InputError
+        Some layers are routed and others are not, or TorchTitan's own builders do not
+        make them.
+    """
+    routed, dense = block.get("moe"), block.get("feed_forward")
+    if not isinstance(routed, Made):
+        mlp = block.inner("feed_forward")
+        if routed is not None or mlp.made.name != "make_ffn_config":
+            msg = "expected make_ffn_config(...), or moe=make_moe_config(...)"
+            raise block.wrong("feed_forward", msg)
+        return {"ffn": mlp.whole("hidden_dim")}
+    if dense is not None or routed.name != "make_moe_config":
+        msg = "expected make_moe_config(...) in all layers, without feed_forward"
+        raise block.wrong("moe", msg)
+    moe = block.inner("moe")
+    matrices = moe.inner("routed_experts")
+    experts = _experts(moe, matrices)
+    backend = matrices.get("comm_backend")
+    if backend not in ("standard", "deepep"):
+        msg = f"is {describe(backend)}, hetopt can price standard and deepep"
+        raise moe.wrong("routed_experts.comm_backend", msg)
+    return {"experts": experts, "capacity": None, "node_dedup": backend == "deepep"}
+
+
+def _experts(moe: _Reads, matrices: _Reads) -> Experts:
+    """Return the experts of a layer; InputError if hetopt has no such ones."""
+    router = moe.inner("router")
+    shared = moe.inner("shared_experts") if moe.get("shared_experts") else None
+    per_token = router.whole("top_k", 1)
+    number = moe.whole("num_experts", 8)
+    for part in (router, matrices):
+        if part.whole("num_experts") != number:
+            msg = f"is not that of make_moe_config ({number})"
+            raise part.wrong("num_experts", msg)
+    scores = router.get("score_func", "sigmoid")
+    if scores not in ("softmax", "sigmoid"):
+        msg = f"is {describe(scores)}, expected softmax or sigmoid"
+        raise router.wrong("score_func", msg)
+    balanced = moe.get("load_balance_coeff", 1e-3) is not None
+    try:
+        return Experts(
+            number=number,
+            per_token=per_token,
+            ffn=matrices.whole("hidden_dim"),
+            shared_ffn=0 if shared is None else shared.whole("hidden_dim"),
+            groups=router.get("num_expert_groups") or 0,
+            groups_per_token=router.get("num_limited_groups") or 0,
+            router_bias=(
+                balanced if scores == "sigmoid" else router.get("bias", False) is True
+            ),
+            scores=scores,
+            normalised=router.get("route_norm", False) is True,
+            scale=router.number("route_scale", 1.0),
+        )
+    except (TypeError, ValueError) as error:
+        raise moe.wrong("router", str(error)) from error
 
 
 def _scaling(rope: _Reads) -> RotaryScaling | None:
@@ -221,6 +305,8 @@ _REPEATED = frozenset(
         "max_seq_len",
         "n_heads",
         "layers",
+        "gate_param_init",
+        "top_k",
     ]
 )
 

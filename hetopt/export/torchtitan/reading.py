@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _MASK = "attention is within each document, hetopt prices it over whole sequences"
 _REPLICATE = "parallelism.data_parallel_replicate_degree"
 _SHARD = "parallelism.data_parallel_shard_degree"
+_EXPERTS = "parallelism.expert_parallel_degree"
 _RESHARD = "parallelism.fsdp_reshard_after_forward"
 _GLOBAL = "training.global_batch_size"
 _LOCAL = "training.local_batch_size"
@@ -85,6 +86,22 @@ class _Mesh:
             )
             raise settings.wrong(_SHARD, msg)
 
+    def experts(self, settings: Settings) -> tuple[int, int]:
+        """Return (ep, etp) of a model with experts.
+
+        Raises
+        ------
+        InputError
+            ep does not divide the ranks that experts fold.
+        """
+        folded = self.shards * self.cp * self.tp
+        ep = settings.whole(_EXPERTS, 1)
+        if folded % ep:
+            msg = f"is {ep}, expected a divisor of shards * cp * tp ({folded})"
+            raise settings.wrong(_EXPERTS, msg)
+        # Experts that are not spread are cut by tp.
+        return (ep, 1) if ep > 1 else (1, self.tp)
+
     @property
     def dp(self) -> int:
         return self.replicas * self.shards
@@ -123,6 +140,7 @@ def read_torchtitan(folder: Path) -> PipelineReadBack:
         layers,
         [(mesh.dp, mesh.cp, mesh.tp)] * mesh.stages,
         [recompute] * mesh.stages,
+        mesh.experts(settings) if says["experts"] else (1, 1),
     )
     if warmups is not None:
         pairs = zip(stages, warmups, strict=True)

@@ -77,6 +77,9 @@ def preset_model(name: str) -> Model:
 def _architecture(fields: dict[str, Any]) -> Architecture:
     """Take what a model computes beside its sizes out of its fields."""
     own = {name: fields.pop(name) for name in ARCHITECTURE_FIELDS if name in fields}
+    if "full_layers" in own:
+        # Of a preset it is a list.
+        own["full_layers"] = tuple(own["full_layers"])
     scaling = own.get("rotary_scaling")
     if scaling is not None:
         own["rotary_scaling"] = raised_at(

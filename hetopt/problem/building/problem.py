@@ -12,6 +12,7 @@ from hetopt.problem.building.devices import (
     overridden,
     peak_flops,
 )
+from hetopt.problem.building.lengths import with_lengths
 from hetopt.problem.building.links import build_links, check_order
 from hetopt.problem.building.model import build_model
 from hetopt.problem.building.nodes import nodes_of
@@ -52,6 +53,7 @@ def build_problem(
     name: str,
     read_config: Callable[[str], Mapping[str, Any]],
     find_profile: Callable[[str, str], str],
+    read_shares: Callable[[str], Mapping[int, float]],
 ) -> Problem:
     """Return the problem; raises FieldError with the path of the field in the way.
 
@@ -65,16 +67,23 @@ def build_problem(
         Reads the config.json that ``model.hf_config`` names into model fields.
     find_profile
         Returns the latency source that a cluster's name and the file's text mean.
+    read_shares
+        Reads the histogram that ``training.lengths`` names.
     """
     model = build_model(spec.model, read_config)
     clusters = _build_clusters(spec.clusters)
     names = tuple(cluster.name for cluster in clusters)
     training = _build_training(spec.training, names, model)
+    lengths = spec.training.lengths
+    if lengths is not None:
+        shares = read_shares(lengths) if isinstance(lengths, str) else lengths
+        training = with_lengths(training, shares, spec.training.global_batch)
     for cluster in clusters:
         check_precision(cluster, training)
-    fault = model.sequence_fault(training.seq_len)
-    if fault:
-        raise FieldError(("training", "seq_len"), fault)
+    for tokens in training.sequences:
+        fault = model.sequence_fault(tokens)
+        if fault:
+            raise FieldError(("training", "seq_len"), fault)
     calibration = build_calibration(spec.calibration, names)
     if spec.calibration is not None:
         if spec.calibration.reserve is not None:

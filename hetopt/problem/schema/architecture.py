@@ -89,8 +89,8 @@ class ArchitectureSpec(Strict):
     )
     qk_norm: Annotated[QkNorm | None, or_none(choice(get_args(QkNorm)))] = Field(
         None,
-        description="Norm of queries and keys: of each head, or of all heads together "
-        "(OLMo-2); default: none.",
+        description="Norm of queries and keys: of each head, of all heads together "
+        "(OLMo-2), or l2, without weights (Llama-4); default: none.",
     )
     qkv_bias: OptionalFlag = Field(
         None,
@@ -125,6 +125,11 @@ class ArchitectureSpec(Strict):
     rotary_scaling: RotaryScalingSpec | None = Field(
         None, description="How frequencies are stretched; default: not."
     )
+    rotary_full_layers: OptionalFlag = Field(
+        None,
+        description="full_layers have rotary embeddings, too (not in Llama-4); "
+        "default: true.",
+    )
     attention_scale: OptionalNumber = Field(
         None, description="Factor of scores; default: 1 / sqrt(head_dim)."
     )
@@ -144,9 +149,20 @@ class ArchitectureSpec(Strict):
         description="Tokens that a token attends to, itself and those just before; "
         "default: all before it.",
     )
+    attention_chunk: OptionalCount = Field(
+        None,
+        description="Tokens of a chunk, whose tokens attend to those before them in it "
+        "alone (Llama-4); default: sequences are whole.",
+    )
     full_layers: LayerNumbers = Field(
         None,
-        description="Layers, counted from 0, without the window; default: none.",
+        description="Layers, counted from 0, without the window or chunks; default: "
+        "none.",
+    )
+    attention_temperature: OptionalCount = Field(
+        None,
+        description="Tokens, as multiples of which queries without rotary embedding "
+        "grow (Llama-4); default: they do not.",
     )
     hidden_dropout: OptionalNumber = Field(
         None,

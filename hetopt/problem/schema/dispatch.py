@@ -47,3 +47,12 @@ class DispatchSpec(Strict):
         False,
         description="true: a token whose experts share a node is sent there once.",
     )
+    overlap: Annotated[
+        float,
+        BeforeValidator(read_number),
+        WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
+    ] = Field(
+        0.0,
+        description="Share of the all-to-alls that the computation of another "
+        "micro-batch hides, an assumption: 0 to 1.",
+    )

@@ -78,6 +78,11 @@ class ExpertsSpec(Strict):
     scale: OptionalNumber = Field(
         None, description="What weights are multiplied with; default: 1."
     )
+    weighted_input: OptionalFlag = Field(
+        None,
+        description="A token is weighted before its experts (Llama-4), not their "
+        "results; default: false.",
+    )
     dense_layers: _Layers = Field(
         None,
         description="Layers with one MLP for all tokens, of inner size ffn of the "

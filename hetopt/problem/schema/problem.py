@@ -46,6 +46,7 @@ from hetopt.problem.schema.fields import (
     read_fraction,
     read_recompute,
 )
+from hetopt.problem.schema.lengths import read_lengths
 from hetopt.problem.schema.links import LinksSpec
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.nodes import Nodes
@@ -160,7 +161,27 @@ class TrainingSpec(Strict):
         description="The sequences per iteration; or tokens: '2M tokens' are 2 * "
         "2**20, '2000000 tokens' exactly that; they must make whole sequences."
     )
-    seq_len: Count = Field(description="The tokens per sequence.")
+    seq_len: Count = Field(
+        description="The tokens per sequence; of the longest where lengths differ."
+    )
+    lengths: Annotated[
+        Any,
+        BeforeValidator(read_lengths),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "object", "additionalProperties": {"type": "number"}},
+                    {"type": "string", "pattern": r"\.csv$"},
+                ],
+                "examples": [{"4096": 0.8, "32768": 0.2}, "lengths.csv"],
+            }
+        ),
+    ] = Field(
+        None,
+        description="The share of sequences by their tokens, which add up to 1; or the "
+        "path of a CSV file with the columns tokens and count. Without it all "
+        "sequences have seq_len tokens.",
+    )
     precision: PrecisionName = "bf16"
     emulate: OptionalEmulated = Field(
         None,

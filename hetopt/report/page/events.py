@@ -41,6 +41,7 @@ def events_of(timeline: Timeline, most_bytes: int, end_s: float) -> dict[str, An
         "end": _ticks(end_s),
         "clusters": [stage.cluster for stage in timeline.stages],
         "chunks": timeline.chunks,
+        "folded": timeline.folded,
     }
     runs = list(_runs(timeline, ()))
     if sum(len(run["starts"]) + len(run["lengths"]) for run in runs) <= most_bytes:

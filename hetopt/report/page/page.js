@@ -42,7 +42,7 @@
     const link = stages > 64 ? 0 : Math.round(high / 2);
     // With several chunks, the last stage's link leads back to the first.
     const bottom = stages * (high + link) - (data.chunks > 1 ? 0 : link);
-    const named = (n) => data.chunks === 1 ? `${n}`
+    const named = (n) => data.folded ? `${n % 2}:${Math.floor(n / 2)}` : data.chunks === 1 ? `${n}`
       : `${Math.floor(n / stages) % data.chunks}:${Math.floor(n / stages / data.chunks) * stages + (n % stages)}`;
     const runs = data.runs.map((run) => ({
       ...run,
@@ -160,7 +160,7 @@
         if (y < run.top || y >= run.top + run.high) continue;
         const n = after(run.starts, at) - 1;
         if (n < 0 || at > run.starts[n] + run.lengths[n]) continue;
-        const number = run.microbatches ? ` of ${data.chunks > 1 ? "chunk:" : ""}micro-batch ${named(run.microbatches[n])}` : "";
+        const number = run.microbatches ? ` of ${data.chunks > 1 || data.folded ? "chunk:" : ""}micro-batch ${named(run.microbatches[n])}` : "";
         const span = run.lengths[n] || 1;
         said.textContent = `stage ${run.stage} (${data.clusters[run.stage]}): ${run.activity.replace("-", " ")}${number}, from ${shown(run.starts[n], data.tick_s, run.starts[n], span / 100)}, ${shown(span, data.tick_s, span)} long`;
         return;

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetopt.cost.table import TICK_S
 from hetopt.report.rows import chain
 from hetopt.report.summary import shape
 from hetopt.report.timeline.timeline import Lane, Timeline, TimelineEvent, TimelineStage
 from hetopt.schedule.chunks import chunk_and_microbatch
+from hetopt.schedule.events import BACKWARD, FORWARD
+from hetopt.schedule.folding import sends_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +45,7 @@ def modelled_timeline(
             mesh=_mesh(stage.strategy),
             # Where stages hold chunks, units at the ends of the model are in here.
             base_bytes=price.memory_bytes[i]
-            - price.times.inflight[i] * price.activation_bytes[i],
+            - price.times.passes_held[i] * price.activation_bytes[i],
             activation_bytes=price.activation_bytes[i],
             usable_bytes=price.usable_bytes[i],
             recompute_inside=price.recompute_ns[i] is None,
@@ -62,6 +66,7 @@ def modelled_timeline(
         stages=stages,
         events=tuple(events),
         chunks=plan.chunks,
+        folded=price.times.fold is not None,
     )
 
 
@@ -85,13 +90,17 @@ def _stage_events(price: Price, run: Simulation, stage: int) -> Iterator[Timelin
     yield from _all(lane, "backward", again, ends)
     if run.weight_start_ns is not None:
         weights = run.weight_start_ns[stage]
-        ends = weights + times.later_ns[stage]
+        later = np.array(times.weights_ns(stage))
+        ends = weights + np.resize(later, len(weights))
         yield from _all(lane, "weight", weights, ends)
     end, sync = int(ends.max()), times.sync_ns[stage]
     if sync:
         yield TimelineEvent(lane, "sync", None, end * TICK_S, (end + sync) * TICK_S)
     for kind in ("downstream", "upstream"):
-        yield from _sent(times, run, stage, kind)
+        if times.fold is None:
+            yield from _sent(times, run, stage, kind)
+        else:
+            yield from _sent_folded(times, run, stage, kind)
 
 
 def _sent(
@@ -122,6 +131,26 @@ def _sent(
         chunk, _ = chunk_and_microbatch(number, times.stages, times.chunks.count)
         if chunk != left_out:
             yield event
+
+
+def _sent_folded(
+    times: PipelineTimes, run: Simulation, stage: int, kind: LaneKind
+) -> Iterator[TimelineEvent]:
+    """Yield the transfers of a folded stage in one direction, of both chunks."""
+    to = stage + (1 if kind == "downstream" else -1)
+    if not 0 <= to < times.stages:
+        return
+    took = times.every_transfer_ns[min(stage, to)]
+    sent: list[tuple[int, Activity, NDArray[np.int64]]] = [
+        (FORWARD, "send-forward", run.send_forward_start_ns[stage]),
+        (BACKWARD, "send-backward", run.send_backward_start_ns[stage]),
+    ]
+    for passes, activity, starts in sent:
+        for number, event in enumerate(
+            _all(Lane(stage, kind), activity, starts, starts + took)
+        ):
+            if took and sends_to(passes, stage, number, times.stages) == (to, number):
+                yield event
 
 
 def _all(

@@ -149,6 +149,8 @@ class _Picture:
                 "Numbers are chunk:micro-batch, both from 0; below the last stage is "
                 "its link back to the first."
             )
+        if timeline.folded:
+            yield "Numbers are chunk:micro-batch, both from 0; chunk 1 is the way back."
         if "measured" in timeline.sources:
             yield "Memory is the model's, not measured."
         if left_out := axis.left_out():

@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from hetopt.schedule.chunks import chunk_and_microbatch
+from hetopt.schedule.folding import CHUNKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +114,9 @@ class Timeline:
     events
         Brought into order when this is made: by source, stage, lane and time.
     chunks
-        Of every stage.
+        Of every stage, if they follow one another down the pipeline.
+    folded
+        Whether every stage holds two chunks, the second on the way back.
     """
 
     problem: str
@@ -124,6 +127,7 @@ class Timeline:
     stages: tuple[TimelineStage, ...]
     events: tuple[TimelineEvent, ...]
     chunks: int = 1
+    folded: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", tuple(sorted(self.events, key=_place)))
@@ -140,9 +144,14 @@ class Timeline:
 
     def place_of(self, number: int) -> dict[str, int]:
         """Return the micro-batch, and before it the chunk if stages hold several."""
-        chunk, microbatch = chunk_and_microbatch(number, len(self.stages), self.chunks)
+        if self.folded:
+            microbatch, chunk = divmod(number, CHUNKS)
+        else:
+            stages = len(self.stages)
+            chunk, microbatch = chunk_and_microbatch(number, stages, self.chunks)
         found = {"chunk": chunk, "microbatch": microbatch}
-        return found if self.chunks > 1 else {"microbatch": microbatch}
+        several = self.chunks > 1 or self.folded
+        return found if several else {"microbatch": microbatch}
 
     def end_s(self, source: TimeSource) -> float:
         """Return when the last thing ends, by one source."""

@@ -84,7 +84,7 @@ class _Trace:
             yield from _named("process", f"{cluster} ({source})", pid, (pid, 0))
         for source, lane, _ in self._lanes:
             pid, tid = self._track(source, lane)
-            name = _name(lane, len(self._timeline.stages))
+            name = _name(lane, self._timeline)
             yield from _named("thread", name, tid, (pid, tid))
 
     def _slice(self, track: _Track, event: TimelineEvent) -> Iterator[dict[str, Any]]:
@@ -120,7 +120,7 @@ class _Trace:
         stages = len(self._timeline.stages)
         numbers = count(1)
         for event in self._timeline.events:
-            step = {"send-forward": 1, "send-backward": -1}.get(event.activity, 0)
+            step = {"downstream": 1, "upstream": -1}.get(event.lane.kind, 0)
             # Round the ends of the pipeline a micro-batch goes to its next chunk.
             rounds, stage = divmod(event.lane.stage + step, stages)
             number = event.microbatch
@@ -154,9 +154,14 @@ def _key(event: TimelineEvent) -> tuple[Any, ...]:
     return event.source, event.lane, event.activity, event.microbatch
 
 
-def _name(lane: Lane, stages: int) -> str:
+def _name(lane: Lane, timeline: Timeline) -> str:
+    stages = len(timeline.stages)
     if lane.kind == "stage":
         return f"stage {lane.stage}"
+    if timeline.folded:
+        # Either way go the activations of one chunk and the gradients of the other.
+        to = lane.stage + (1 if lane.kind == "downstream" else -1)
+        return f"link {lane.stage} to {to}"
     if lane.kind == "downstream":
         return f"link {lane.stage} to {(lane.stage + 1) % stages}: activations"
     return f"link {lane.stage} to {(lane.stage - 1) % stages}: gradients"

@@ -27,6 +27,7 @@ training: {global_batch: 2, seq_len: 1024, schedule: %s}
 """
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("schedule", [None, "auto"])
 @pytest.mark.parametrize("seed", range(900, 915))
 def test_nothing_above_an_optimum_is_proven(

@@ -128,7 +128,14 @@ def _together(instance: Instance, q: int, bounds: dict[int, int]) -> dict[int, F
     return search(problem, table, q, searched, ranges) if ranges else {}
 
 
-@pytest.mark.parametrize("schedule", ["1f1b", "virtual-1f1b", "gpipe"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        "virtual-1f1b",
+        pytest.param("1f1b", marks=pytest.mark.slow),
+        pytest.param("gpipe", marks=pytest.mark.slow),
+    ],
+)
 def test_stage_counts_that_have_too_many_labels_together_are_settled_alone(
     schedule: ScheduleName, monkeypatch: pytest.MonkeyPatch
 ) -> None:

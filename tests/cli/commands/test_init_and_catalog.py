@@ -39,7 +39,7 @@ def test_schemas_alone_and_together(capsys: pytest.CaptureFixture[str]) -> None:
     expected = (
         "problem table plan result certificate comparison explanation simulation "
     )
-    expected += "measured whatif front reasons"
+    expected += "measured whatif front reasons replan"
     assert list(together) == expected.split()
     for name, schema in together.items():
         jsonschema.Draft202012Validator.check_schema(schema)

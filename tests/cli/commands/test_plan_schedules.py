@@ -52,7 +52,7 @@ def test_it_is_the_best_of_one_run_for_each(
     best = plan(problem, "--schedule", "best", out=out)
     printed = " ".join(capsys.readouterr().out.split())
     assert (
-        f"proven optimal in closed form over all (p, q) and {len(ONE_CHUNK) + 2} sched"
+        f"proven optimal in closed form over all (p, q) and {len(ONE_CHUNK) + 3} sched"
         in (printed)
     )
     assert "lower bound s search s" in printed
@@ -60,7 +60,7 @@ def test_it_is_the_best_of_one_run_for_each(
     assert main(["simulate", problem, str(out)]) == 0
     alone = [
         plan(problem, "--schedule", name, out=tmp_path / "one.json")
-        for name in ONE_CHUNK
+        for name in (*ONE_CHUNK, "zb-v")
     ]
     chunks = ["--schedule", "interleaved-1f1b", "--chunks", "2"]
     alone.append(plan(problem, *chunks, out=tmp_path / "one.json"))

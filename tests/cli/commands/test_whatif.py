@@ -97,6 +97,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_figure_is_that_of_the_edited_problem(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

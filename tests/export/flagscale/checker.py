@@ -276,8 +276,7 @@ def _mesh_rules(given: dict[str, Any], meshes: list[Mesh]) -> Iterator[str]:
         yield f"cp differs between meshes: {[mesh.cp for mesh in meshes]}"
     if any(mesh.cp > 1 for mesh in meshes):
         yield "cp is above 1"
-    if len({mesh.ep for mesh in meshes}) > 1:
-        yield f"ep differs between meshes: {[mesh.ep for mesh in meshes]}"
+    yield from _expert_rules(given, meshes)
     if given["tensor_model_parallel_size"] != first.tp:
         yield "tensor_model_parallel_size is not the first mesh's tp"
     if given["pipeline_model_parallel_size"] != sum(mesh.pp for mesh in meshes):
@@ -298,6 +297,26 @@ def _mesh_rules(given: dict[str, Any], meshes: list[Mesh]) -> Iterator[str]:
     for name in ("sequence_parallel", "untie_embeddings_and_output_weights"):
         if not isinstance(given.get(name, False), bool):
             yield f"{name} is {given[name]!r}, expected true or false"
+
+
+def _expert_rules(given: dict[str, Any], meshes: list[Mesh]) -> Iterator[str]:
+    degrees = [mesh.ep for mesh in meshes]
+    if 1 in degrees and max(degrees) > 1:
+        yield f"ep is 1 on some meshes: {degrees}"
+    if max(degrees) > 1 and not given.get("num_experts"):
+        yield "ep without num_experts"
+    whole = given.get("expert_tensor_parallel_size")
+    tensor = given.get("expert_tensor_parallel_size_per_process_mesh")
+    if tensor is None:
+        tensor = [whole or mesh.tp for mesh in meshes]
+    if len(tensor) != len(meshes):
+        yield f"{len(meshes)} meshes have not as many expert tensor degrees"
+        return
+    for mesh, etp in zip(meshes, tensor, strict=True):
+        if given.get("num_experts") and mesh.devices % (mesh.ep * etp * mesh.pp):
+            yield f"ep {mesh.ep} and expert tensor degree {etp} do not divide a mesh"
+    if "(" in str(given.get("moe_layer_freq", "")):
+        yield "moe_layer_freq has parentheses, which a shell reads"
 
 
 def _batch_rules(given: dict[str, Any], meshes: list[Mesh]) -> Iterator[str]:

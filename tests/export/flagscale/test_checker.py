@@ -135,7 +135,15 @@ WRONG: dict[str, tuple[Edits, str]] = {
     ),
     "cp of one mesh": ({MESHES: [2, 1, 1, 4, 2, 2, 2, 1, 2, 1]}, "cp differs"),
     "cp of all meshes": ({MESHES: [2, 2, 1, 2, 2, 2, 2, 1, 2, 1]}, "cp is above 1"),
-    "ep of one mesh": ({MESHES: [2, 1, 1, 4, 2, 4, 1, 2, 2, 1]}, "ep differs"),
+    "ep of one mesh": ({MESHES: [2, 1, 1, 4, 2, 4, 1, 2, 2, 1]}, "ep is 1 on some"),
+    "ep without experts": (
+        {MESHES: [2, 1, 4, 4, 2, 4, 1, 2, 2, 1]},
+        "ep without num_experts",
+    ),
+    "ep that does not divide": (
+        {MESHES: [2, 1, 16, 4, 2, 4, 1, 2, 2, 1], "train.model.num_experts": 16},
+        "ep 16 and expert tensor degree 2 do not divide",
+    ),
     "sum of pp": (
         {"train.system.pipeline_model_parallel_size": 2},
         "pipeline_model_parallel_size is not the sum",

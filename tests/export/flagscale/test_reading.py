@@ -243,7 +243,7 @@ RECOMPUTE = "system.recompute"
         ),
         (
             of(HETERO, "hetero_process_meshes", [4, 1, 2, 2, 1, 2, 1, 1, 4, 2]),
-            "mesh 0 has ep 2, hetopt's models have no experts",
+            "mesh 0 has ep 2, but there are no num_experts",
         ),
         (
             of(HETERO, "hetero_process_meshes", [4, 1, 1, 2, 1, 2, 2, 1, 2, 2]),

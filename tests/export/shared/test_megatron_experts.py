@@ -84,6 +84,36 @@ def test_gpt_oss_keeps_its_sinks_and_its_gate(tmp_path: Path) -> None:
     assert says["experts"] == given.problem.model.experts
 
 
+@pytest.mark.parametrize("launcher", [MEGATRON, NEMO], ids=["megatron", "nemo"])
+def test_llama_4_keeps_its_layers_without_rotary_embedding(
+    tmp_path: Path, launcher: Launcher
+) -> None:
+    given = job("llama-4-maverick")
+    write_folder(str(tmp_path / "out"), bundle(given, launcher, allow_lossy=False))
+    read = read_megatron if launcher is MEGATRON else read_nemo
+    says, model = read(tmp_path / "out").says, given.problem.model
+    assert says["experts"] == model.experts
+    assert says["full_layers"] == tuple(range(3, 48, 4))
+    assert says["rotary_full_layers"] is False
+    assert says["sliding_window"] is None
+
+
+def test_what_megatron_does_not_do_of_llama_4() -> None:
+    # Its norm without weights is of layers without rotary embedding, too.
+    with pytest.raises(CheckError, match=r"model\.qk_norm l2: it has no setting"):
+        bundle(job("llama-4-scout"), MEGATRON, allow_lossy=False)
+    given = job("llama-4-maverick")
+    training = replace(given.problem.training, seq_len=16384)
+    long = Job.of(replace(given.problem, training=training), given.plan)
+    said = "|".join(
+        rf"model\.{field} 8192 with sequences of 16384: it has no setting"
+        for field in ("attention_chunk", "attention_temperature")
+    )
+    with pytest.raises(CheckError, match=said):
+        bundle(long, MEGATRON, allow_lossy=False)
+    assert argument(long, "--no-rope-freq") == "4"
+
+
 def test_layers_that_predict_are_in_the_layout() -> None:
     layout = argument(job(layers=5), "--pipeline-model-parallel-layout")
     assert layout == "Et*2|t*3mL"

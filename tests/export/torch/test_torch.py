@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hetopt.errors import InputError
+from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted
@@ -18,9 +18,11 @@ from hetopt.export.torch.launcher import TESTED_WITH
 from hetopt.export.torch.reading import read_torch
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.problem.architecture import Architecture
+from hetopt.problem.dispatch import Dispatch
+from hetopt.problem.latent import Latent
 from hetopt.problem.training import RESHARDING, Domain, Pins
 from tests.export.jobs import draw_job, restaged, untied
-from tests.runtimes.torch_plans import CASES, job_of
+from tests.runtimes.torch_plans import CASES, EXPERTS, job_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -134,6 +136,81 @@ def test_stages_of_several_chunks_are_read_back(tmp_path: Path) -> None:
             assert stage.warmup == min(own.warmup, case.q * case.chunks)
 
 
+@pytest.mark.parametrize("name", EXPERTS)
+def test_experts_are_read_back(name: str, tmp_path: Path) -> None:
+    job = job_of(EXPERTS[name])
+    folder = write(job, tmp_path / "out")
+    read = read_torch(folder)
+    assert [each.strategy for each in read.stages] == [
+        each.strategy for each in job.stages
+    ]
+    assert read.says["experts"] == job.problem.model.experts
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "message"),
+    [
+        (("stages", 0, "ep"), 3, r"stages\.0\.ep: is 3, times etp 1 no divisor of dp"),
+        (("stages", 1, "etp"), 0, r"stages\.1\.etp: is 0"),
+        (("model", "experts"), 4, r"model\.experts: expected dense_layers, ffn"),
+        (("model", "experts", "number"), 0, r"model\.experts: number is 0"),
+        (("model", "experts", "dense_layers"), 1, r"model\.experts: .*iterable"),
+    ],
+)
+def test_wrong_experts_are_refused_with_the_reason(
+    keys: tuple[Any, ...], value: object, message: str, tmp_path: Path
+) -> None:
+    folder = write(job_of(EXPERTS["over replicas"]), tmp_path / "out")
+    change(folder / "job.json", keys, value)
+    with pytest.raises(InputError, match=message):
+        read_torch(folder)
+
+
+def change(path: Path, keys: tuple[Any, ...], value: object) -> None:
+    """Put a value under some keys of a file."""
+    content = json.loads(path.read_text())
+    place = content
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    path.write_text(json.dumps(content))
+
+
+def test_each_loss_of_experts_is_named() -> None:
+    job = job_of(EXPERTS["over replicas"])
+    experts, training = job.problem.model.experts, job.problem.training
+    assert experts is not None
+
+    def lost(of: Job) -> list[tuple[str, bool]]:
+        return [(loss.what, loss.instead is None) for loss in TORCH.losses(of)]
+
+    def model(**fields: Any) -> Job:
+        changed = replace(job.problem.model, **fields)
+        return replace(job, problem=replace(job.problem, model=changed))
+
+    def moe(**fields: Any) -> Job:
+        changed = replace(training, moe=Dispatch(**fields))
+        return replace(job, problem=replace(job.problem, training=changed))
+
+    assert lost(job) == lost(moe(imbalance=1.5)) == []
+    balanced = replace(experts, router_bias=True)
+    assert lost(model(experts=balanced)) == []
+    ((what, refused),) = lost(model(experts=replace(balanced, scores="sigmoid")))
+    assert what.startswith("experts.router_bias")
+    assert refused
+    assert ("routed experts with biases", True) in lost(model(norm="layer"))
+    assert [what.split(":")[0] for what, _ in lost(moe(capacity=1.2))] == [
+        "moe.capacity 1.2"
+    ]
+    assert [refused for _, refused in lost(moe(node_dedup=True))] == [False]
+    with pytest.raises(CheckError, match="layers that predict further tokens"):
+        bundle(model(predictions=1), TORCH, allow_lossy=True)
+    latent = Latent(kv_lora=16, qk_dim=12, rope_dim=4, v_dim=16)
+    of_latent = model(latent=latent, kv_heads=4)
+    with pytest.raises(CheckError, match="which has latent attention"):
+        bundle(of_latent, TORCH, allow_lossy=True)
+
+
 def test_zero_of_each_stage_is_kept(tmp_path: Path) -> None:
     job = exact(2)
     other = replace(job.stages[0].strategy, zero=1 - job.problem.training.zero)
@@ -171,12 +248,7 @@ def test_wrong_jobs_are_refused_with_the_reason(
     keys: tuple[Any, ...], value: object, message: str, tmp_path: Path
 ) -> None:
     folder = write(exact(2, schedules=("1f1b",)), tmp_path / "out")
-    content = json.loads((folder / "job.json").read_text())
-    place = content
-    for key in keys[:-1]:
-        place = place[key]
-    place[keys[-1]] = value
-    (folder / "job.json").write_text(json.dumps(content))
+    change(folder / "job.json", keys, value)
     with pytest.raises(InputError, match=message):
         read_torch(folder)
 

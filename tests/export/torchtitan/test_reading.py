@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from hetopt.cli import main
+from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.registry import reader
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.problem.training import Precision
-from tests.export.jobs import draw_job, untied
+from tests.export.jobs import draw_job, restaged, untied
+from tests.with_configs import job_of, problem_with_preset
 
 #: What every bundle loses, which importing says again.
 DOCUMENTS = "attention across the documents of a sequence"
@@ -58,6 +60,50 @@ def test_a_bundle_keeps_its_precision(precision: Precision, tmp_path: Path) -> N
     found = reader(out, None).read(out)
     assert found.says["precision"] == precision
     assert [each.argument for each in found.reported] == ["model_spec"]
+
+
+@pytest.mark.parametrize("name", ["qwen3-30b-a3b", "mixtral-8x7b"])
+@pytest.mark.parametrize(("ep", "etp"), [(4, 1), (2, 1), (1, 4)])
+def test_a_mixture_is_read_as_its_plan(
+    name: str, ep: int, etp: int, tmp_path: Path
+) -> None:
+    drawn = job_of(problem_with_preset(name), tp=4, ep=ep)
+    job = drawn
+    for number, stage in enumerate(drawn.stages):
+        strategy = replace(stage.strategy, etp=etp)
+        job = restaged(job, number, strategy=strategy)
+    write_folder(str(tmp_path / "out"), bundle(job, TORCHTITAN, allow_lossy=True))
+    found = reader(tmp_path / "out", None).read(tmp_path / "out")
+    assert [each.argument for each in found.reported] == ["model_spec"]
+    assert found.says["experts"] == job.problem.model.experts
+    read = [stage.strategy for stage in found.stages]
+    assert read == [stage.strategy for stage in job.stages]
+    imported = import_plan(found, job.problem)
+    assert imported.plan.pipeline.microbatches == job.microbatches
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("expert_parallel_degree=4", "expert_parallel_degree=3", "is 3, expected a d"),
+        ("top_k=8", "top_k=256", "per_token is 256, expected at most number"),
+        ('comm_backend="standard"', 'comm_backend="x"', "hetopt can price standard"),
+        ("score_func='softmax'", "score_func='tanh'", "expected softmax or sigmoid"),
+        ("hidden_dim=768", "hidden_dim=None", "expected a whole number"),
+        ("moe=mixture(deep)", "moe=mixture(deep), feed_forward=norm(1)", "without fee"),
+    ],
+)
+def test_wrong_mixtures_are_refused_with_the_reason(
+    before: str, after: str, message: str, tmp_path: Path
+) -> None:
+    job = job_of(problem_with_preset("qwen3-30b-a3b"), tp=4, ep=4)
+    write_folder(str(tmp_path / "out"), bundle(job, TORCHTITAN, allow_lossy=True))
+    path = tmp_path / "out/hetopt_plan.py"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    with pytest.raises(InputError, match=message):
+        reader(tmp_path / "out", None).read(tmp_path / "out")
 
 
 #: What is no job, or computes one.

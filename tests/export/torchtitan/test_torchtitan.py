@@ -11,7 +11,9 @@ from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.export.torchtitan.schedule_csv import schedule_text
-from tests.export.jobs import draw_job, untied
+from hetopt.problem.dispatch import Dispatch
+from tests.export.jobs import draw_job, restaged, untied
+from tests.with_configs import job_of, problem_with_preset
 
 
 def settings(text: str, call: str) -> dict[str, Any]:
@@ -87,3 +89,55 @@ def test_each_loss_is_named() -> None:
     assert "SwiGLU" in lost(of(gated=False))[0]
     assert "learned" in lost(of(positions=512))[0]
     assert "multiples of" in lost(under(seq_len=1))[0]
+
+
+def test_each_loss_of_experts_is_named() -> None:
+    job = job_of(problem_with_preset("qwen3-30b-a3b"), tp=4, ep=4)
+    experts = job.problem.model.experts
+    assert experts is not None
+
+    def lost(other: Job, *, refused: bool) -> list[str]:
+        found = [
+            loss.what
+            for loss in TORCHTITAN.losses(other)
+            if (loss.instead is None) == refused
+        ]
+        return [what for what in found if not what.startswith("attention across")]
+
+    def of(**fields: Any) -> Job:
+        model = replace(job.problem.model, **fields)
+        return replace(job, problem=replace(job.problem, model=model))
+
+    def under(**fields: Any) -> Job:
+        training = replace(job.problem.training, **fields)
+        return replace(job, problem=replace(job.problem, training=training))
+
+    def degrees(**fields: Any) -> Job:
+        found = job
+        for number, stage in enumerate(job.stages):
+            strategy = replace(stage.strategy, **fields)
+            found = restaged(found, number, strategy=strategy)
+        return found
+
+    assert lost(job, refused=True) == lost(job, refused=False) == []
+    assert lost(degrees(ep=1, etp=4), refused=True) == []
+    assert "pin etp: 1" in lost(degrees(ep=2, etp=2), refused=True)[0]
+    assert "pin etp to tp" in lost(degrees(ep=1, etp=1), refused=True)[0]
+    wide = degrees(dp=4, tp=1, ep=4)
+    assert lost(wide, refused=True) == []
+    training = replace(job.problem.training, zero=0)
+    wide = replace(wide, problem=replace(wide.problem, training=training))
+    assert "ZeRO 0 with experts over 4" in lost(wide, refused=True)[0]
+    one = restaged(job, 0, strategy=replace(job.stages[0].strategy, ep=2))
+    assert "different (e, x)" in lost(one, refused=True)[0]
+    gated = replace(experts, shared_ffn=768, shared_gate=True)
+    assert "shared_gate" in lost(of(experts=gated), refused=True)[0]
+    groups = replace(experts, groups=128, groups_per_token=8)
+    assert "groups 128" in lost(of(experts=groups), refused=True)[0]
+    assert "further tokens" in lost(of(predictions=1), refused=True)[0]
+    for moe, what in (
+        (Dispatch(capacity=1.5), "capacity 1.5"),
+        (Dispatch(node_dedup=True), "once to each"),
+    ):
+        assert what in lost(under(moe=moe), refused=False)[0]
+    assert "in fp32" in lost(under(precision="fp32"), refused=False)[0]

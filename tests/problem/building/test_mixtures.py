@@ -11,6 +11,7 @@ from hetopt.problem.experts import Experts
 from hetopt.problem.kinds import (
     LAYER,
     LAYER_EXPERTS,
+    LAYER_WINDOW,
     LAYER_WINDOW_EXPERTS,
     PREDICTION,
 )
@@ -117,9 +118,47 @@ def test_glm_predicts_a_further_token() -> None:
     assert model.experts.scores == "sigmoid"
 
 
+def test_llama_4_routes_every_layer_or_every_other() -> None:
+    scout, maverick = read(published.LLAMA_4_SCOUT), read(published.LLAMA_4_MAVERICK)
+    assert scout.experts == Experts(
+        number=16,
+        per_token=1,
+        ffn=8192,
+        shared_ffn=8192,
+        scores="sigmoid",
+        normalised=False,
+        weighted_input=True,
+    )
+    assert (scout.ffn, maverick.ffn) == (16384, 16384)
+    four = (LAYER_WINDOW, LAYER_WINDOW_EXPERTS, LAYER_WINDOW, LAYER_EXPERTS)
+    assert maverick.units[1:-1] == four * 12
+    routed = (LAYER_WINDOW_EXPERTS,) * 3 + (LAYER_EXPERTS,)
+    assert scout.units[1:-1] == routed * 12
+
+
+def test_llama_4_attends_within_chunks_but_every_fourth_layer() -> None:
+    for config, norm in (
+        (published.LLAMA_4_SCOUT, "l2"),
+        (published.LLAMA_4_MAVERICK, "none"),
+    ):
+        own = read(config).architecture
+        assert (own.attention_chunk, own.sliding_window) == (8192, None)
+        assert own.full_layers == tuple(range(3, 48, 4))
+        assert not own.rotary_full_layers
+        assert own.attention_temperature == 8192
+        assert (own.qk_norm, own.rotary_interleaved) == (norm, True)
+    config = {**published.LLAMA_4_SCOUT, "attn_temperature_tuning": False}
+    assert read(config).architecture.attention_temperature is None
+    turned = {**config, "no_rope_layers": [1] * 48}
+    assert read(turned).architecture.rotary_full_layers
+    assert set(read(turned).units[1:-1]) == {LAYER_WINDOW_EXPERTS}
+
+
 @pytest.mark.parametrize(
     ("name", "config"),
     [
+        ("llama-4-scout", published.LLAMA_4_SCOUT),
+        ("llama-4-maverick", published.LLAMA_4_MAVERICK),
         ("deepseek-v3", published.DEEPSEEK_V3),
         ("deepseek-v2", published.DEEPSEEK_V2),
         ("deepseek-v2-lite", published.DEEPSEEK_V2_LITE),
@@ -143,7 +182,26 @@ def test_presets_are_the_published_models(name: str, config: dict[str, Any]) -> 
     ("config", "said"),
     [
         ({"model_type": "qwen3_next"}, "is 'qwen3_next', whose layers of linear atten"),
-        ({"model_type": "llama4_text"}, "is 'llama4_text', whose layers attend within"),
+        (
+            {**published.LLAMA_4_SCOUT, "no_rope_layers": [1, 2]},
+            "is a list, expected 0 or 1 for each of 48 layers",
+        ),
+        (
+            {**published.LLAMA_4_SCOUT, "moe_layers": [48]},
+            "is [48], expected a list of layers from 0 to 47",
+        ),
+        (
+            {**published.LLAMA_4_SCOUT, "layer_types": ["full_attention"] * 48},
+            "is a list, expected a list: layers attend within chunks",
+        ),
+        (
+            {**published.LLAMA_4_SCOUT, "attention_chunk_size": None},
+            "is missing, expected the tokens of a chunk",
+        ),
+        (
+            {**published.LLAMA_4_SCOUT, "attn_scale": 0.2},
+            "is 0.2, expected 0.1: the growth of queries is of this family",
+        ),
         ({"model_type": "deepseek_v32"}, "is 'deepseek_v32', whose sparse attention"),
         (
             {**published.DEEPSEEK_V3, "moe_layer_freq": 2},

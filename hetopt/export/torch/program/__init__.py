@@ -14,10 +14,16 @@ units -> stages (``units``, ``operations``, ``attention``)
     two factors of SwiGLU, q, k, v, the attention's result and its log-sum-exp, the
     softmax of the loss. Tensor parallelism splits heads, the MLP's inner width and the
     vocabulary; between these, sequence parallelism splits the tokens (``region``).
+experts (``experts``, ``dispatch``)
+    A routed layer chooses experts for each of its tokens and sends a copy to every one:
+    an all-to-all over ep, then to the ranks of etp that share an expert; and back. No
+    copy is dropped. Experts fold the ranks of a stage, those of etp next to one
+    another, so their gradients are summed over other ranks than dense weights'.
 plan -> process groups (``job``, ``groups``)
     ``job.json`` has every stage's units, (dp, cp, tp), recomputation, ZeRO stage and
-    warm-up count. Ranks are numbered by stage; within a stage tp varies fastest, then
-    cp, then dp. ``groups.Place`` is where a rank is and whom it works with.
+    warm-up count; of several pipelines one after the other. Ranks are numbered by
+    stage; within a stage tp varies fastest, then cp, then dp. ``groups.Place`` is where
+    a rank is and whom it works with.
 boundary exchange (``routes``, ``boundaries``)
     A micro-batch's tensor between two stages is a set of tokens, each held by one rank
     on either side. A way of resharding is a row of holdings: who has which tokens after
@@ -33,6 +39,10 @@ optimizer (``buckets``, ``optimizer``, ``tied``, ``scaling``)
     states in 32, sharded over dp * cp under ZeRO-1. In fp16 the loss is scaled. A
     unit's gradients are reduced as soon as its last backward pass is over if the plan
     overlaps them.
+pipelines side by side (``pieces``, ``side_by_side``)
+    A plan may have several pipelines, each with ranks, stages and a part of the batch
+    of its own. Once their gradients are summed inside, they are added up over all, in
+    slices where tensor-parallel degrees differ.
 training (``training``, ``checkpoints``, ``failure``)
     The loop: data, an iteration, a step, the loss. A run that is started again goes on
     from its newest checkpoint. A rank that fails says why before it ends the others.

@@ -1,4 +1,4 @@
-"""The weights and gradients of a unit, each in one row of numbers."""
+"""The weights and gradients of a unit, in rows of those that the same ranks hold."""
 
 from __future__ import annotations
 
@@ -8,31 +8,38 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from .groups import Place, gather_parts, sum_parts
+from .groups import Copies, Place, gather_parts, sum_parts
+from .pieces import Pieces
 
 
 class Bucket:
-    """A unit's parameters, replicated over dp * cp and, with ZeRO-1, updated in shares.
+    """Parameters of a unit that the same ranks hold, updated in shares with ZeRO-1.
 
     Parameters are views of one row of weights, and what autograd finds is added to one
     row of gradients. Both are padded so that every replica's share is as long.
 
     Attributes
     ----------
+    copies
+        The ranks that hold them.
     names
         Of its parameters, in order.
     weights, gradients
         The rows, in the job's precision and that of gradients.
     share
         The numbers that this replica updates; all of them without ZeRO-1.
+    pieces
+        Of the gradients, if other pipelines have some of their own; else None.
     """
 
-    def __init__(self, place: Place, parameters: dict[str, nn.Parameter]) -> None:
-        self.place, self.names = place, list(parameters)
+    def __init__(
+        self, place: Place, copies: Copies, parameters: dict[str, nn.Parameter]
+    ) -> None:
+        self.copies, self.names = copies, list(parameters)
         self.parameters = list(parameters.values())
         sizes = [each.numel() for each in self.parameters]
         self.ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
-        parts = place.plan.replicas
+        parts = copies.size
         length = -(-self.ends[-1] // parts) * parts
         job, device = place.job, place.device
         wide = torch.float32 if job.gradients == "fp32" else job.dtype
@@ -40,7 +47,7 @@ class Bucket:
         self.gradients = torch.zeros(length, dtype=wide, device=device)
         sharded = place.plan.zero > 0 and parts > 1
         each = length // parts
-        first = place.replica * each
+        first = copies.rank * each
         self.share = slice(first, first + each) if sharded else slice(0, length)
         self.sharded = sharded
         #: Parameters whose last gradient is still to come, once it is expected.
@@ -53,6 +60,11 @@ class Bucket:
             own.copy_(parameter.detach())
             parameter.data = own
             parameter.register_post_accumulate_grad_hook(self._hook(number))
+        self.pieces: Pieces | None = None
+        if len(place.jobs) > 1:
+            count = range(len(self.parameters))
+            views = [self.view(self.gradients, number) for number in count]
+            self.pieces = Pieces(self.parameters, views, (parts, copies.rank))
 
     def view(self, row: Tensor, number: int) -> Tensor:
         """Return the part of a row that belongs to a parameter, in its shape."""
@@ -70,30 +82,46 @@ class Bucket:
             group = getattr(parameter, "sum_over", None)
             if group is not None:
                 dist.all_reduce(self.view(self.gradients, number), group=group)
-        group = self.place.replicas
+        group = self.copies.group
         if group is None:
             return
-        if self.sharded:
-            parts = self.gradients.view(self.place.plan.replicas, -1)
+        if self.pieces is not None:
+            self.received, self.work = sum_parts(self.pieces.packed(), group)
+        elif self.sharded:
+            parts = self.gradients.view(self.copies.size, -1)
             self.received, self.work = sum_parts(parts, group)
         else:
             self.work = dist.all_reduce(self.gradients, group=group, async_op=True)
 
     def wait(self) -> None:
-        """Wait for the sums; those of the share are then in ``gradients``."""
+        """Wait for the sums; those of the share are then in ``gradients``.
+
+        With several pipelines they are in ``pieces``, until ``spread``.
+        """
         if self.work is not None:
             self.work.wait()
-        if self.received is not None:
+        if self.pieces is not None:
+            own = self.received
+            self.pieces.own.copy_(self.pieces.packed()[0] if own is None else own)
+        elif self.received is not None:
             self.gradients[self.share] = self.received
         self.work, self.received = None, None
         self.missing, self.reduced = 0, False
 
+    def spread(self) -> None:
+        """Put the pieces of all replicas into ``gradients``."""
+        if self.pieces is not None:
+            self.pieces.spread(self.copies.group)
+
     def gather(self) -> None:
         """Get the other replicas' shares of the weights."""
         if self.sharded:
-            size = self.place.plan.replicas
-            parts = gather_parts(self.weights[self.share], self.place.replicas, size)
-            self.weights.copy_(parts.view(-1))
+            self.weights.copy_(self.gathered(self.weights))
+
+    def gathered(self, row: Tensor) -> Tensor:
+        """Return a row made of the shares of all ranks that hold it."""
+        own, copies = row[self.share], self.copies
+        return gather_parts(own, copies.group, copies.size).view(-1)
 
     def _hook(self, number: int) -> Any:
         def add(parameter: Tensor) -> None:

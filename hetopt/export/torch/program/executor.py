@@ -86,7 +86,8 @@ class Executor:
         self.seed = torch.full((), scale, device=self.place.device)
         self.ran.clear()
         self.boundaries.start()
-        microbatches = batch.chunk(job.microbatches)
+        own = batch[job.first_sequence : job.first_sequence + job.batch]
+        microbatches = own.chunk(job.microbatches)
         for kind, number in self.passes.order(self.place.plan.warmup):
             chunk, microbatch = self.passes.chunk_and_microbatch(number)
             if kind == "F":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -38,24 +39,51 @@ def sum_parts(parts: Tensor, group: Any) -> tuple[Tensor, Any]:
     return own, work
 
 
+@dataclass(frozen=True, kw_only=True)
+class Copies:
+    """Ranks with the same weights, whose gradients are summed.
+
+    Attributes
+    ----------
+    group, size, rank
+        The ranks, how many, and which this one is; group None if it is alone.
+    """
+
+    group: Any
+    size: int
+    rank: int
+
+
 class Place:
     """Where this rank is, and the groups of ranks it works with.
 
     Attributes
     ----------
+    jobs, pipeline
+        All pipelines of the job, and which of them this rank is in, from 0.
     job, plan
-        The job, and this rank's stage of it.
+        This rank's pipeline, and its stage of it.
     rank, stage
         Of all ranks, and the number of the stage, from 0.
     dp, cp, tp
         Coordinates within the stage, from 0.
+    ep
+        Which part of the experts this rank has, from 0.
+    etp
+        Which part of their matrices.
     positions
         Of this rank's tokens within a sequence, int64 (n,).
     sequences
         Of a micro-batch that this rank has.
-    tensor, context, replicas
-        Ranks that share the matrices, a sequence, and the weights: the groups of tp, of
-        cp, and of dp and cp together. None for a group of one.
+    tensor, context
+        Ranks that share the matrices, and a sequence: the groups of tp and of cp. None
+        for a group of one.
+    spread, cutters
+        Ranks that routed experts are spread over, and that share the matrices of the
+        same ones: the groups of ep and of etp. None for a group of one.
+    copies, expert_copies
+        Ranks with the same weights: those of dp and cp together, and, of routed
+        experts, all of the stage that have the same ones.
     sharers
         Ranks of ``tensor`` with the same key-value head, if there are more ranks than
         heads; else None.
@@ -65,15 +93,21 @@ class Place:
         chunks, the first stage is behind the last.
     ends
         Ranks of the first and the last stage if both have the tied table; else None.
+    losses
+        Ranks of the last stages of all pipelines, if there are several; else None.
     """
 
-    def __init__(self, job: Job, rank: int, device: torch.device) -> None:
-        self.job, self.rank, self.device = job, rank, device
+    def __init__(self, jobs: tuple[Job, ...], rank: int, device: torch.device) -> None:
+        self.jobs, self.rank, self.device = jobs, rank, device
+        self.pipeline = next(n for n, job in enumerate(jobs) if rank < job.end_rank)
+        self.job = job = jobs[self.pipeline]
         stages = range(len(job.stages))
         self.stage = next(n for n in stages if rank < job.first_rank(n + 1))
         self.plan = job.stages[self.stage]
         within, self.tp = divmod(rank - job.first_rank(self.stage), self.plan.tp)
         self.dp, self.cp = divmod(within, self.plan.cp)
+        number = rank - job.first_rank(self.stage)
+        self.ep, self.etp = divmod(number % self.plan.expert_ranks, self.plan.etp)
         self.positions = job.tokens_of(self.stage, self.cp)
         self.sequences = job.rows(self.stage, self.dp)
         self._make_groups()
@@ -89,42 +123,69 @@ class Place:
         return self.stage == len(self.job.stages) - 1
 
     @property
-    def replica(self) -> int:
-        """The rank's place within ``replicas``."""
-        return self.dp * self.plan.cp + self.cp
-
-    @property
     def splits_tokens(self) -> bool:
         """Whether tp splits the tokens between matrices."""
         return self.job.sequence_parallel and self.plan.tp > 1
 
     def _make_groups(self) -> None:
         """Make all groups, as every rank must, in the same order; keep its own."""
-        job, stages = self.job, range(len(self.job.stages))
-        self.tensor = self.context = self.replicas = self.sharers = None
-        for number in stages:
-            plan, ranks = job.stages[number], torch.tensor(job.ranks(number))
+        self.tensor = self.context = self.sharers = self.ends = self.losses = None
+        self.spread = self.cutters = None
+        same = same_experts = None
+        for job in self.jobs:
+            same = self._make_stage_groups(job) or same
+            same_experts = self._make_expert_groups(job) or same_experts
+            stages = range(len(job.stages))
+            both = [self._boundary(job, number) for number in range(job.boundaries)]
+            both += [(None, None)] * (len(stages) - job.boundaries)
+            if job is self.job:
+                before, behind = both[self.stage - 1], both[self.stage]
+                self.forward, self.backward = zip(before, behind, strict=True)
+            if job.model["tied"] and len(stages) > 1:
+                ends = job.ranks(0), job.ranks(stages[-1])
+                row = torch.cat([torch.tensor(own).flatten() for own in ends])
+                self.ends = self._one(row[None]) or self.ends
+        if len(self.jobs) > 1:
+            last = [torch.tensor(job.ranks(len(job.stages) - 1)) for job in self.jobs]
+            self.losses = self._one(torch.cat([own.flatten() for own in last])[None])
+        replica = self.dp * self.plan.cp + self.cp
+        self.copies = Copies(group=same, size=self.plan.replicas, rank=replica)
+        size, shared = self.plan.devices, self.plan.expert_ranks
+        rank = (self.rank - self.job.first_rank(self.stage)) // shared
+        self.expert_copies = Copies(group=same_experts, size=size // shared, rank=rank)
+
+    def _make_stage_groups(self, job: Job) -> Any:
+        """Make the groups inside the stages; return that of the same weights."""
+        same = None
+        for number, plan in enumerate(job.stages):
+            ranks = torch.tensor(job.ranks(number))
             shared = max(plan.tp // int(job.model["kv_heads"]), 1)
             self.tensor = self._one(ranks.reshape(-1, plan.tp)) or self.tensor
             across = ranks.movedim(1, 2).reshape(-1, plan.cp)
             self.context = self._one(across) or self.context
-            copies = ranks.movedim(2, 0).reshape(plan.tp, -1)
-            self.replicas = self._one(copies) or self.replicas
+            same = self._one(ranks.movedim(2, 0).reshape(plan.tp, -1)) or same
             self.sharers = self._one(ranks.reshape(-1, shared)) or self.sharers
-        both = [self._boundary(number) for number in range(job.boundaries)]
-        both += [(None, None)] * (len(stages) - job.boundaries)
-        before, behind = both[self.stage - 1], both[self.stage]
-        self.forward, self.backward = zip(before, behind, strict=True)
-        self.ends = None
-        if job.model["tied"] and len(stages) > 1:
-            first = range(job.stages[0].devices)
-            last = range(self.job.first_rank(stages[-1]), job.world_size)
-            self.ends = self._one(torch.tensor([[*first, *last]]))
+        return same
 
-    def _boundary(self, number: int) -> tuple[Any, Any]:
+    def _make_expert_groups(self, job: Job) -> Any:
+        """Make the groups of routed experts, if the model has them.
+
+        They fold the ranks of a stage, those that share an expert next to one another.
+        Returns the group of ranks with the same ones.
+        """
+        same = None
+        for number, plan in enumerate(job.stages if job.experts else ()):
+            ranks = torch.tensor(job.ranks(number)).reshape(-1, plan.ep, plan.etp)
+            across = ranks.movedim(1, 2).reshape(-1, plan.ep)
+            self.spread = self._one(across) or self.spread
+            self.cutters = self._one(ranks.reshape(-1, plan.etp)) or self.cutters
+            same = self._one(ranks.flatten(1).T) or same
+        return same
+
+    def _boundary(self, job: Job, number: int) -> tuple[Any, Any]:
         """Make the groups of both directions behind a stage."""
-        ends = {number, (number + 1) % len(self.job.stages)}
-        ranks = [self.job.ranks(stage) for stage in sorted(ends)]
+        ends = {number, (number + 1) % len(job.stages)}
+        ranks = [job.ranks(stage) for stage in sorted(ends)]
         row = torch.cat([torch.tensor(own).flatten() for own in ranks])
         return self._one(row[None]), self._one(row[None])
 

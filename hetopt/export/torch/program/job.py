@@ -19,6 +19,8 @@ class StagePlan:
 
     Attributes
     ----------
+    ep, etp
+        Ranks that routed experts are spread over, and that share each one's matrices.
     first, end
         Units ``first <= u < end``, counted from 0: the embedding, layers, the head.
         Where stages hold several chunks, of the first of them, as if there were no
@@ -35,6 +37,8 @@ class StagePlan:
     dp: int
     cp: int
     tp: int
+    ep: int
+    etp: int
     recompute: str
     zero: int
     warmup: int
@@ -50,17 +54,26 @@ class StagePlan:
         """Ranks of the stage."""
         return self.dp * self.cp * self.tp
 
+    @property
+    def expert_ranks(self) -> int:
+        """Ranks that have all routed experts of a layer once."""
+        return self.ep * self.etp
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training job.
+    """A training job, or one of several pipelines side by side of it.
 
     Attributes
     ----------
+    global_batch, batch, first_sequence
+        Sequences of an iteration: of all pipelines, of this one, of those before it.
+    first_of_all
+        Its first rank.
     model
         Sizes: layers, hidden, heads, kv_heads, head_dim, ffn, vocab, gated, tied, norm,
         positions, granularity; norm_eps and
-        rotary_base.
+        rotary_base; experts, as in a problem file, or None.
     precision
         ``bf16``, ``fp16`` or ``fp32``, of weights and activations.
     gradients
@@ -71,6 +84,9 @@ class Job:
 
     model: dict[str, Any]
     global_batch: int
+    batch: int
+    first_sequence: int
+    first_of_all: int
     seq_len: int
     microbatches: int
     chunks: int
@@ -83,16 +99,25 @@ class Job:
     tested_with: str
 
     @classmethod
-    def read(cls, path: Path) -> Job:
-        """Read ``job.json`` as hetopt wrote it."""
+    def read(cls, path: Path) -> tuple[Job, ...]:
+        """Read ``job.json`` as hetopt wrote it; return its pipelines, mostly one."""
         content = json.loads(path.read_text("utf-8"))
-        stages = tuple(StagePlan(**each) for each in content["stages"])
-        return cls(
-            model=content["model"],
-            stages=stages,
-            tested_with=content["tested_with"]["torch"],
-            **content["training"],
-        )
+        training = content["training"]
+        alone = {"stages": content.get("stages"), "batch": training["global_batch"]}
+        found: list[Job] = []
+        for own in content.get("pipelines", [alone]):
+            last = found[-1] if found else None
+            own["stages"] = tuple(StagePlan(**each) for each in own["stages"])
+            found.append(
+                cls(
+                    model=content["model"],
+                    tested_with=content["tested_with"]["torch"],
+                    first_sequence=last.first_sequence + last.batch if last else 0,
+                    first_of_all=last.end_rank if last else 0,
+                    **{**training, **own},
+                )
+            )
+        return tuple(found)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -104,6 +129,20 @@ class Job:
     def units(self) -> int:
         """Units of the model: embedding, layers, head."""
         return int(self.model["layers"]) + 2
+
+    @property
+    def experts(self) -> dict[str, Any] | None:
+        """Sizes and choice of routed experts; None if no layer has them."""
+        found: dict[str, Any] | None = self.model["experts"]
+        return found
+
+    def is_routed(self, unit: int) -> bool:
+        """Whether a unit is a layer with routed experts."""
+        return (
+            self.experts is not None
+            and 0 < unit < self.units - 1
+            and unit - 1 not in self.experts["dense_layers"]
+        )
 
     @property
     def passes(self) -> Passes:
@@ -137,16 +176,16 @@ class Job:
     @property
     def sequences(self) -> int:
         """Sequences of one micro-batch, over all replicas."""
-        return self.global_batch // self.microbatches
+        return self.batch // self.microbatches
 
     @property
-    def world_size(self) -> int:
-        """Ranks of all stages."""
-        return sum(stage.devices for stage in self.stages)
+    def end_rank(self) -> int:
+        """One behind the last rank."""
+        return self.first_rank(len(self.stages))
 
     def first_rank(self, stage: int) -> int:
-        """Return the first rank of a stage, the world's size behind the last."""
-        return sum(each.devices for each in self.stages[:stage])
+        """Return the first rank of a stage, one behind all of them after the last."""
+        return self.first_of_all + sum(each.devices for each in self.stages[:stage])
 
     def ranks(self, stage: int) -> list[list[list[int]]]:
         """Return the ranks of a stage by dp, cp and tp."""

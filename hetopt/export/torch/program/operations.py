@@ -126,6 +126,11 @@ class Gated(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         """Return gradients of both factors."""
         gate, up = ctx.saved_tensors
+        return Gated.slopes(grad, gate, up)
+
+    @staticmethod
+    def slopes(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
+        """Return gradients of both factors from that of their product."""
         sigmoid = gate.sigmoid()
         of_up = grad * gate * sigmoid
         slope = sigmoid * (1 + gate * (1 - sigmoid))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
 from .buckets import Bucket
-from .groups import Place
+from .groups import Copies, Place
 from .scaling import LossScale
+from .side_by_side import SideBySide
 from .stage import Stage
 from .tied import TiedTable
 
@@ -28,9 +30,11 @@ class Optimizer:
         named = list(stage.named_parameters())
         self.by_chunk = [
             [
-                Bucket(place, own)
+                bucket
                 for unit in units
-                if (own := {n: p for n, p in named if n.startswith(f"units.{unit}.")})
+                for bucket in _buckets(
+                    place, {n: p for n, p in named if n.startswith(f"units.{unit}.")}
+                )
             ]
             for units in stage.chunks
         ]
@@ -38,6 +42,9 @@ class Optimizer:
         self.tied = None
         if place.ends is not None:
             self.tied = TiedTable(place, self.buckets)
+        self.side_by_side = None
+        if len(place.jobs) > 1:
+            self.side_by_side = SideBySide(place, self.buckets)
         self.masters = [
             nn.Parameter(each.weights[each.share].float()) for each in self.buckets
         ]
@@ -63,6 +70,10 @@ class Optimizer:
                 bucket.reduce()
         for bucket in self.buckets:
             bucket.wait()
+        if self.side_by_side is not None:
+            self.side_by_side.add()
+            for bucket in self.buckets:
+                bucket.spread()
 
     def step(self) -> None:
         """Update the weights and forget the gradients."""
@@ -96,3 +107,14 @@ class Optimizer:
             master.data.copy_(wide)
         self.inner.load_state_dict(state["states"])
         self.scale.factor, self.scale.good = state["scale"]
+
+
+def _buckets(place: Place, parameters: dict[str, nn.Parameter]) -> Iterator[Bucket]:
+    """Yield the parameters of a unit by the ranks that hold them, dense ones first."""
+    by_copies: dict[Copies, dict[str, nn.Parameter]] = {place.copies: {}}
+    for name, parameter in parameters.items():
+        copies = getattr(parameter, "copies", place.copies)
+        by_copies.setdefault(copies, {})[name] = parameter
+    for copies, own in by_copies.items():
+        if own:
+            yield Bucket(place, copies, own)

@@ -50,8 +50,8 @@ class TiedTable:
         """Add the gradient of the other end to this end's."""
         table = self.bucket.view(self.bucket.gradients, self.number)
         total = table.clone()
-        if self.place.replicas is not None:
-            dist.all_reduce(total, group=self.place.replicas)
+        if self.place.copies.group is not None:
+            dist.all_reduce(total, group=self.place.copies.group)
         piece = self.piece.to(table.device)
         table[piece] += self._cross(total[piece])
 

@@ -47,13 +47,13 @@ class Trainer:
 
     def __init__(
         self,
-        job: Job,
+        jobs: tuple[Job, ...],
         device: torch.device,
         *,
         lr: float,
         build_unit: BuildUnit = build_unit,
     ) -> None:
-        self.place = Place(job, dist.get_rank(), device)
+        self.place = Place(jobs, dist.get_rank(), device)
         self.stage = Stage(self.place, build_unit).to(device)
         self.optimizer = Optimizer(self.place, self.stage, lr)
         self.boundaries = Boundaries(self.place)
@@ -79,8 +79,12 @@ class Trainer:
         self.boundaries.finish()
         if not self.place.is_last:
             return None
-        if self.place.replicas is not None:
-            dist.all_reduce(loss, group=self.place.replicas)
+        if self.place.losses is not None:
+            # Every rank of a tensor-parallel group has the same part.
+            loss /= self.place.plan.tp
+            dist.all_reduce(loss, group=self.place.losses)
+        elif self.place.copies.group is not None:
+            dist.all_reduce(loss, group=self.place.copies.group)
         return float(loss)
 
 
@@ -120,11 +124,13 @@ def load(name: str) -> Any:
     return getattr(module, function)
 
 
-def train(job: Job, device: torch.device, options: argparse.Namespace) -> None:
+def train(
+    jobs: tuple[Job, ...], device: torch.device, options: argparse.Namespace
+) -> None:
     """Train from the newest checkpoint, or the start, up to ``--steps``."""
     build: BuildUnit = load(options.units) if options.units else build_unit
     data: Data = load(options.data) if options.data else made_up_tokens
-    trainer = Trainer(job, device, lr=options.lr, build_unit=build)
+    trainer = Trainer(jobs, device, lr=options.lr, build_unit=build)
     saved, first = None, 0
     if options.checkpoints:
         path = HERE / "job.json"
@@ -133,14 +139,15 @@ def train(job: Job, device: torch.device, options: argparse.Namespace) -> None:
     recorder = Recorder(trainer, options.times) if options.times else None
     place = trainer.place
     for step in range(first, options.steps):
-        batch = data(step, job)
+        batch = data(step, place.job)
         if recorder:
             recorder.begin()
         loss = trainer.backward(batch)
         trainer.optimizer.step()
         if recorder:
             recorder.end(loss)
-        if loss is not None and place.dp == place.cp == place.tp == 0:
+        tells = place.pipeline == place.dp == place.cp == place.tp == 0
+        if loss is not None and tells:
             print(f"step {step}: loss {loss:.6f}", flush=True)
         done = step + 1
         if saved and (done % options.every == 0 or done == options.steps):
@@ -152,7 +159,7 @@ def train(job: Job, device: torch.device, options: argparse.Namespace) -> None:
 def main() -> None:
     """Train in this rank, one of those that torchrun started."""
     options = _options()
-    job = Job.read(HERE / "job.json")
+    jobs = Job.read(HERE / "job.json")
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -160,12 +167,12 @@ def main() -> None:
         # As hetopt prices multiplications of 32 bits: TF32 where the device has it.
         torch.set_float32_matmul_precision("high")
     store, rank, size = next(rendezvous("env://"))
-    note = job.version_note()
+    note = jobs[0].version_note()
     if note and rank == 0:
         print(note, file=sys.stderr, flush=True)
     with Watch(store, f"rank {rank}"):
-        if size != job.world_size:
-            msg = f"job.json has {job.world_size} ranks, torchrun started {size}"
+        if size != jobs[-1].end_rank:
+            msg = f"job.json has {jobs[-1].end_rank} ranks, torchrun started {size}"
             raise ValueError(msg)
         store.set_timeout(timedelta(minutes=30))
         dist.init_process_group(
@@ -174,5 +181,5 @@ def main() -> None:
             rank=rank,
             world_size=size,
         )
-        train(job, device, options)
+        train(jobs, device, options)
         dist.destroy_process_group()

@@ -12,9 +12,13 @@ where sequence parallelism splits them further (``place.splits_tokens``). A unit
 what ``place.plan`` asks for: splits its matrices over ``place.tensor``, and wraps in
 ``recomputed`` what is to be recomputed. A parameter that every tp rank has a part of
 the gradient of, such as a norm's with sequence parallelism, names the ranks to sum over
-in ``parameter.sum_over``. Weights must be the same on all replicas: draw them from
+in ``parameter.sum_over``. One of routed experts, which other ranks hold than those of
+``place.copies``, names the ranks with the same experts in ``parameter.copies``, as
+``place.expert_copies``. Weights must be the same on all replicas: draw them from
 a seed. Of a tied model the tables of the embedding and of the head name their tokens in
-``parameter.tied_rows``; on one stage they become one.
+``parameter.tied_rows``; on one stage they become one. Where the plan has several
+pipelines, a parameter that tp or ep cuts says which part of the whole it is in
+``parameter.box``, a range for each dimension.
 
 A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, given as
 ``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py`` is one.
@@ -23,16 +27,16 @@ A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, g
 from __future__ import annotations
 
 import functools
-import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import Context, attend, recomputed
+from .experts import RoutedMlp
 from .groups import Place
-from .operations import Columns, Gated, Lookup, Loss, Norm, Rows, Turned
-from .region import Region
+from .operations import Columns, Gated, Lookup, Loss, Rows, Turned
+from .unit import Unit
 
 
 def build_unit(index: int, place: Place) -> nn.Module:
@@ -44,71 +48,7 @@ def build_unit(index: int, place: Place) -> nn.Module:
     return Layer(index, place)
 
 
-class _Unit(nn.Module):
-    """What units share: the model's sizes and parameters drawn from a seed.
-
-    Weights depend on a unit and a name alone, not on how the model is split.
-    """
-
-    def __init__(self, index: int, place: Place) -> None:
-        super().__init__()
-        self.index, self.place, self.model = index, place, place.job.model
-        self.region = Region.of(place)
-
-    def draw(self, name: str, outputs: int, inputs: int, split: int | None) -> None:
-        """Make a matrix of which this rank has one part, along dimension ``split``."""
-        weight = torch.empty(outputs, inputs)
-        bound = 1 / math.sqrt(inputs)
-        weight.uniform_(-bound, bound, generator=self._generator(name))
-        if split is not None:
-            weight = weight.chunk(self.region.size, split)[self.region.rank]
-        self.register_parameter(name, nn.Parameter(weight.contiguous()))
-
-    def vector(self, name: str, values: Tensor, *, outside: bool) -> None:
-        """Make a vector; ``outside`` of matrices tp may split the tokens it sees."""
-        parameter = nn.Parameter(values.contiguous())
-        if outside and self.place.splits_tokens:
-            parameter.sum_over = self.place.tensor
-        self.register_parameter(name, parameter)
-
-    def norm(self, name: str) -> None:
-        """Make the parameters of a norm."""
-        self.vector(f"{name}_weight", torch.ones(self.model["hidden"]), outside=True)
-        if self.model["norm"] == "layer":
-            zeros = torch.zeros(self.model["hidden"])
-            self.vector(f"{name}_bias", zeros, outside=True)
-
-    def normed(self, x: Tensor, name: str) -> Tensor:
-        """Return the norm of (b, m, h)."""
-        bias = getattr(self, f"{name}_bias", None)
-        weight = getattr(self, f"{name}_weight")
-        return Norm.apply(x, weight, bias, self.model["norm_eps"])
-
-    def table(self, name: str) -> None:
-        """Make this rank's rows of a token table, padded to the same on all ranks."""
-        vocab, hidden = self.model["vocab"], self.model["hidden"]
-        rows = -(-vocab // self.region.size)
-        start = min(self.region.rank * rows, vocab)
-        self.span = range(start, min(start + rows, vocab))
-        whole = torch.empty(vocab, hidden)
-        seed = "table" if self.model["tied"] else f"{self.index} {name}"
-        whole.normal_(std=0.02, generator=_generator(seed))
-        own = whole[self.span.start : self.span.stop]
-        own = F.pad(own, (0, 0, 0, rows - len(self.span)))
-        parameter = nn.Parameter(own.contiguous())
-        if self.model["tied"]:
-            parameter.tied_rows = self.span
-        self.register_parameter(name, parameter)
-
-    def _generator(self, name: str) -> torch.Generator:
-        return _generator(f"{self.index} {name}")
-
-
-def _generator(seed: str) -> torch.Generator:
-    return torch.Generator().manual_seed(int.from_bytes(seed.encode(), "big") % 2**63)
-
-
-class Embedding(_Unit):
+class Embedding(Unit):
     """A table split by the vocabulary, and learned positions if the model has them."""
 
     def __init__(self, place: Place) -> None:
@@ -117,7 +57,7 @@ class Embedding(_Unit):
         length = self.model["positions"]
         if length:
             whole = torch.empty(length, self.model["hidden"])
-            whole.normal_(std=0.02, generator=self._generator("positions"))
+            whole.normal_(std=0.02, generator=self.generator("positions"))
             self.vector("positions", whole, outside=True)
             own = place.positions
             if place.splits_tokens:
@@ -139,7 +79,7 @@ def angles(place: Place) -> tuple[Tensor, Tensor]:
     return turned.cos(), turned.sin()
 
 
-class Layer(_Unit):
+class Layer(Unit):
     """A layer with its share of heads and of the MLP."""
 
     def __init__(self, index: int, place: Place) -> None:
@@ -157,9 +97,11 @@ class Layer(_Unit):
                 self._keep_one_head(name)
         self._row("out", width * model["heads"])
         self.norm("mlp_norm")
-        for name in self.up_names:
-            self._column(name, ffn)
-        self._row("down", ffn)
+        self.mlp = RoutedMlp(index, place) if place.job.is_routed(index) else None
+        if self.mlp is None:
+            for name in self.up_names:
+                self._column(name, ffn)
+            self._row("down", ffn)
         if not model["positions"]:
             self.cos, self.sin = angles(place)
 
@@ -168,8 +110,9 @@ class Layer(_Unit):
         shared = name in "kv" and self.model["kv_heads"] < self.region.size
         self.draw(name, outputs, self.model["hidden"], None if shared else 0)
         if self.biased:
-            bias = torch.zeros(getattr(self, name).shape[0])
-            self.vector(f"{name}_bias", bias, outside=False)
+            weight = getattr(self, name)
+            bias = torch.zeros(weight.shape[0])
+            self.vector(f"{name}_bias", bias, outside=False, box=weight.box[:1])
 
     def _row(self, name: str, inputs: int) -> None:
         """Make a matrix split by inputs, and its bias, added once they are summed."""
@@ -184,15 +127,16 @@ class Layer(_Unit):
         width = self.model["head_dim"]
         for each in (name, f"{name}_bias") if self.biased else (name,):
             whole = getattr(self, each).detach()
-            parameter = nn.Parameter(whole[head * width : (head + 1) * width].clone())
+            rows = range(head * width, (head + 1) * width)
+            parameter = nn.Parameter(whole[rows.start : rows.stop].clone())
             parameter.sum_over = self.place.sharers
+            parameter.box = rows, *map(range, whole.shape[1:])
             self.register_parameter(each, parameter)
 
     def forward(self, x: Tensor) -> Tensor:
         """Run on (b, m, h)."""
         if self.place.plan.recompute != "full":
-            x = self._attention(x)
-            return self._mlp_down(x, self._mlp_up(x))
+            return self._whole(x)
         if self.model["granularity"] == "layer":
             return recomputed(self._whole, x)
         x = recomputed(self._attention, x)
@@ -200,6 +144,8 @@ class Layer(_Unit):
 
     def _whole(self, x: Tensor) -> Tensor:
         x = self._attention(x)
+        if self.mlp is not None:
+            return x + self.mlp(self.normed(x, "mlp_norm"))
         return self._mlp_down(x, self._mlp_up(x))
 
     def _columns(self, x: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
@@ -229,7 +175,7 @@ class Layer(_Unit):
         return x + self._rows(inner, "down")
 
 
-class Head(_Unit):
+class Head(Unit):
     """The last norm, logits split by the vocabulary, and the loss."""
 
     def __init__(self, place: Place) -> None:

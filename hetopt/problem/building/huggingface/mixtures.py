@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.problem.building.huggingface.llama4 import LLAMA_4
 from hetopt.problem.building.huggingface.readers import (
     Family,
     Fields,
     activation,
     flag,
+    layer_numbers,
+    needed,
     neutral,
     number,
     uniform_window,
@@ -66,23 +69,15 @@ def _chosen(config: Config) -> Fields:
     }
 
 
-def _needed(config: Config, key: str) -> int:
-    """Read a whole number that has to be there."""
-    value = config.whole(key)
-    if value is None:
-        raise config.wrong(key, "is missing, expected a whole number")
-    return value
-
-
 def _deepseek_experts(config: Config) -> Fields:
     """Read experts behind some dense layers (DeepSeek-V2 and -V3, GLM-4.5)."""
     config.must_be("moe_layer_freq", 1, "further dense layers are not supported")
-    ffn = _needed(config, "moe_intermediate_size")
+    ffn = needed(config, "moe_intermediate_size")
     shared = config.whole("n_shared_experts", least=0) or 0
     return {
         "experts": {
-            "number": _needed(config, "n_routed_experts"),
-            "per_token": _needed(config, "num_experts_per_tok"),
+            "number": needed(config, "n_routed_experts"),
+            "per_token": needed(config, "num_experts_per_tok"),
             "ffn": ffn,
             "shared_ffn": shared * ffn,
             "dense_layers": config.whole("first_k_dense_replace", least=0) or 0,
@@ -95,23 +90,18 @@ def _qwen_experts(config: Config) -> Fields:
     """Read experts of every n-th layer but some (Qwen2-MoE, Qwen3-MoE)."""
     layers = config.whole("num_hidden_layers") or 0
     every = config.whole("decoder_sparse_step") or 1
-    dense = config.value("mlp_only_layers") or []
-    if not isinstance(dense, list) or not all(
-        type(layer) is int and 0 <= layer < layers for layer in dense
-    ):
-        msg = f"is {dense!r}, expected a list of layers from 0 to {layers - 1}"
-        raise config.wrong("mlp_only_layers", msg)
+    dense = layer_numbers(config, "mlp_only_layers", layers)
     shared = config.whole("shared_expert_intermediate_size", least=0) or 0
     return {
         "experts": {
-            "number": _needed(config, "num_experts"),
-            "per_token": _needed(config, "num_experts_per_tok"),
-            "ffn": _needed(config, "moe_intermediate_size"),
+            "number": needed(config, "num_experts"),
+            "per_token": needed(config, "num_experts_per_tok"),
+            "ffn": needed(config, "moe_intermediate_size"),
             "shared_ffn": shared,
             "shared_gate": shared > 0,
             "normalised": config.flag("norm_topk_prob"),
             "every": every,
-            "dense_layers": tuple(sorted(set(dense))),
+            "dense_layers": tuple(sorted(dense)),
         }
     }
 
@@ -122,9 +112,9 @@ def _local_experts(bias: bool) -> Callable[[Config], Fields]:
     def read(config: Config) -> Fields:
         return {
             "experts": {
-                "number": _needed(config, "num_local_experts"),
-                "per_token": _needed(config, "num_experts_per_tok"),
-                "ffn": _needed(config, "intermediate_size"),
+                "number": needed(config, "num_local_experts"),
+                "per_token": needed(config, "num_experts_per_tok"),
+                "ffn": needed(config, "intermediate_size"),
                 "router_bias": bias,
             }
         }
@@ -135,16 +125,16 @@ def _local_experts(bias: bool) -> Callable[[Config], Fields]:
 def _latent(config: Config) -> Fields:
     """Read the sizes of latent attention (DeepSeek)."""
     config.value("head_dim")
-    qk_dim = _needed(config, "qk_nope_head_dim")
-    rope_dim = _needed(config, "qk_rope_head_dim")
+    qk_dim = needed(config, "qk_nope_head_dim")
+    rope_dim = needed(config, "qk_rope_head_dim")
     return {
         "head_dim": qk_dim + rope_dim,
         "latent": {
             "q_lora": config.whole("q_lora_rank") or 0,
-            "kv_lora": _needed(config, "kv_lora_rank"),
+            "kv_lora": needed(config, "kv_lora_rank"),
             "qk_dim": qk_dim,
             "rope_dim": rope_dim,
-            "v_dim": _needed(config, "v_head_dim"),
+            "v_dim": needed(config, "v_head_dim"),
         },
     }
 
@@ -283,6 +273,7 @@ MIXTURES: Mapping[str, Family] = {
     ),
     "deepseek_v3": _V3,
     "kimi_k2": _V3,
+    "llama4_text": LLAMA_4,
     "glm4_moe": Family(
         defaults={
             **_SILU,
@@ -340,15 +331,13 @@ _UNUSED_WINDOW = frozenset({"max_window_layers", "sliding_window"})
 #: model_type -> keys of a family beside those of all that change nothing.
 HARMLESS_OF_MIXTURES: Mapping[str, frozenset[str]] = {
     "gpt_oss": frozenset({"experts_per_token", "initial_context_length"}),
+    "llama4_text": frozenset({"for_llm_compressor"}),
     "qwen2_moe": _UNUSED_WINDOW,
     "qwen3_moe": _UNUSED_WINDOW,
 }
 
 #: model_type -> the layers that hetopt has no kind for.
 UNKNOWN_LAYERS = {
-    "llama4_text": "whose layers attend within chunks of tokens (attention_chunk_size) "
-    "without a rotary embedding in some (no_rope_layers), which hetopt has no layer "
-    "for",
     "qwen3_next": "whose layers of linear attention (gated delta rule) hetopt has no "
     "layer for",
     "deepseek_v32": "whose sparse attention (index_topk) hetopt has no layer for",

@@ -65,6 +65,25 @@ def flag(key: str, *fields: str) -> Callable[[Config], Fields]:
     return read
 
 
+def needed(config: Config, key: str) -> int:
+    """Read a whole number that has to be there."""
+    value = config.whole(key)
+    if value is None:
+        raise config.wrong(key, "is missing, expected a whole number")
+    return value
+
+
+def layer_numbers(config: Config, key: str, layers: int) -> frozenset[int]:
+    """Read a list of layers; none of them where it is left out."""
+    listed = config.value(key) or []
+    if not isinstance(listed, list) or not all(
+        type(layer) is int and 0 <= layer < layers for layer in listed
+    ):
+        msg = f"is {listed!r}, expected a list of layers from 0 to {layers - 1}"
+        raise config.wrong(key, msg)
+    return frozenset(listed)
+
+
 def hidden_dropout(*keys: str) -> Callable[[Config], Fields]:
     """Return a reader of one probability for embeddings and residuals."""
 

@@ -1,0 +1,51 @@
+"""How much quicker pipelines that specialise by length are than packing to the longest.
+
+``python -m benchmarks.mixed_lengths [PROBLEM] [PIPELINES]``. Packed is what Hetu v2
+compares with (Section 7.3): all tokens of a step in sequences of the longest length, by
+the best plan of one pipeline, whose attention is over the whole of each.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import hetopt
+from hetopt.problem.named import named_problem
+
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+
+
+def packed(problem: Problem) -> Problem:
+    """Return the problem with its tokens in as few of the longest as hold them."""
+    training = problem.training
+    alike = training.of_length(training.seq_len)
+    number = -(-training.tokens // training.seq_len)
+    return replace(problem, training=replace(alike, global_batch=number))
+
+
+def main(name: str = "hetu-32b-32h20-lengths", pipelines: str = "2") -> None:
+    """Print both times, their bounds and their ratio."""
+    problem = named_problem(name)
+    whole = packed(problem)
+    times = []
+    for label, one, most in (
+        (f"packed in {whole.training.global_batch}", whole, 1),
+        (f"up to {pipelines} pipelines by length", problem, int(pipelines)),
+    ):
+        best = hetopt.plan(one, pipelines=most, jobs=1)
+        if best.best is None:
+            sys.exit(f"{label}: {best.reason}")
+        times.append(best.best.closed_form_s)
+        print(
+            f"{label}: {times[-1]:.3f} s in closed form, "
+            f"{best.best.iteration_time_s:.3f} s simulated, {best.status}",
+            flush=True,
+        )
+    print(f"ratio: {times[0] / times[1]:.3f}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

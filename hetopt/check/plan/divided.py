@@ -1,0 +1,292 @@
+"""Check what a result says of dividing the nodes among several pipelines.
+
+A claim names some pipelines, each by the division it is of and its sequences, with a
+bound on its time; it holds for the same pipeline in other divisions. All others take at
+least their device time. What is claimed of all plans together has to follow from that:
+division by division, for every way to divide the batch.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.check.plan.reading import items, mapping, number, whole
+from hetopt.cost.device_work import least_device_seconds
+from hetopt.cost.divided import depends_on
+from hetopt.errors import InputError
+from hetopt.plans import MOST_PIPELINES
+from hetopt.result import OPTIMALITY_GAP
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Mapping
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+
+    #: Devices of each node of one cluster, by pipeline.
+    Given = tuple[tuple[int, ...], ...]
+    #: By pipeline and cluster, the devices of each node, most first.
+    Division = tuple[dict[str, tuple[int, ...]], ...]
+
+#: Relative difference at which two numbers that should be one are not.
+_TOLERANCE = 1e-9
+#: Ways to hand out halves of nodes that are looked at, at most.
+_MOST_WAYS = 5 * 10**6
+
+
+class Divided:
+    """What is claimed of pipelines side by side.
+
+    Attributes
+    ----------
+    least_s
+        What all plans take at least, as claimed; inf: there is none.
+
+    Raises
+    ------
+    InputError
+        The data is not what ``Several.to_json`` makes.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        data: Mapping[str, Any],
+        principles: Principles,
+    ) -> None:
+        # Stages of several sizes are counted in whole nodes only.
+        self._cuts = principles.sharing == "one"
+        self._problem = problem
+        self._batch = problem.training.global_batch
+        self._body = sum(table.body[kind] for kind in table.units)
+        self.most = whole(data, "most", "several")
+        if self.most > MOST_PIPELINES:
+            msg = f"is {self.most}, expected at most {MOST_PIPELINES}"
+            raise InputError(msg, field="several.most")
+        nodes = max(count for each in problem.clusters for _, count in each.sizes)
+        if (2 * nodes + 1) ** self.most > _MOST_WAYS:
+            msg = f"is {self.most}: the ways to divide {nodes} nodes are too many"
+            raise InputError(msg, field="several.most")
+        self._claimed = whole(data, "divisions", "several")
+        alike = problem.training.lengths is None
+        self._work = least_device_seconds(problem).tolist() if alike else []
+        self._bounds: dict[tuple[Hashable, int], float] = {}
+        self._whole: dict[object, float] = {}
+        self._unknown: list[str] = []
+        ways = self._ways()
+        names = {_name(way) for way in ways}
+        for place, item in items(data, "bounds", "several"):
+            entry = mapping(item, place)
+            way = self._division(entry, place)
+            if problem.training.lengths is not None:
+                known = _name(way) in names
+                bound = number(entry, "bound_s", place)
+                if known:
+                    self._whole[_name(way)] = inf if bound is None else bound
+                else:
+                    self._unknown.append(place)
+                continue
+            pipeline = whole(entry, "pipeline", place, least=0)
+            if _name(way) not in names or pipeline >= len(way):
+                self._unknown.append(place)
+                continue
+            bound = number(entry, "bound_s", place)
+            key = depends_on(problem, way, pipeline), whole(entry, "batch", place)
+            self._bounds[key] = inf if bound is None else bound
+        self._count = len(ways)
+        self.least_s = min(map(self._least, ways))
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        table: CostTable,
+        result: Mapping[str, Any],
+        principles: Principles,
+    ) -> Divided | None:
+        """Return what a result claims; None if it is about plans of one pipeline."""
+        if "several" not in result:
+            return None
+        data = mapping(result["several"], "several")
+        return cls(problem, table, data, principles)
+
+    def findings(self) -> Iterator[str]:
+        """Yield what is wrong whatever is claimed of plans."""
+        if self._claimed != self._count:
+            yield f"several.divisions: {self._claimed}, expected {self._count}"
+        for place in self._unknown:
+            yield f"{place}: is no division of the nodes among pipelines"
+
+    def no_plan_findings(self, status: str) -> Iterator[str]:
+        """Yield what is wrong with a result that has no plan."""
+        if status == "infeasible" and self.least_s < inf:
+            yield f"status: infeasible, but the divisions permit {self.least_s!r}"
+
+    def plan_findings(
+        self,
+        plan: Plan,
+        value: float,
+        status: str,
+        numbers: Mapping[str, float | None],
+    ) -> Iterator[str]:
+        """Yield what is wrong with the bound and the gap of a result with a plan.
+
+        Parameters
+        ----------
+        value
+            Its closed form.
+        numbers
+            What the result says, by its keys.
+        """
+        if len(plan.pipelines) > self.most:
+            yield f"several.most: {self.most}, the plan has {len(plan.pipelines)}"
+        bound, gap = numbers["lower_bound_s"], numbers["gap"]
+        if bound is None:
+            yield "lower_bound_s: there is none"
+            return
+        if bound > value * (1 + _TOLERANCE):
+            yield f"lower_bound_s: {bound}, more than the plan's {value!r}"
+        if bound > self.least_s * (1 + _TOLERANCE):
+            yield f"lower_bound_s: {bound}, the divisions prove only {self.least_s!r}"
+        expected = max(0.0, (value - bound) / value)
+        if gap is None or abs(gap - expected) > _TOLERANCE:
+            yield f"gap: {gap}, expected {expected!r}"
+        if status == "optimal" and expected > OPTIMALITY_GAP + _TOLERANCE:
+            yield f"status: optimal, but the gap is {expected!r}"
+
+    def _division(self, entry: Mapping[str, Any], place: str) -> Division:
+        division = []
+        for at, item in items(entry, "division", place):
+            nodes = mapping(item, at)
+            division.append(
+                {
+                    name: tuple(
+                        whole({"size": size}, "size", where)
+                        for where, size in items(nodes, name, at)
+                    )
+                    for name in nodes
+                }
+            )
+        return tuple(division)
+
+    def _ways(self) -> list[Division]:
+        """Return every division, pipelines in one of their orders."""
+        found: dict[object, Division] = {}
+        for pipelines in range(1, self.most + 1):
+            for way in self._divided(pipelines):
+                found.setdefault(frozenset(_counted(way).items()), way)
+        return [way for way in found.values() if self._linked(way)]
+
+    def _divided(self, pipelines: int) -> Iterator[Division]:
+        """Yield divisions where each of so many pipelines has something."""
+        options: list[list[Given]] = []
+        for cluster in self._problem.clusters:
+            kinds = [
+                _handed_out(size, count, pipelines, cuts=self._cuts)
+                for size, count in cluster.sizes
+            ]
+            given: list[Given] = [((),) * pipelines] if pipelines > 1 else []
+            given += [
+                tuple(
+                    tuple(sorted((x for own in choice for x in own[r]), reverse=True))
+                    for r in range(pipelines)
+                )
+                for choice in product(*kinds)
+            ]
+            options.append(given)
+        names = [cluster.name for cluster in self._problem.clusters]
+        for shares in product(*options):
+            way = tuple(
+                {
+                    name: own[r]
+                    for name, own in zip(names, shares, strict=True)
+                    if own[r]
+                }
+                for r in range(pipelines)
+            )
+            if all(way):
+                yield way
+
+    def _linked(self, way: Division) -> bool:
+        """Whether gradients can pass between all clusters of different pipelines."""
+        return all(
+            a == b or self._problem.links.between(a, b) is not None
+            for r, own in enumerate(way)
+            for other in way[r + 1 :]
+            for a in own
+            for b in other
+        )
+
+    def _least(self, way: Division) -> float:
+        """Return what plans of a division take at least."""
+        if self._problem.training.lengths is not None:
+            # Where lengths differ, what is claimed is of whole divisions.
+            return self._whole.get(_name(way), 0.0)
+        times = []
+        for pipeline, own in enumerate(way):
+            key = depends_on(self._problem, way, pipeline)
+            batches = range(1, self._batch + 1)
+            times.append([inf, *(self._bound(own, key, n) for n in batches)])
+        least = np.array(times[0])
+        for last in times[1:]:
+            after = np.array(last)
+            longest = np.full(self._batch + 1, inf)
+            for n in range(2, self._batch + 1):
+                # 1 to n - 1 sequences for those before, the others for this one.
+                longest[n] = np.maximum(least[1:n], after[n - 1 : 0 : -1]).min()
+            least = longest
+        return float(least[self._batch])
+
+    def _bound(
+        self, own: Mapping[str, tuple[int, ...]], key: Hashable, n: int
+    ) -> float:
+        rate = sum(
+            sum(own.get(cluster.name, ())) / work[n - 1]
+            for cluster, work in zip(self._problem.clusters, self._work, strict=True)
+        )
+        device_time = n * self._body / rate * (1 - _TOLERANCE) if rate else inf
+        return max(device_time, self._bounds.get((key, n), 0.0))
+
+
+def _name(way: Division) -> object:
+    """Return a division as something that can be looked up, whatever its order."""
+    return frozenset(_counted(way).items())
+
+
+def _counted(way: Division) -> dict[object, int]:
+    counts: dict[object, int] = {}
+    for own in way:
+        key = frozenset(own.items())
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _handed_out(
+    size: int, count: int, pipelines: int, *, cuts: bool
+) -> list[tuple[tuple[int, ...], ...]]:
+    """Return all ways to hand out equal nodes, whole or in halves.
+
+    A pipeline has at most one half; two halves are a node.
+
+    Parameters
+    ----------
+    cuts
+        Whether there are halves at all.
+    """
+    ways = []
+    for halves in product(range(2 * count + 1), repeat=pipelines):
+        odd = sum(each % 2 for each in halves)
+        if sum(halves) == 2 * count and ((cuts and size % 2 == 0) or not odd):
+            ways.append(
+                tuple(
+                    (size,) * (each // 2) + (size // 2,) * (each % 2) for each in halves
+                )
+            )
+    return ways

@@ -1,0 +1,217 @@
+"""What is checked of pipelines that take sequences of several lengths.
+
+Each length has a table of its own. A stage needs the memory of the longest sequences
+its pipeline takes, for as many micro-batches as it has warm-ups. g is that of the
+shortest length of the problem.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.several import (
+    ensure_own_table,
+    several_findings,
+)
+from hetopt.check.plan.times import closed_form
+from hetopt.cost.divided import by_length, sources_by_length
+from hetopt.problem.division import pins_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from fractions import Fraction
+
+    from hetopt.check.plan.times import Times
+    from hetopt.cost.table import CostTable
+    from hetopt.mix import Mix
+    from hetopt.plans import Pipeline, Plan
+    from hetopt.problem.problem import Problem
+
+
+class OneLength(NamedTuple):
+    """One pipeline as if all its sequences had one length.
+
+    There are as many micro-batches as there are in all, or warm-ups if these are more:
+    so every stage holds what its warm-ups say.
+    """
+
+    problem: Problem
+    table: CostTable
+    pipeline: Pipeline
+
+
+def length_findings(problem: Problem, plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with how sequences are shared out and make micro-batches."""
+    if not STEPS[plan.schedule].mixes:
+        yield f"schedule: {plan.schedule} does not run sequences of several lengths"
+    if plan.per_unit:
+        yield "pipelines: lengths differ, but units have strategies"
+    if len(plan.pipelines) > 1:
+        yield from several_findings(problem, plan)
+    elif plan.pipelines[0].share is not None:
+        yield "pipelines: expected one without a share, or several"
+    elif (pin := pins_fault(problem.pins)) is not None:
+        yield f"pin {pin}: is of sequences of one length"
+    for cluster in problem.clusters:
+        if cluster.uplink_bytes_per_s is not None:
+            yield f"cluster {cluster.name!r}: an uplink, but lengths differ"
+    left = dict(problem.training.sequences)
+    for number, pipeline in enumerate(plan.pipelines):
+        if pipeline.mix is None:
+            yield f"pipeline {number}: has no mix"
+            return
+        for tokens, count in pipeline.mix.sequences.items():
+            if tokens not in left:
+                yield f"pipeline {number}: no sequence has {tokens} tokens"
+            left[tokens] = left.get(tokens, 0) - count
+        yield from _mix_findings(problem, number, pipeline, pipeline.mix)
+    for tokens, count in left.items():
+        if tokens in problem.training.sequences and count:
+            what = f"{count} too few" if count > 0 else f"{-count} too many"
+            yield f"sequences of {tokens} tokens: pipelines take {what}"
+
+
+def _mix_findings(
+    problem: Problem, number: int, pipeline: Pipeline, mix: Mix
+) -> Iterator[str]:
+    batch, each = problem.training.global_batch, mix.per_microbatch
+    if batch % each:
+        yield (
+            f"pipeline {number}: {each} sequences in a micro-batch do not divide the "
+            f"global batch {batch}"
+        )
+    count = sum((n + each - 1) // each for n in mix.sequences.values())
+    if pipeline.microbatches != count:
+        yield (
+            f"pipeline {number}: {pipeline.microbatches} microbatches, its sequences "
+            f"make {count}"
+        )
+    taken = sum(mix.sequences.values())
+    if pipeline.share is not None and pipeline.share.batch != taken:
+        yield (
+            f"pipeline {number}: has a share of {pipeline.share.batch} sequences, "
+            f"and takes {taken}"
+        )
+
+
+def one_length_each(
+    problem: Problem, table: CostTable, plan: Plan
+) -> list[dict[int, OneLength]]:
+    """Return what every pipeline is priced with, by length; the mixes are sound.
+
+    Beside the lengths that it takes there is the shortest of the problem.
+
+    Raises
+    ------
+    CheckError
+        The table is not the problem's.
+    """
+    ensure_own_table(problem, table)
+    whole = {
+        each.name: tuple(x for x, count in each.sizes for _ in range(count))
+        for each in problem.clusters
+    }
+    division = [
+        whole if each.share is None else each.share.nodes for each in plan.pipelines
+    ]
+    sources = sources_by_length(problem)
+    found = []
+    for number, pipeline in enumerate(plan.pipelines):
+        assert pipeline.mix is not None
+        wanted = {*pipeline.mix.sequences, min(problem.training.sequences)}
+        known = by_length(problem, division, number, sources)
+        found.append(
+            {each: _alone(pipeline, pipeline.mix, *known[each]) for each in wanted}
+        )
+    return found
+
+
+def _alone(
+    pipeline: Pipeline, mix: Mix, problem: Problem, table: CostTable
+) -> OneLength:
+    warmups = [stage.warmup for stage in pipeline.stages]
+    held = max([pipeline.microbatches, *warmups])
+    made_for = problem.training.global_batch // mix.per_microbatch
+    slices = [
+        replace(each, microbatches=held)
+        for each in table.slices
+        if each.microbatches == made_for
+    ]
+    training = replace(problem.training, global_batch=held * mix.per_microbatch)
+    return OneLength(
+        replace(problem, training=training),
+        replace(table, slices=tuple(slices)),
+        replace(pipeline, microbatches=held, share=None, mix=None),
+    )
+
+
+def closed_form_of(
+    each: Sequence[tuple[Times, int]], counts: Sequence[int]
+) -> Fraction:
+    """Return the closed form of a pipeline in nanoseconds, exactly.
+
+    Parameters
+    ----------
+    each
+        Times and micro-batches of each length, the longest first.
+    counts
+        Warm-ups per stage.
+    """
+    paces = []
+    for times, number in each:
+        one, two = (closed_form(replace(times, microbatches=q), counts) for q in (1, 2))
+        paces.append((number, two - one))
+    first = closed_form(replace(each[0][0], microbatches=1), counts)
+    return first - paces[0][1] + sum(number * pace for number, pace in paces)
+
+
+def last_ends_of(each: Sequence[tuple[Times, int]], counts: Sequence[int]) -> list[int]:
+    """Return when every stage has run its last pass, in nanoseconds.
+
+    Parameters
+    ----------
+    each, counts
+        See ``closed_form_of``.
+    """
+    order = [times for times, number in each for _ in range(number)]
+    p, q = len(counts), len(order)
+    # When activations and gradients of each micro-batch reach each stage.
+    here: dict[tuple[bool, int, int], int] = {
+        (back, p - 1 if back else 0, m): 0 for back in (False, True) for m in range(q)
+    }
+    passes = [_passes(min(count, q), q) for count in counts]
+    free, ran = [0] * p, [0] * p
+    ready = {(back, b): 0 for back in (False, True) for b in range(p - 1)}
+    while any(ran[i] < len(passes[i]) for i in range(p)):
+        before = sum(ran)
+        for i in range(p):
+            while ran[i] < len(passes[i]):
+                back, m = passes[i][ran[i]]
+                if (back, i, m) not in here:
+                    break
+                times = order[m]
+                took = times.backward[i] if back else times.forward[i]
+                free[i] = max(free[i], here[back, i, m]) + took
+                ran[i] += 1
+                to = i - 1 if back else i + 1
+                if 0 <= to < p:
+                    b = min(i, to)
+                    start = max(free[i], ready[back, b])
+                    ready[back, b] = start + times.occupancy[b]
+                    here[back, to, m] = start + times.transfer[b]
+        if sum(ran) == before:
+            msg = f"warm-ups {tuple(counts)} block each other"
+            raise ValueError(msg)
+    return free
+
+
+def _passes(warm: int, q: int) -> list[tuple[bool, int]]:
+    """Return whether each pass of a stage is a backward, and its micro-batch."""
+    listed = [(False, m) for m in range(warm)]
+    for m in range(q):
+        listed.append((True, m))
+        if warm + m < q:
+            listed.append((False, warm + m))
+    return listed

@@ -1,0 +1,115 @@
+"""What is checked of pipelines side by side beside each by itself."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+from hetopt.check.plan.packing import cut
+from hetopt.cost.build import build_table
+from hetopt.cost.divided import part
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import CheckError
+from hetopt.problem.division import pins_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
+    from hetopt.problem.problem import Problem
+
+
+def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
+    """Yield what is wrong with the shares of the batch and of the nodes."""
+    shares = [each.share for each in plan.pipelines if each.share is not None]
+    if len(shares) < len(plan.pipelines):
+        yield "pipelines: one of several has no share"
+        return
+    if plan.chunks > 1:
+        yield "chunks: pipelines side by side hold one a stage"
+    if plan.per_unit:
+        yield "pipelines: there are several, but units have strategies"
+    batch = problem.training.global_batch
+    taken = sum(share.batch for share in shares)
+    if taken != batch:
+        yield f"batch: pipelines take {taken} sequences, expected {batch}"
+    if (pin := pins_fault(problem.pins)) is not None:
+        yield f"pin {pin}: is of a plan of one pipeline"
+    known = {each.name: each for each in problem.clusters}
+    for number, share in enumerate(shares):
+        if not share.nodes:
+            yield f"pipeline {number}: has no nodes"
+        for name, parts in share.nodes.items():
+            if name not in known:
+                yield f"pipeline {number}: no cluster is named {name!r}"
+            elif not parts or min(parts) < 1:
+                yield f"pipeline {number}: has {list(parts)} of nodes of {name!r}"
+    for name, cluster in known.items():
+        cuts = [size for share in shares for size in share.nodes.get(name, ())]
+        if not cut(cluster, cuts):
+            listed = ", ".join(map(str, sorted(cuts, reverse=True)))
+            yield f"cluster {name!r}: no nodes to cut {listed} devices from"
+    for one, other in combinations(shares, 2):
+        for first, second in product(one.nodes, other.nodes):
+            if first != second and problem.links.between(first, second) is None:
+                yield f"links: there is none between {first!r} and {second!r}"
+
+
+def parts_of(
+    problem: Problem, table: CostTable, plan: Plan
+) -> list[tuple[Problem, CostTable]]:
+    """Return problem and table of every pipeline; the shares are sound.
+
+    Raises
+    ------
+    CheckError
+        The table is not the problem's: nobody can tell what a part of it would be.
+    """
+    ensure_own_table(problem, table)
+    shares = [each.share for each in plan.pipelines if each.share is not None]
+    division = [share.nodes for share in shares]
+    return [
+        part(problem, division, number, share.batch)
+        for number, share in enumerate(shares)
+    ]
+
+
+def ensure_own_table(problem: Problem, table: CostTable) -> None:
+    """Raise CheckError unless a table is what the problem makes by itself."""
+    if table_digest(table) != table_digest(build_table(problem)):
+        msg = "table: of several pipelines, or lengths, it has to be the problem's own"
+        raise CheckError([msg])
+
+
+def together(plan: Plan, ran: Sequence[tuple[Sequence[int], Sequence[int]]]) -> int:
+    """Return when the last stage has updated all it holds, in nanoseconds.
+
+    Unit by unit: its gradients are there when all its holders have run their last pass,
+    and then it takes as long as the slowest of the holders.
+
+    Parameters
+    ----------
+    ran
+        Of every pipeline, when its stages have run their last pass, and their g.
+    """
+    holders: dict[int, list[int]] = {}
+    ends: list[int] = []
+    waits: list[int] = []
+    for pipeline, (last, sync) in zip(plan.pipelines, ran, strict=True):
+        for stage, end, g in zip(pipeline.stages, last, sync, strict=True):
+            for unit in range(stage.first_unit, stage.end_unit):
+                holders.setdefault(unit, []).append(len(ends))
+            ends.append(end)
+            waits.append(g)
+    latest = list(ends)
+    longest = list(waits)
+    for met in holders.values():
+        for stage_number in met:
+            latest[stage_number] = max(
+                latest[stage_number], *(ends[other] for other in met)
+            )
+            longest[stage_number] = max(
+                longest[stage_number], *(waits[other] for other in met)
+            )
+    return max(end + g for end, g in zip(latest, longest, strict=True))

@@ -1,0 +1,316 @@
+"""Plan again after devices are lost or added, and say what moves."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt import interruption
+from hetopt.cli.clock import left_s
+from hetopt.cli.commands.plan import EXIT_CODES
+from hetopt.cli.inputs import (
+    add_problem,
+    add_solver,
+    not_negative,
+    principles_of,
+    seconds,
+    whole,
+    workers,
+)
+from hetopt.cli.output import complain, emit
+from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.planned import load_made, read_json
+from hetopt.errors import CheckError, InputError
+from hetopt.solvers.registry import ensure_can, ensure_plans, ensure_races
+
+if TYPE_CHECKING:
+    from hetopt.problem.document import Document
+    from hetopt.problem.principles import Principles
+    from hetopt.problem.problem import Problem
+    from hetopt.replanning.holdings import Layout
+    from hetopt.replanning.replan import Change, Replanned
+
+
+# One statement for each option.
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    add_problem(command)
+    command.add_argument(
+        "plan", metavar="PLAN", help="the plan that ran: what `hetopt plan --out` wrote"
+    )
+    command.add_argument(
+        "--lost",
+        action="append",
+        default=[],
+        metavar="NODE[:DEVICE]",
+        help="a node that is gone, or one of its devices: CLUSTER/NUMBER (from 0) or "
+        "HOST, and the device's number from 0; or a whole CLUSTER; may be given again",
+    )
+    command.add_argument(
+        "--added",
+        action="append",
+        default=[],
+        metavar="CLUSTER/HOST",
+        help="a node that joins a cluster, under its name; may be given again",
+    )
+    command.add_argument(
+        "--iterations",
+        type=whole(1),
+        required=True,
+        metavar="N",
+        help="iterations until the next change is expected: what moving has to pay for",
+    )
+    command.add_argument(
+        "--restart",
+        type=not_negative,
+        default=0.0,
+        metavar="S",
+        help="seconds that any change of plan takes beside its moves (default: 0)",
+    )
+    command.add_argument(
+        "--checkpoint-bandwidth",
+        type=bandwidth,
+        metavar="RATE",
+        help="what all devices together read of a checkpoint, such as '20 GB/s': for "
+        "slices that nobody holds any more, and to compare with a restart",
+    )
+    add_solver(command)
+    command.add_argument(
+        "--relax",
+        metavar="P,...",
+        help="principles that the next plan need not keep (default: those of PLAN)",
+    )
+    command.add_argument(
+        "--pipelines",
+        type=whole(1),
+        metavar="N",
+        help="the most pipelines side by side (default: as many as PLAN has)",
+    )
+    command.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="end after this many seconds in all, with the best plan so far",
+    )
+    command.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="workers (default: one per core); 1: work in this process, start none",
+    )
+    command.add_argument(
+        "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
+    )
+    command.add_argument(
+        "--out", metavar="FILE", help="write the next plan, as `hetopt plan --out` does"
+    )
+    command.add_argument(
+        "--problem-out",
+        metavar="FILE",
+        help="write the problem of the next plan, YAML, with a name for each node",
+    )
+    command.add_argument(
+        "--moves",
+        metavar="FILE",
+        help="write which slice of which tensor goes from where to where, CSV",
+    )
+    command.add_argument(
+        "--json", action="store_true", help="print the answer as JSON, nothing else"
+    )
+
+
+def bandwidth(text: str) -> float:
+    """Argument type: bytes per second, with a unit."""
+    from hetopt.problem.quantity import parse_bandwidth
+
+    try:
+        return parse_bandwidth(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class Asked(NamedTuple):
+    """What the user asks for, read.
+
+    Attributes
+    ----------
+    problem, document
+        After the change; nodes in their old order.
+    original
+        The document before it.
+    """
+
+    change: Change
+    problem: Problem
+    document: Document
+    original: Document
+    principles: Principles
+    pipelines: int
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read what ran, search, check what was found, and report it."""
+    from hetopt.planning import ensure_holds
+
+    ensure_outputs(
+        (options.out, options.problem_out, options.moves),
+        (options.plan,),
+        problems=(options.problem,),
+        plans=True,
+    )
+    asked = _asked(options)
+    if options.solver == "auto":
+        from hetopt.solvers.compiling import compile_beside
+
+        compile_beside()
+    found = _searched(asked, options)
+    from hetopt.cost.build import build_table
+
+    ensure_holds(asked.problem, build_table(asked.problem), found.result)
+    _ensure_moves_hold(asked, found)
+    _deliver(asked, found, options)
+    if not found.candidates:
+        from hetopt.report.summary import headline
+
+        complain(headline(found.result))
+    return EXIT_CODES[found.result.status]
+
+
+def _asked(options: argparse.Namespace) -> Asked:
+    from hetopt.check.plan.reading import read_principles
+    from hetopt.problem.document import load_document
+    from hetopt.problem.named import problem_path
+    from hetopt.problem.reading import problem_of
+    from hetopt.replanning.nodes import changed
+    from hetopt.replanning.problems import with_nodes
+    from hetopt.replanning.replan import Change
+    from hetopt.solvers.several.possible import ensure_several
+
+    data = read_json(options.plan)
+    if "launch" in data:
+        msg = "was searched for a launcher: plan again without --for, and replan that"
+        raise InputError(msg, file=options.plan, field="launch")
+    problem, _, (plan, *_) = load_made(
+        options.problem, options.plan, None, several=True
+    )
+    before, after = changed(problem, options.lost, options.added)
+    path = problem_path(options.problem)
+    document = load_document(path)
+    # Puts in the files that it names.
+    problem_of(document, path)
+    after_it = with_nodes(document, after)
+    left = problem_of(after_it, path).under(plan.schedule, plan.chunks)
+    if options.relax is None:
+        principles = read_principles({"relaxed": [], **data})
+    else:
+        principles = principles_of(options.relax)
+    ensure_races(options.solver, "replan")
+    ensure_can(options.solver, principles)
+    ensure_plans(options.solver, plan.schedule)
+    pipelines = options.pipelines or len(plan.pipelines)
+    if pipelines > 1:
+        ensure_several(left, options.solver, pipelines, {})
+    change = Change(
+        problem=problem,
+        plan=plan,
+        before=before,
+        after=after,
+        iterations=options.iterations,
+        restart_s=options.restart,
+        checkpoint_bytes_per_s=options.checkpoint_bandwidth,
+    )
+    return Asked(change, left, after_it, document, principles, pipelines)
+
+
+def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
+    """Search under a progress bar; from here on a signal ends the search."""
+    from hetopt.cost.build import build_table
+    from hetopt.deadline import Deadline
+    from hetopt.replanning.candidates import Searched
+    from hetopt.replanning.replan import Replanning
+    from hetopt.report.console import is_terminal
+    from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.request import Request
+
+    table = build_table(asked.problem)
+    told = complain if is_terminal(sys.stderr) else lambda line: None
+    interruption.hold()
+    with ProgressBar(sys.stderr) as bar:
+        request = Request(
+            problem=asked.problem,
+            table=table,
+            params=RaceParams(
+                jobs=workers(options.jobs),
+                on_progress=bar.update,
+                principles=asked.principles,
+            ),
+            deadline=Deadline.after(left_s(options.time_limit)),
+            seed=options.seed,
+        )
+        searched = Searched(
+            request=request, solver=options.solver, pipelines=asked.pipelines
+        )
+        return Replanning(asked.change, searched, told).run()
+
+
+def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
+    """Raise CheckError unless independent code agrees with the moves."""
+    from hetopt.check.plan.moves import check_moves
+    from hetopt.replanning.layouts import layout_of
+
+    if not found.candidates:
+        return
+    best, change = found.candidates[0], asked.change
+    before = layout_of(change.problem, change.plan, change.before)
+    left = {
+        node.device(number).name
+        for node in change.after
+        for number in range(len(node.devices))
+    }
+    findings = check_moves(
+        asked.problem,
+        best.moves.to_csv(),
+        (change.plan, best.priced.plan),
+        (_names(before), _names(best.layout)),
+        left,
+    )
+    if findings:
+        raise CheckError(findings)
+
+
+def _names(layout: Layout) -> list[list[list[str]]]:
+    return [[[device.name for device in own] for own in stages] for stages in layout]
+
+
+def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> None:
+    """Print the answer, and write the files that were asked for."""
+    from hetopt.files import write_text
+    from hetopt.replanning.problems import left_out, problem_text, with_nodes
+    from hetopt.report.replanning import replan_report, replan_to_json
+
+    if options.json:
+        data = replan_to_json(found, asked.change)
+        emit(json.dumps(data, indent=2, allow_nan=False))
+    elif found.candidates:
+        from hetopt.report.console import draw
+
+        emit(draw(replan_report(found, asked.change), sys.stdout))
+    if not found.candidates:
+        return
+    best = found.candidates[0]
+    document = with_nodes(asked.document, best.nodes)
+    complain(*(f"warning: {text}" for text in left_out(asked.original, document)))
+    if options.problem_out is not None:
+        what = ", ".join((*options.lost, *(f"+{each}" for each in options.added)))
+        head = f"{asked.change.problem.name} after a change: {what}"
+        write_text(
+            options.problem_out, problem_text(document, options.problem_out, head)
+        )
+    if options.moves is not None:
+        write_text(options.moves, best.moves.to_csv())
+    if options.out is not None:
+        text = json.dumps(found.result.to_json(), indent=2, allow_nan=False)
+        write_text(options.out, text + "\n")

@@ -1,0 +1,36 @@
+"""What a user is warned of beside a plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.output import complain
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+
+
+def warn(
+    problem: Problem, table: CostTable, result: Result, *, own_table: bool
+) -> None:
+    """Say what clusters cannot be used, and when others' latencies are relied on."""
+    if result.best is None:
+        return
+    from hetopt.cost.sources.by_cluster import far_outside, of_other_devices
+    from hetopt.solvers.race.diagnosis import unusable
+
+    warnings = [f"a cluster cannot be used: {why}" for why in unusable(problem, table)]
+    training = problem.training
+    warnings += [
+        f"cluster {cluster.name!r}: {cluster.accelerator.name} has no "
+        f"{training.precision}, its multiplications are priced at the rate of "
+        f"{training.emulate}"
+        for cluster in problem.clusters
+        if cluster.accelerator.lacks(training.precision)
+    ]
+    if not own_table:
+        warnings += of_other_devices(problem)
+        warnings += far_outside(problem, result.best.plan)
+    complain(*(f"warning: {text}" for text in warnings))

@@ -1,0 +1,135 @@
+"""The latency table of one pipeline among several."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.cost.build import build_table, coefficients
+from hetopt.cost.communication.between_pipelines import Between, slowest_way
+from hetopt.cost.correction import with_corrected_links
+from hetopt.cost.ranges import ensure_sums_fit
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.remembered import RememberedSource
+from hetopt.problem.division import part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    from hetopt.cost.sources.source import LatencySource
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+
+
+class Part(NamedTuple):
+    """What one pipeline is planned with."""
+
+    problem: Problem
+    table: CostTable
+
+
+def part(
+    problem: Problem,
+    division: Sequence[Mapping[str, tuple[int, ...]]],
+    number: int,
+    batch: int,
+    source: LatencySource | None = None,
+) -> Part:
+    """Return the problem and the table of one pipeline.
+
+    In the table g includes what adding up gradients over the pipelines takes
+    (``hetopt.cost.communication.between_pipelines``); the rest is what ``build_table``
+    makes of the problem.
+
+    Parameters
+    ----------
+    division, number, batch
+        See ``part_of``.
+    source
+        Of the whole problem; see ``build_table``.
+
+    Raises
+    ------
+    InputError
+        As ``build_table``.
+    """
+    own = part_of(problem, division, number, batch)
+    if len(division) == 1:
+        return Part(own, build_table(own, source))
+    whole = with_corrected_links(problem)
+    between = {
+        each.name: Between(
+            way=slowest_way(whole, division, number, each.name),
+            pipelines=len(division),
+        )
+        for each in own.clusters
+    }
+    table = coefficients(own, source, between)
+    ensure_sums_fit(table)
+    return Part(own, replace(table, per_unit=None))
+
+
+def by_length(
+    problem: Problem,
+    division: Sequence[Mapping[str, tuple[int, ...]]],
+    number: int,
+    sources: Mapping[int, LatencySource],
+) -> dict[int, Part]:
+    """Return what one pipeline is planned with for each length, the longest first.
+
+    Every part is made for the global batch, as if all sequences had that length: what
+    a micro-batch of n sequences costs is found where n of them divide it.
+
+    Parameters
+    ----------
+    division, number
+        See ``part``. A division of one pipeline has everything.
+    sources
+        See ``sources_by_length``.
+
+    Raises
+    ------
+    InputError
+        As ``build_table``.
+    """
+    batch = problem.training.global_batch
+    return {
+        tokens: part(problem.of_length(tokens), division, number, batch, source)
+        for tokens, source in sources.items()
+    }
+
+
+def sources_by_length(problem: Problem) -> dict[int, LatencySource]:
+    """Return where latencies of each length come from, the longest first.
+
+    They remember what they are asked.
+    """
+    return {
+        tokens: RememberedSource(latency_sources(problem.of_length(tokens)))
+        for tokens in problem.training.sequences
+    }
+
+
+def depends_on(
+    problem: Problem, division: Sequence[Mapping[str, tuple[int, ...]]], number: int
+) -> Hashable:
+    """Return what tells a pipeline's problem and table from those of other divisions.
+
+    Parameters
+    ----------
+    division, number
+        See ``part_of``; of one problem.
+    """
+    if len(division) == 1:
+        return "all"
+    own = part_of(problem, division, number, 1)
+    whole = with_corrected_links(problem)
+    names = [each.name for each in own.clusters]
+    return (
+        len(division),
+        tuple((name, division[number][name]) for name in names),
+        tuple(each.uplink_bytes_per_s for each in own.clusters),
+        tuple(own.links.between(*pair) for pair in combinations(names, 2)),
+        tuple(slowest_way(whole, division, number, name) for name in names),
+    )

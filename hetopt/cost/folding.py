@@ -1,0 +1,234 @@
+"""Tables of schedules that fold the model in two (``hetopt.schedule.folding``).
+
+Unit u of U and unit U - 1 - u, which is as far from the head as the former from the
+embedding, are always on one stage: a plan places such *pairs*, of which the first is
+embedding and head. ``folded`` adds their kinds to a table, behind those of the model's
+own units, which the simulation and memory need. What a pair costs is what both units
+do, and a boundary's transfer is that of both chunks in one direction.
+
+A stage holds at most p + min(W, q - p) micro-batches on its first chunk, W = p, ..., 1
+along the pipeline, and at most 2 p passes. With A and A' what a micro-batch takes on
+either chunk, the larger of its activations and of what waits for gradients of weights,
+that is at most
+
+    p (A + A') + min(W, q - p) max(0, A - A')
+
+so that with p known the first part is held at rest (``with_both_chunks``). It is more
+than needed where a stage's pairs differ in which unit takes more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.table import TOO_LONG_NS, ClusterTable
+from hetopt.errors import InputError
+from hetopt.problem.quantity import TOO_MANY_BYTES
+from hetopt.schedule.folding import CHUNKS, held_at_ends
+from hetopt.schedule.shares import SharedLinks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table import CostTable, TableSlice
+
+    Ints = NDArray[np.int64]
+
+#: Joins the kinds of a pair's units.
+_WITH = "+"
+#: Columns that both units of a pair add to; of temporary ones the larger counts.
+_ADDED = (
+    "forward_ns",
+    "backward_ns",
+    "weight_ns",
+    "sync_unit_ns",
+    "state_bytes",
+    "activation_bytes",
+    "weight_bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PairTable(ClusterTable):
+    """Coefficients of one cluster, whose last kinds are pairs of units."""
+
+    @property
+    def handed_on_ns(self) -> Ints:
+        """What others' windows have of tau: the longer of forward and B; (K, N)."""
+        assert self.weight_ns is not None
+        passed = self.backward_ns - self.weight_ns
+        longer: Ints = np.maximum(self.forward_ns, passed)
+        return longer
+
+    @property
+    def fill_ns(self) -> Ints:
+        """What a pair adds to the fill (MODEL.md section 4); (K, N).
+
+        The longest of B / 2, B - w and forward - B / 2.
+        """
+        assert self.weight_ns is not None
+        passed = self.backward_ns - self.weight_ns
+        before = np.maximum(passed - self.weight_ns, (passed + 1) // 2)
+        longest: Ints = np.maximum(before, self.forward_ns - passed // 2)
+        return longest
+
+
+def as_pair_table(own: ClusterTable) -> PairTable:
+    """Return coefficients whose last kinds are pairs as what they are."""
+    return PairTable(strategies=own.strategies, **own.columns())
+
+
+def pairs_of(units: Sequence[str], cuts: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the kinds of a model's pairs, embedding and head first.
+
+    Parameters
+    ----------
+    units, cuts
+        As of ``Model``.
+
+    Raises
+    ------
+    InputError
+        The model cannot be folded in two.
+    """
+    half = len(units) // 2
+    if len(units) % 2 or half < CHUNKS:
+        _refuse(
+            f"which has {len(units) - 2} units between embedding and head, expected "
+            "an even number of them"
+        )
+    found = [(units[u], units[-1 - u]) for u in range(half)]
+    for u in range(1, half - 1):
+        down, up = cuts[u], cuts[-1 - u]
+        if down != up:
+            _refuse(
+                f"but a boundary is crossed by {down} on the way down and by {up} on "
+                "the way up: set granularity: layer"
+            )
+    return found
+
+
+def _refuse(fault: str) -> None:
+    msg = f"zb-v folds the model in two, {fault}; or name another schedule"
+    raise InputError(msg, field="training.schedule")
+
+
+def pair_name(first: str, second: str) -> str:
+    """Return the name of a pair's kind."""
+    return f"{first}{_WITH}{second}"
+
+
+def folded(table: CostTable) -> CostTable:
+    """Return the table of pairs, from that of the model's units.
+
+    Raises
+    ------
+    InputError
+        As ``pairs_of``.
+    """
+    kinds, cuts = table.kinds, table.cut_classes
+    found = pairs_of([kinds[u] for u in table.units], [cuts[c] for c in table.cuts])
+    pairs = tuple(dict.fromkeys(found))
+    numbers = tuple((kinds.index(one), kinds.index(other)) for one, other in pairs)
+    inside = [table.body[one] and table.body[other] for one, other in numbers]
+    own = len(kinds)
+    return replace(
+        table,
+        kinds=(*kinds, *(pair_name(*pair) for pair in pairs)),
+        body=(*table.body, *inside),
+        units=tuple(own + pairs.index(pair) for pair in found),
+        cuts=table.cuts[: len(found) - 1],
+        slices=tuple(_slice(part, numbers) for part in table.slices),
+        pairs=numbers,
+    )
+
+
+def _slice(part: TableSlice, pairs: tuple[tuple[int, int], ...]) -> TableSlice:
+    shared = part.shared
+    if shared is not None:
+        shared = SharedLinks(
+            uplink_ns=_twice(shared.uplink_ns), link_ns=_twice(shared.link_ns)
+        )
+    return replace(
+        part,
+        clusters=tuple(_with_pairs(own, pairs) for own in part.clusters),
+        transfer_ns=_twice(part.transfer_ns),
+        occupancy_ns=_twice(part.occupancy_ns),
+        # Both tables are on the first stage.
+        tied_ns=None,
+        shared=shared,
+        pairs=pairs,
+    )
+
+
+def _twice(times: Ints) -> Ints:
+    """Return the time of both chunks; what is too long for a plan stays so."""
+    return np.minimum(CHUNKS * times, TOO_LONG_NS)
+
+
+def _with_pairs(own: ClusterTable, pairs: tuple[tuple[int, int], ...]) -> ClusterTable:
+    """Return a cluster's coefficients with columns for pairs, behind all others."""
+    columns = own.columns()
+    added = {
+        name: np.hstack([columns[name], column])
+        for name, column in pair_columns(own, pairs).items()
+    }
+    return PairTable(strategies=own.strategies, **{**columns, **added})
+
+
+def pair_columns(
+    own: ClusterTable, pairs: tuple[tuple[int, int], ...]
+) -> dict[str, Ints]:
+    """Return what a pair costs by the name of the column; each (K, pairs)."""
+    first, second = np.array(pairs).T
+    columns = own.columns()
+    found = {}
+    for name in _ADDED:
+        most = TOO_LONG_NS if name.endswith("_ns") else TOO_MANY_BYTES
+        both = columns[name][:, first] + columns[name][:, second]
+        found[name] = np.minimum(both, most)
+    once = own.temporary_bytes
+    found["temporary_bytes"] = np.maximum(once[:, first], once[:, second])
+    return found
+
+
+def with_both_chunks(
+    part: TableSlice, ends: NDArray[np.bool_], stages: int
+) -> TableSlice:
+    """Return the slice in which pairs hold, at rest, what every stage holds ahead.
+
+    Parameters
+    ----------
+    ends
+        Which kinds are at the ends of the model; shape (N,). They are on the first
+        stage, whose order of passes tells what they hold.
+    stages
+        p, less than q.
+    """
+    assert part.pairs is not None
+    first, second = np.array(part.pairs).T
+    at_ends = ends[-len(first) :]
+    down, up = held_at_ends(stages, part.microbatches)
+
+    def hold(own: ClusterTable) -> ClusterTable:
+        assert own.weight_bytes is not None
+        held = np.maximum(own.activation_bytes, own.weight_bytes)
+        here, back = held[:, first], held[:, second]
+        rest = np.where(at_ends, down * here + up * back, stages * (here + back))
+        more = np.where(at_ends, 0, np.maximum(here - back, 0))
+        state, activation = own.state_bytes.copy(), own.activation_bytes.copy()
+        state[:, -len(first) :] += rest
+        activation[:, -len(first) :] = more
+        return replace(
+            own,
+            state_bytes=state,
+            activation_bytes=activation,
+            weight_bytes=np.zeros_like(own.weight_bytes),
+        )
+
+    return replace(part, clusters=tuple(map(hold, part.clusters)), ahead=stages)

@@ -1,0 +1,101 @@
+"""Seconds of a unit's forward and backward pass: computed, sent, and waited for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.communication.within_stage import (
+    exposed_dispatch_s,
+    exposed_ring_s,
+    stage_communication,
+)
+from hetopt.cost.shapes import Floats, Ints, distinct_rows
+from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
+from hetopt.problem.kinds import END_KINDS
+
+if TYPE_CHECKING:
+    from hetopt.cost.rows import StrategyRows
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Training
+
+
+def hidden_share(training: Training, microbatches: Ints) -> Floats:
+    """Return which share of dispatches of experts' tokens others hide; (R,).
+
+    Of q micro-batches the first one's forward pass and the last one's backward pass
+    have no other to run beside.
+    """
+    share: Floats = training.moe.overlap * (1 - 1 / microbatches)
+    return share
+
+
+def shard_times(
+    problem: Problem, rows: StrategyRows, kinds: tuple[str, ...], source: LatencySource
+) -> tuple[ShardTimes, Ints]:
+    """Return the times of every shard, and the shard that each row computes; (R,)."""
+    # Rows that differ in q, dp or recomputation alone compute the same shard.
+    first, where = distinct_rows(rows.shape.columns)
+    times = source.shard_times(
+        ShardQuery(
+            model=problem.model,
+            training=problem.training,
+            cluster=rows.cluster,
+            kinds=kinds,
+            shape=rows.shape.take(first),
+        )
+    )
+    return times, where
+
+
+def passes_s(
+    problem: Problem,
+    rows: StrategyRows,
+    kinds: tuple[str, ...],
+    times: ShardTimes,
+    where: Ints,
+    hidden: Floats,
+) -> tuple[Floats, Floats]:
+    """Forward and backward seconds per unit and micro-batch; (R, N).
+
+    Parameters
+    ----------
+    where
+        The shard of ``times`` that each row computes; (R,).
+    hidden
+        Share of dispatches of experts' tokens beside another micro-batch; (R,). What
+        full recomputation repeats of them is not.
+    """
+    model, training, shape = problem.model, problem.training, rows.shape
+    selective = np.array(
+        [s.recompute == "selective" for s in rows.strategies], dtype=np.bool_
+    )
+    full = np.array([s.recompute == "full" for s in rows.strategies], dtype=np.bool_)
+    forward, backward = [], []
+    for number, kind in enumerate(kinds):
+        computed = times.forward_s[where, number]
+        computed_back = times.backward_s[where, number]
+        core = times.attention_core_s[where, number]
+        core_backward = times.attention_core_backward_s[where, number]
+        moved = stage_communication(
+            model, training, rows.cluster, kind, shape, rows.replicas, rows.per_node
+        )
+        ring = exposed_ring_s(moved.ring_s, core, shape.cp)
+        ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
+        alone = not times.communicates[number]
+        sent_s = alone * moved.forward_s / times.tensor
+        repeated = computed + (sent_s + moved.dispatch_s) + ring
+        repeated = np.where(full & (kind not in END_KINDS), repeated, 0.0)
+        repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
+        dispatch, dispatch_back = (
+            exposed_dispatch_s(moved.dispatch_s, each, hidden)
+            for each in (computed, computed_back)
+        )
+        once = computed + (sent_s + dispatch) + ring
+        returned_s = alone * moved.backward_s / times.tensor + dispatch_back
+        back = computed_back + returned_s + ring_backward
+        gather_s = moved.gather_s / times.sharding
+        forward.append(once + gather_s)
+        backward.append(back + repeated + gather_s + moved.scatter_s / times.sharding)
+    return np.stack(forward, axis=1), np.stack(backward, axis=1)

@@ -1,0 +1,62 @@
+"""A latency source that is asked for each shard once, for many tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
+    from hetopt.cost.table import SourceKind
+    from hetopt.problem.cluster import Cluster
+
+#: What of the times has a row per shard.
+_ARRAYS = (
+    "forward_s",
+    "backward_s",
+    "attention_core_s",
+    "attention_core_backward_s",
+    "weight_s",
+)
+
+
+class RememberedSource:
+    """Remembers what another source said of clusters, kinds and shards.
+
+    Whatever is asked is of one model and its training, but for the batch: a shard
+    computes as long in parts of a cluster as in all of it.
+    """
+
+    def __init__(self, source: LatencySource) -> None:
+        self._source = source
+        self._rows: dict[object, dict[tuple[int, ...], int]] = {}
+        self._times: dict[object, ShardTimes] = {}
+
+    def source_kind(self, cluster: Cluster) -> SourceKind:
+        """Ask the source."""
+        return self._source.source_kind(cluster)
+
+    def shard_times(self, query: ShardQuery) -> ShardTimes:
+        """Ask the source for the shards it was not asked for yet."""
+        place = (query.cluster.name, query.kinds)
+        rows = self._rows.setdefault(place, {})
+        asked = [*zip(*(part.tolist() for part in query.shape.columns), strict=True)]
+        new = [index for index, row in enumerate(asked) if row not in rows]
+        if new or place not in self._times:
+            own = replace(query, shape=query.shape.take(np.array(new, dtype=np.intp)))
+            found, known = self._source.shard_times(own), self._times.get(place)
+            for index in new:
+                rows.setdefault(asked[index], len(rows))
+            if known is not None:
+                joined: dict[str, Any] = {
+                    name: np.concatenate((getattr(known, name), getattr(found, name)))
+                    for name in _ARRAYS
+                }
+                found = replace(known, **joined)
+            self._times[place] = found
+        times = self._times[place]
+        at = np.array([rows[row] for row in asked], dtype=np.intp)
+        taken: dict[str, Any] = {name: getattr(times, name)[at] for name in _ARRAYS}
+        return replace(times, **taken)

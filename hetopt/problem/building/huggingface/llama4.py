@@ -1,0 +1,114 @@
+"""Llama-4's text models: chunks of tokens, and experts in all or every other layer.
+
+What a key stands for where it is left out is as in the family's configuration class;
+what layers compute, as in its modelling class (transformers, ``models/llama4``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.problem.building.huggingface.readers import (
+    Family,
+    Fields,
+    activation,
+    flag,
+    layer_numbers,
+    needed,
+    number,
+)
+from hetopt.problem.building.huggingface.rotary import rotary
+from hetopt.words import describe
+
+if TYPE_CHECKING:
+    from hetopt.problem.building.huggingface.config import Config
+
+
+def _experts(config: Config) -> Fields:
+    """Read experts of some layers, each with as wide a shared one.
+
+    ``intermediate_size`` is the experts', not that of the other layers.
+    """
+    layers = config.whole("num_hidden_layers") or 0
+    every = config.whole("interleave_moe_layer_step") or 1
+    routed = layer_numbers(config, "moe_layers", layers)
+    routed = routed or frozenset(range(every - 1, layers, every))
+    ffn = needed(config, "intermediate_size")
+    return {
+        "ffn": needed(config, "intermediate_size_mlp"),
+        "experts": {
+            "number": needed(config, "num_local_experts"),
+            "per_token": needed(config, "num_experts_per_tok"),
+            "ffn": ffn,
+            "shared_ffn": ffn,
+            "scores": "sigmoid",
+            "normalised": False,
+            "weighted_input": True,
+            "dense_layers": tuple(i for i in range(layers) if i not in routed),
+        },
+    }
+
+
+def _attention(config: Config) -> Fields:
+    """Read chunks, and layers that turn nothing and attend to all."""
+    layers = config.whole("num_hidden_layers") or 0
+    every = config.whole("no_rope_layer_interval") or layers + 1
+    turned = config.value("no_rope_layers")
+    if not turned:
+        turned = [int((layer + 1) % every != 0) for layer in range(layers)]
+    known = isinstance(turned, list) and all(each in (0, 1) for each in turned)
+    if not known or len(turned) < layers:
+        msg = f"is {describe(turned)}, expected 0 or 1 for each of {layers} layers"
+        raise config.wrong("no_rope_layers", msg)
+    turned = turned[:layers]
+    types = ["chunked_attention" if each else "full_attention" for each in turned]
+    why = "layers attend within chunks if they have rotary embeddings"
+    if config.value("layer_types") is not None:
+        config.must_be("layer_types", types, why)
+    config.must_be("attn_scale", 0.1, "the growth of queries is of this family")
+    full = tuple(layer for layer, each in enumerate(turned) if not each)
+    chunk, floor = config.whole("attention_chunk_size"), config.whole("floor_scale")
+    if chunk is None:
+        msg = "is missing, expected the tokens of a chunk"
+        raise config.wrong("attention_chunk_size", msg)
+    # Released files say true, or 4 for the interval that they mean.
+    grows = bool(config.value("attn_temperature_tuning")) and bool(full)
+    return {
+        "attention_chunk": chunk,
+        "full_layers": full,
+        "rotary_full_layers": not full,
+        "qk_norm": "l2" if config.flag("use_qk_norm") else "none",
+        **({"attention_temperature": floor} if grows else {}),
+    }
+
+
+LLAMA_4 = Family(
+    defaults={
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+        "rms_norm_eps": 1e-5,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "rope_theta": 500000.0,
+        "intermediate_size_mlp": 16384,
+        "interleave_moe_layer_step": 1,
+        "num_experts_per_tok": 1,
+        "num_local_experts": 16,
+        "no_rope_layer_interval": 4,
+        "attention_chunk_size": 8192,
+        "attn_scale": 0.1,
+        "attn_temperature_tuning": True,
+        "floor_scale": 8192,
+        "use_qk_norm": True,
+    },
+    fixed={"gated": True, "norm": "rms", "mlp_bias": False, "rotary_interleaved": True},
+    readers=(
+        number("rms_norm_eps", "norm_eps"),
+        number("attention_dropout", "attention_dropout"),
+        activation("hidden_act"),
+        rotary(),
+        flag("attention_bias", "qkv_bias", "out_bias"),
+        _attention,
+        _experts,
+    ),
+)

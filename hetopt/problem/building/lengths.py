@@ -1,0 +1,44 @@
+"""Shares of sequence lengths, beside the rest of the training settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.lengths import lengths_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.training import Training
+
+
+def with_lengths(
+    training: Training, shares: Mapping[int, float], batch: int | str
+) -> Training:
+    """Return training settings with lengths.
+
+    Parameters
+    ----------
+    training
+        As if there were one length.
+    shares
+        Of the sequences, by their tokens.
+    batch
+        As the file has it.
+
+    Raises
+    ------
+    FieldError
+        The batch is in tokens, or the shares do not go with the batch or the longest
+        sequence.
+    """
+    if isinstance(batch, str):
+        msg = f"is {batch!r}, expected a number of sequences: lengths differ"
+        raise FieldError(("training", "global_batch"), msg)
+    lengths = tuple(sorted(shares.items()))
+    fault = lengths_fault(lengths, training.global_batch, training.seq_len)
+    if fault is not None:
+        raise FieldError(("training", "lengths"), fault)
+    return replace(training, lengths=lengths)

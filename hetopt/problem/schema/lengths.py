@@ -1,0 +1,38 @@
+"""Shares of sequence lengths, as a problem file gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hetopt.problem.lengths import HISTOGRAM_SUFFIX
+from hetopt.problem.schema.fields import field_error, whole
+from hetopt.words import describe
+
+
+def read_lengths(value: Any) -> dict[int, float] | str | None:
+    """Read shares by tokens, or the path of a histogram."""
+    if value is None:
+        return None
+    if isinstance(value, str) and value.endswith(HISTOGRAM_SUFFIX):
+        return value
+    if not isinstance(value, dict) or not value:
+        msg = (
+            f"is {describe(value)}, expected shares such as {{4096: 0.8, 32768: 0.2}}, "
+            f"or the path of a {HISTOGRAM_SUFFIX} file"
+        )
+        raise field_error(msg)
+    shares: dict[int, float] = {}
+    for key, share in value.items():
+        if not (str(key).isascii() and str(key).isdigit()):
+            msg = "is not a number of tokens, expected one such as 4096"
+            raise field_error(msg, key)
+        tokens = whole(1)(int(key))
+        if isinstance(share, bool) or not isinstance(share, int | float):
+            raise field_error(f"is {describe(share)}, expected a share", key)
+        if not 0 < share <= 1:
+            msg = f"is {share:g}, expected a share above 0 and at most 1"
+            raise field_error(msg, key)
+        if tokens in shares:
+            raise field_error("stands here a second time", key)
+        shares[tokens] = float(share)
+    return shares

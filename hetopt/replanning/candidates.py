@@ -1,0 +1,268 @@
+"""Plans that may come next: the old one as far as it goes, and the quickest ones.
+
+Time and moves pull apart: what moves least is the old plan with its holes mended, what
+runs fastest may lie anywhere. The old plan and its mended forms are there first, within
+moments; the search then goes on from the best of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hetopt.check import check_plan
+from hetopt.cost.divided import part
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.remembered import RememberedSource
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import CheckError, InputError
+from hetopt.planning import search
+from hetopt.plans import Plan, Share
+from hetopt.pricing import price
+from hetopt.pricing_several import price_several
+from hetopt.result import PricedPlan
+from hetopt.solvers.params import RaceParams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hetopt.plans import Pipeline
+    from hetopt.problem.nodes import Node
+    from hetopt.replanning.holdings import Layout
+    from hetopt.result import Result
+    from hetopt.solvers.request import Request
+
+    #: By cluster, devices of each node.
+    Nodes = Mapping[str, tuple[int, ...]]
+
+#: Best plans of one pipeline that are asked for, one number after the other.
+TOPS = (1, 8, 32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Old:
+    """The plan that ran, and its devices.
+
+    Attributes
+    ----------
+    left
+        The nodes that are left, in the order of the new problem.
+    """
+
+    plan: Plan
+    layout: Layout
+    left: Sequence[Node]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """What is searched, and with what.
+
+    Attributes
+    ----------
+    request
+        Of the problem after the change.
+    solver
+        Its name.
+    pipelines
+        The most that a plan may have.
+    """
+
+    request: Request
+    solver: str
+    pipelines: int
+
+    def found(self, request: Request, pipelines: int = 1) -> Result:
+        """Ask the solver."""
+        return search(
+            request, solver=self.solver, objective="closed", pipelines=pipelines
+        )
+
+    def priced(self, pipelines: tuple[Pipeline, ...], old: Plan) -> PricedPlan | None:
+        """Return a plan of the problem with both times; None if it breaks a rule."""
+        request = self.request
+        plan = replace(
+            old,
+            pipelines=pipelines,
+            problem_digest=request.table.problem_digest,
+            table_digest=table_digest(request.table),
+        )
+        try:
+            check_plan(request.problem, request.table, plan, request.params.principles)
+            several = len(pipelines) > 1
+            known = (
+                price_several(request.problem, plan)
+                if several
+                else price(plan, request.table)
+            )
+        except (CheckError, InputError):
+            return None
+        return PricedPlan(
+            plan=plan,
+            closed_form_s=known.closed_form_s,
+            iteration_time_s=known.iteration_time_s,
+        )
+
+
+def mended(old: Old, searched: Searched) -> Iterator[PricedPlan]:
+    """Yield the old plan as it is, and with its pipelines on what is left to them.
+
+    A pipeline that lost devices is planned again on its own nodes. First every pipeline
+    keeps its part of the batch, then parts follow the devices. In place of one pipeline
+    there is the best one, where several are searched.
+    """
+    pipelines = old.plan.pipelines
+    known = searched.priced(pipelines, old.plan)
+    if known is not None:
+        yield known
+    if len(pipelines) == 1 < searched.pipelines:
+        best = searched.found(searched.request).best
+        yield from () if best is None else (best,)
+    if len(pipelines) == 1 or len(pipelines) > searched.pipelines:
+        return
+    nodes = _nodes_left(old)
+    kept = [number for number, own in enumerate(nodes) if own]
+    if not kept:
+        return
+    batches = [each.share.batch for each in pipelines if each.share is not None]
+    weights = [sum(map(sum, own.values())) for own in nodes]
+    tried: list[list[int]] = []
+    if len(kept) == len(pipelines):
+        tried.append(batches)
+    tried.append(_shared_out(sum(batches), [weights[number] for number in kept]))
+    mender = Mender(old, searched, [nodes[number] for number in kept])
+    for parts in tried:
+        for keep in (True, False):
+            found = mender.mended([pipelines[number] for number in kept], parts, keep)
+            known = None if found is None else searched.priced(found, old.plan)
+            if known is not None:
+                yield known
+
+
+class Mender:
+    """Plans pipelines of the old plan again, each on what is left of its nodes.
+
+    Parameters
+    ----------
+    nodes
+        Of each pipeline of which something is left.
+    """
+
+    def __init__(self, old: Old, searched: Searched, nodes: Sequence[Nodes]) -> None:
+        self._old, self._searched, self._nodes = old, searched, nodes
+        problem = searched.request.problem
+        self._source = RememberedSource(latency_sources(problem))
+
+    def mended(
+        self, pipelines: Sequence[Pipeline], batches: Sequence[int], keep: bool
+    ) -> tuple[Pipeline, ...] | None:
+        """Return the pipelines with these parts of the batch; None if one has no plan.
+
+        Parameters
+        ----------
+        keep
+            Whether pipelines that lost nothing keep their stages, if they can.
+        """
+        found = []
+        for number, (pipeline, batch) in enumerate(
+            zip(pipelines, batches, strict=True)
+        ):
+            share = Share(batch=batch, nodes=self._nodes[number])
+            if pipeline.share == share:
+                found.append(pipeline)
+                continue
+            own = self._request(number, batch)
+            new = None
+            untouched = (
+                pipeline.share is not None and pipeline.share.nodes == share.nodes
+            )
+            if keep and untouched:
+                new = self._with_microbatches(pipeline, own)
+            if new is None:
+                best = self._searched.found(own).best
+                if best is None:
+                    return None
+                new = best.plan.pipeline
+            alone = len(self._nodes) == 1
+            found.append(replace(new, share=None if alone else share))
+        return tuple(found)
+
+    def _request(self, number: int, batch: int) -> Request:
+        """Return what is asked of one pipeline by itself."""
+        request = self._searched.request
+        if len(self._nodes) == 1:
+            return request
+        mine = part(request.problem, self._nodes, number, batch, self._source)
+        return replace(request, problem=mine.problem, table=mine.table)
+
+    def _with_microbatches(self, pipeline: Pipeline, own: Request) -> Pipeline | None:
+        """Return a pipeline's stages with the micro-batches that take least time."""
+        batch = own.problem.training.global_batch
+        searched = replace(self._searched, request=own)
+        known = [
+            searched.priced(
+                (replace(pipeline, microbatches=number, share=None),), self._old.plan
+            )
+            for number in range(1, batch + 1)
+            if batch % number == 0
+        ]
+        best = min(
+            (each for each in known if each is not None),
+            key=lambda each: each.closed_form_s,
+            default=None,
+        )
+        return None if best is None else best.plan.pipeline
+
+
+def _nodes_left(old: Old) -> list[Nodes]:
+    """Return what is left of each pipeline's nodes, by cluster."""
+    left = {(node.cluster, node.host): set(node.devices) for node in old.left}
+    found: list[Nodes] = []
+    for stages in old.layout:
+        devices = {device for stage in stages for device in stage}
+        count = Counter(
+            (device.cluster, device.host)
+            for device in devices
+            if device.number in left.get((device.cluster, device.host), ())
+        )
+        own: dict[str, tuple[int, ...]] = {}
+        for node in old.left:
+            if (size := count[node.cluster, node.host]) > 0:
+                own[node.cluster] = (*own.get(node.cluster, ()), size)
+        found.append(
+            {name: tuple(sorted(sizes, reverse=True)) for name, sizes in own.items()}
+        )
+    return found
+
+
+def _shared_out(batch: int, weights: Sequence[int]) -> list[int]:
+    """Share out a batch by weights, at least one each, the largest remainders first."""
+    exact = [batch * weight / sum(weights) for weight in weights]
+    found = [max(1, int(value)) for value in exact]
+    order = sorted(range(len(exact)), key=lambda k: int(exact[k]) - exact[k])
+    for k in range(batch - sum(found)):
+        found[order[k % len(order)]] += 1
+    return found
+
+
+def quickest(
+    searched: Searched, known_s: float | None, *, top: int
+) -> tuple[Result, list[PricedPlan]]:
+    """Return the result of the search, and the plans that it found, quickest first.
+
+    Parameters
+    ----------
+    known_s
+        Of the quickest plan that is known already; None: there is none.
+    top
+        Best plans to return of one pipeline; of several there is one.
+    """
+    request = searched.request
+    if searched.pipelines > 1:
+        result = searched.found(replace(request, cutoff_s=known_s), searched.pipelines)
+    else:
+        params: RaceParams = replace(request.params, top=top)
+        result = searched.found(replace(request, params=params))
+    best = () if result.best is None else (result.best,)
+    return result, [*best, *result.alternatives]

@@ -1,0 +1,128 @@
+"""On which devices the ranks of a plan run, and on which they best run next."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from hetopt.export.placing import place, place_several
+from hetopt.problem.division import part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hetopt.plans import Plan
+    from hetopt.problem.nodes import Device, Node
+    from hetopt.problem.problem import Problem
+    from hetopt.replanning.holdings import Held, Layout, Spans, States
+
+
+def layout_of(problem: Problem, plan: Plan, nodes: Sequence[Node]) -> Layout:
+    """Return the device of every rank, where exporters put it.
+
+    Parameters
+    ----------
+    nodes
+        The problem's, in its order.
+
+    Raises
+    ------
+    InputError
+        As ``place``.
+    """
+    if len(plan.pipelines) == 1:
+        placement = place(problem, plan)
+    else:
+        shares = [each.share for each in plan.pipelines if each.share is not None]
+        division = [share.nodes for share in shares]
+        parts = [
+            part_of(problem, division, number, share.batch)
+            for number, share in enumerate(shares)
+        ]
+        placement = place_several(problem, plan, parts)
+    known = {node.host: node for node in nodes}
+    layout: list[list[list[Device]]] = [
+        [[] for _ in pipeline.stages] for pipeline in plan.pipelines
+    ]
+    for rank in placement.ranks:
+        device = known[rank.host].device(rank.local_device)
+        layout[rank.pipeline][rank.stage].append(device)
+    return layout
+
+
+def rearranged(
+    nodes: Sequence[Node],
+    needed: Mapping[Device, Held],
+    held: Mapping[Device, Held],
+    states: States,
+) -> list[Node]:
+    """Return the nodes in an order in which least has to move.
+
+    Nodes of one cluster with equally many devices change places, so that as many bytes
+    as possible are where they will be needed (an assignment problem).
+
+    Parameters
+    ----------
+    needed
+        What devices will hold if the nodes stay in their order.
+    held
+        What they hold now.
+    """
+    alike: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for number, node in enumerate(nodes):
+        alike[node.cluster, len(node.devices)].append(number)
+    found = list(nodes)
+    for own in alike.values():
+        kept = np.array(
+            [
+                [_kept(nodes[i], nodes[k], needed, held, states) for k in own]
+                for i in own
+            ]
+        )
+        # Of equally good orders the present one.
+        kept += np.eye(len(own))
+        order = zip(*linear_sum_assignment(kept, maximize=True), strict=True)
+        for i, k in order:
+            found[own[i]] = nodes[own[k]]
+    return found
+
+
+def moved_to(layout: Layout, before: Sequence[Node], after: Sequence[Node]) -> Layout:
+    """Return a layout whose nodes have changed places."""
+    new = {
+        node.device(number): other.device(number)
+        for node, other in zip(before, after, strict=True)
+        for number in range(len(node.devices))
+    }
+    return [[[new[device] for device in own] for own in stages] for stages in layout]
+
+
+# Two nodes, and what is known of all of them.
+def _kept(
+    first: Node,
+    other: Node,
+    needed: Mapping[Device, Held],
+    held: Mapping[Device, Held],
+    states: States,
+) -> float:
+    """Return the bytes that one node will need and another one has already."""
+    kept = 0
+    for number in range(len(first.devices)):
+        need, have = needed.get(first.device(number)), held.get(other.device(number))
+        if need is None or have is None:
+            continue
+        for tensor in need.keys() & have.keys():
+            kept += common(need[tensor], have[tensor]) * states.bytes_of(tensor)
+    return float(kept)
+
+
+def common(one: Spans, other: Spans) -> int:
+    """Return how many positions two slices of a tensor have in common."""
+    return sum(
+        max(0, min(end, last) - max(begin, first))
+        for begin, end in one
+        for first, last in other
+    )

@@ -1,0 +1,171 @@
+"""What ``hetopt replan`` tells: the next plan, what moves, and when that pays."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from hetopt.replanning.moves import CHECKPOINT
+from hetopt.report.plan_report import stage_table
+from hetopt.report.sheet import labelled, sheet
+from hetopt.report.summary import count, gap_text, share_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.problem.nodes import Device
+    from hetopt.replanning.replan import Candidate, Change, Replanned
+    from hetopt.report.sheet import Part
+
+REPLAN_SCHEMA = "hetopt-replan/1"
+
+_GB = 1e9
+
+
+def replan_report(found: Replanned, change: Change) -> list[Part]:
+    """Return what is printed of an answer that has a plan."""
+    best = found.candidates[0]
+    plan = best.priced.plan
+    parts: list[Part] = []
+    for number, pipeline in enumerate(plan.pipelines):
+        if len(plan.pipelines) > 1:
+            parts.append(share_line(number, pipeline))
+        parts.append(stage_table(plan.alone(number)))
+        parts.append(
+            sheet(
+                ("stage", "runs on"),
+                (
+                    (str(stage), _spelled(devices))
+                    for stage, devices in enumerate(best.layout[number])
+                ),
+                left=("runs on",),
+            )
+        )
+    if best.moves.rows:
+        parts.append(
+            sheet(
+                ("sender", "in its node GB", "beyond GB"),
+                (
+                    (name, f"{inside / _GB:.3f}", f"{beyond / _GB:.3f}")
+                    for name, (inside, beyond) in best.moves.sent.items()
+                ),
+                left=("sender",),
+            )
+        )
+    parts.append(labelled(_lines(found, change, best)))
+    return parts
+
+
+def _lines(
+    found: Replanned, change: Change, best: Candidate
+) -> Iterator[tuple[str, str]]:
+    time_s = best.priced.closed_form_s
+    yield (
+        "next plan",
+        f"{time_s:.4f} s an iteration in closed form, "
+        f"{best.priced.iteration_time_s:.4f} s simulated",
+    )
+    yield "moves", _moved(best, change)
+    pays = found.pays_after
+    after = "at once" if pays <= 1 else f"from {count(pays, 'iteration')} on"
+    others = len(found.candidates) - 1
+    if others:
+        yield "pays", f"{after}, beside {count(others, 'other plan')} looked at"
+    if found.checkpoint_s is not None:
+        whole = found.checkpoint_s + change.restart_s
+        yield (
+            "restart instead",
+            f"{whole:.3f} s to read everything from the checkpoint, "
+            f"{(whole - best.change_s) / time_s:.1f} iterations more than these moves; "
+            "iterations since the checkpoint are lost besides",
+        )
+    yield (
+        "in all",
+        f"{best.total_s:.3f} s for {count(change.iterations, 'iteration')} and the "
+        "change",
+    )
+    if found.bound_s is not None and found.gap is not None:
+        yield (
+            "lower bound",
+            f"{found.bound_s:.3f} s: no plan saves more than {gap_text(found.gap)}",
+        )
+    first = (
+        "" if found.first_s is None else f", the first plan in {found.first_s:.1f} s"
+    )
+    yield "search", f"{found.result.search_time_s:.1f} s{first}"
+
+
+def _moved(best: Candidate, change: Change) -> str:
+    moves = best.moves
+    if not moves.rows:
+        return "none: every device has what it needs"
+    text = f"{moves.bytes / _GB:.1f} GB in at least {moves.seconds:.3f} s"
+    if change.restart_s:
+        text += f", and {change.restart_s:g} s for the change itself"
+    stored = sum(moves.sent.get(CHECKPOINT, ()))
+    if stored:
+        text += (
+            f"; {stored / _GB:.1f} GB are held by nobody any more and come from the "
+            "checkpoint, which has to be of the last iteration"
+        )
+    return text
+
+
+def _spelled(devices: Sequence[Device]) -> str:
+    """Return the devices of a stage host by host, such as ``a:0-3, b:0,2``."""
+    parts = []
+    for host, own in groupby(devices, key=lambda device: device.host):
+        numbers = [device.number for device in own]
+        runs: list[list[int]] = []
+        for number in numbers:
+            if runs and number == runs[-1][-1] + 1:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        spelled = ",".join(
+            str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs
+        )
+        parts.append(f"{host}:{spelled}")
+    return ", ".join(parts)
+
+
+def replan_to_json(found: Replanned, change: Change) -> dict[str, Any]:
+    """Return the answer as plain JSON data; see ``hetopt schema replan``."""
+    best = found.candidates[0] if found.candidates else None
+    return {
+        "schema": REPLAN_SCHEMA,
+        "status": found.result.status,
+        "reason": found.result.reason,
+        "iterations": change.iterations,
+        "restart_s": change.restart_s,
+        "total_s": None if best is None else best.total_s,
+        "lower_bound_s": found.bound_s,
+        "gap": found.gap,
+        "pays_after": None if best is None else found.pays_after,
+        "checkpoint_s": found.checkpoint_s,
+        "first_s": found.first_s,
+        "search_time_s": found.result.search_time_s,
+        "candidates": [
+            {
+                "closed_form_s": each.priced.closed_form_s,
+                "iteration_time_s": each.priced.iteration_time_s,
+                "move_s": each.moves.seconds,
+                "moved_bytes": each.moves.bytes,
+                "total_s": each.total_s,
+            }
+            for each in found.candidates
+        ],
+        "senders": []
+        if best is None
+        else [
+            {"sender": name, "inside_bytes": inside, "beyond_bytes": beyond}
+            for name, (inside, beyond) in best.moves.sent.items()
+        ],
+        "ranks": []
+        if best is None
+        else [
+            [[device.name for device in stage] for stage in stages]
+            for stages in best.layout
+        ],
+        "plan": None if best is None else best.priced.plan.to_json(),
+    }

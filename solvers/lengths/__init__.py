@@ -1,0 +1,1 @@
+"""Pipelines that take sequences of several lengths: which ones, and how many."""

@@ -1,0 +1,98 @@
+"""Pipelines that no other is better than, whatever sequences they take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.shapes import Floats, Ints
+    from hetopt.formulations.lengths.option import Option
+
+    Bools = NDArray[np.bool_]
+
+
+class Front:
+    """Options without those that another one is never slower than.
+
+    Of options that are alike the first is kept.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[int, _Kept] = {}
+
+    def passes(self, options: Sequence[Option]) -> bool:
+        """Whether some option is better than all there are."""
+        return any(
+            option.longest not in self._of
+            or not self._of[option.longest].slower(option)[0].any()
+            for option in options
+        )
+
+    def add(self, options: Iterable[Option]) -> None:
+        """Take in options, and drop those they are never slower than."""
+        for option in options:
+            if option.longest not in self._of:
+                self._of[option.longest] = _Kept(option)
+            else:
+                self._of[option.longest].add(option)
+
+    def options(self) -> list[Option]:
+        """Return what is left, the shortest sequences first."""
+        return [each for n in sorted(self._of) for each in self._of[n].options]
+
+
+class _Kept:
+    """Options of one longest length, as arrays beside."""
+
+    def __init__(self, option: Option) -> None:
+        self.options = [option]
+        self._size, self._fixed, self._rates = _arrays([option])
+
+    def slower(self, option: Option) -> tuple[Bools, Bools]:
+        """Return which ones it is never quicker than, and which never slower than."""
+        size, fixed, rates = _arrays([option])
+        before = np.asarray(
+            (self._fixed <= fixed) & _paced(self._size, self._rates, size, rates)
+        )
+        after = np.asarray(
+            (fixed <= self._fixed) & _paced(size, rates, self._size, self._rates)
+        )
+        return before, after
+
+    def add(self, option: Option) -> None:
+        before, after = self.slower(option)
+        if before.any():
+            return
+        self.options = [
+            each for each, worse in zip(self.options, after, strict=True) if not worse
+        ]
+        self.options.append(option)
+        self._size, self._fixed, self._rates = _arrays(self.options)
+
+
+def _arrays(options: Sequence[Option]) -> tuple[Ints, Ints, Floats]:
+    rates = np.array([each.rates for each in options], dtype=np.float64)
+    rates[rates < 0] = np.inf
+    size = np.array([each.per_microbatch for each in options], dtype=np.int64)
+    return size, np.array([each.fixed for each in options], dtype=np.int64), rates
+
+
+def _paced(size: Ints, rates: Floats, others: Ints, other_rates: Floats) -> Bools:
+    """Return where micro-batches of one take no longer than those of the other.
+
+    Of smaller ones, which make up a larger, there are as many more at most; of larger
+    ones there are no more.
+    """
+    more = np.where(
+        others % size == 0,
+        others // size,
+        np.where(size % others == 0, 1.0, np.inf),
+    )
+    paced: Bools = np.all(rates * more[:, None] <= other_rates, axis=1)
+    return paced

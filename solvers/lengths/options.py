@@ -1,0 +1,240 @@
+"""What a pipeline may be that has one seat: its share of the nodes.
+
+Where there are too many ways to cut the units, what bounds them all is an option of its
+own, beside some cuts that are even for some length.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations, product
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.formulations.lengths.option import SCALE, Host, Option
+from hetopt.solvers.lengths.cuts import all_cuts, even_cut
+from hetopt.solvers.lengths.front import Front
+from hetopt.solvers.lengths.prices import ROUNDING, Pricing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.cost.shapes import Ints
+    from hetopt.cost.table import CostTable
+    from hetopt.plans import Strategy
+    from hetopt.problem.problem import Problem
+
+#: Choices of what hosts the stages of pipelines over several clusters, at most, that
+#: are looked at for one size of micro-batches.
+MOST_CHOICES = 2_000
+
+
+def options_of(
+    problem: Problem, own: Problem, tables: Sequence[CostTable]
+) -> list[Option]:
+    """Return options of one seat; whatever else there is, one of them bounds.
+
+    Parameters
+    ----------
+    problem, own
+        The whole problem, and that of the seat.
+    tables
+        Of the seat, of each length, the shortest first.
+    """
+    batch = problem.training.global_batch
+    body = [tables[-1].body[kind] for kind in tables[-1].units]
+    counts = [{part.microbatches for part in each.slices} for each in tables]
+    front = Front()
+    todo: list[tuple[int, int, Pricing, tuple[Host, ...]]] = []
+    for microbatches in sorted(counts[0]):
+        # Longer sequences may not fit in so large micro-batches.
+        able = next(
+            (n for n, each in enumerate(counts) if microbatches not in each),
+            len(counts),
+        )
+        pricing = Pricing(tables[:able], microbatches)
+        each = batch // microbatches
+        chosen, complete = choices(own, pricing, sum(body))
+        if not complete:
+            front.add(_unseen(own, pricing, each))
+        todo += [(len(hosts), each, pricing, hosts) for hosts in chosen]
+    # Few stages are seen first: what they leave no room for need not be cut.
+    for _, each, pricing, hosts in sorted(todo, key=lambda one: one[:2]):
+        bounds = _bounds(pricing, hosts, each)
+        if front.passes(bounds):
+            front.add(_cut(pricing, hosts, body, bounds))
+    return front.options()
+
+
+def choices(
+    own: Problem, pricing: Pricing, most: int
+) -> tuple[list[tuple[Host, ...]], bool]:
+    """Return what may host the stages, and whether that is all there is.
+
+    Parameters
+    ----------
+    most
+        Stages, at most.
+    """
+    strategies = [pricing.strategies(j) for j in range(len(own.clusters))]
+    orders = list(_orders(own))
+    complete = True
+    kept = max((len(each) for each in strategies), default=0)
+    while True:
+        runs = [
+            _runs(pricing, j, _quickest(pricing, j, each, kept))
+            for j, each in enumerate(strategies)
+        ]
+        many = sum(prod(len(runs[j]) for j in o) for o in orders if len(o) > 1)
+        if many <= MOST_CHOICES or kept <= 1:
+            break
+        kept, complete = kept // 2, False
+    every = [_runs(pricing, j, strategies[j]) for j in range(len(own.clusters))]
+    found = []
+    for order in orders:
+        own_runs = [(runs if len(order) > 1 else every)[j] for j in order]
+        for chosen in product(*own_runs):
+            hosts = tuple(host for host, stages in chosen for _ in range(stages))
+            if len(hosts) <= most:
+                found.append(hosts)
+    return found, complete
+
+
+def _orders(own: Problem) -> Iterator[tuple[int, ...]]:
+    """Yield clusters in the order along a pipeline, as pins and links permit."""
+    names = [cluster.name for cluster in own.clusters]
+    forbidden = own.rules.forbidden_next
+    for number in range(1, len(names) + 1):
+        for order in permutations(range(len(names)), number):
+            along = [names[j] for j in order]
+            ends = own.links.between(along[0], along[-1]) if number > 1 else True
+            if own.model.tied and ends is None:
+                continue
+            if not any(pair in forbidden for pair in pairwise(along)):
+                yield order
+
+
+def _quickest(
+    pricing: Pricing, cluster: int, strategies: Sequence[Strategy], kept: int
+) -> list[Strategy]:
+    """Return strategies that take the least device time for some length."""
+    if kept >= len(strategies):
+        return list(strategies)
+    found: dict[Strategy, None] = {}
+    for number in pricing.lengths:
+        spent = {}
+        for strategy in strategies:
+            row = pricing.row(number, Host(cluster, strategy))
+            if row is not None:
+                times = pricing.unit_times([row])[0]
+                spent[strategy] = int(times.sum()) * strategy.devices
+        for strategy in sorted(spent, key=lambda each: spent[each])[:kept]:
+            found[strategy] = None
+    return list(found)[: max(kept, 1) * 2]
+
+
+def _runs(
+    pricing: Pricing, cluster: int, strategies: Sequence[Strategy]
+) -> list[tuple[Host, int]]:
+    """Return strategies of a cluster with each number of stages."""
+    return [
+        (host, stages)
+        for strategy in strategies
+        for host in [Host(cluster, strategy)]
+        for stages in range(1, pricing.most_stages(host) + 1)
+    ]
+
+
+def _cut(
+    pricing: Pricing,
+    hosts: tuple[Host, ...],
+    body: Sequence[bool],
+    bounds: Sequence[Option],
+) -> list[Option]:
+    """Return options whose stages have these hosts.
+
+    Parameters
+    ----------
+    bounds
+        On all of them; not empty.
+    """
+    cuts = all_cuts(body, len(hosts))
+    found: list[Option] = []
+    if cuts is None:
+        found += bounds
+        cuts = _even_cuts(pricing, hosts, body)
+    if not len(cuts) or (prices := pricing.of(hosts, cuts)) is None:
+        return found
+    for longest in pricing.lengths:
+        for s in np.flatnonzero(prices.fits[:, longest]).tolist():
+            rates = prices.rates[s, : longest + 1].tolist()
+            found.append(
+                Option(
+                    per_microbatch=bounds[0].per_microbatch,
+                    longest=longest,
+                    # Rounded down, as the period is.
+                    fixed=int(prices.fill[s, longest]) - rates[-1] - 1,
+                    rates=tuple(rates),
+                    hosts=hosts,
+                    cut=tuple(cuts[s].tolist()),
+                )
+            )
+    return found
+
+
+def _even_cuts(pricing: Pricing, hosts: tuple[Host, ...], body: Sequence[bool]) -> Ints:
+    found: dict[tuple[int, ...], None] = {}
+    for number in pricing.lengths:
+        rows = pricing.able(number, hosts)
+        cut = None if rows is None else even_cut(pricing.unit_times(rows), body)
+        if cut is not None:
+            found[tuple(cut.tolist())] = None
+    return np.array(list(found), dtype=np.int64).reshape(-1, len(hosts) + 1)
+
+
+def _bounds(pricing: Pricing, hosts: tuple[Host, ...], each: int) -> list[Option]:
+    """Return bounds on all cuts, by the longest sequences."""
+    least = [pricing.least(number, hosts) for number in pricing.lengths]
+    found = []
+    for longest, own in enumerate(least):
+        if own is None:
+            continue
+        rates = tuple(-1 if one is None else one[1] for one in least[: longest + 1])
+        fixed = max(0, own[0] - own[1])
+        found.append(
+            Option(per_microbatch=each, longest=longest, fixed=fixed, rates=rates)
+        )
+    return found
+
+
+def _unseen(own: Problem, pricing: Pricing, each: int) -> list[Option]:
+    """Return bounds on all pipelines over several clusters, by device time."""
+    rates = []
+    for number in pricing.lengths:
+        quickest = []
+        for j, cluster in enumerate(own.clusters):
+            rows = [
+                (row, strategy.devices)
+                for strategy in pricing.strategies(j)
+                if (row := pricing.row(number, Host(j, strategy))) is not None
+            ]
+            if rows:
+                spent = [pricing.unit_times([row])[0] * n for row, n in rows]
+                quickest.append((np.min(spent, axis=0).astype(float), cluster.devices))
+        if not quickest:
+            rates.append(-1)
+            continue
+        first = np.maximum(quickest[0][0], 1)
+        pace = sum(n / float((t / first).min()) for t, n in quickest)
+        rates.append(int(float(first.sum()) / pace * SCALE * (1 - ROUNDING)))
+    return [
+        Option(
+            per_microbatch=each,
+            longest=longest,
+            fixed=0,
+            rates=tuple(rates[: longest + 1]),
+        )
+        for longest in pricing.lengths
+        if rates[longest] >= 0
+    ]

@@ -1,0 +1,113 @@
+"""Whether lengths can be searched, and from their search to what is reported."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table_file import table_digest
+from hetopt.errors import InputError
+from hetopt.plans import MOST_PIPELINES, Plan
+from hetopt.pricing_several import price_several
+from hetopt.problem.division import pins_fault
+from hetopt.result import PricedPlan, Result
+from hetopt.schedule.schedules import RULES, rule_of
+from hetopt.several import Several
+from hetopt.solvers.lengths.search import LengthsSearch
+from hetopt.solvers.race.merging import with_plans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.request import Request
+
+
+def ensure_lengths(
+    problem: Problem, name: str, pipelines: int, given: Mapping[str, bool]
+) -> None:
+    """Raise InputError if sequences of several lengths cannot be planned.
+
+    Parameters
+    ----------
+    name
+        Of the solver.
+    pipelines
+        The most that are asked for.
+    given
+        What is about one length, by the names that users know; whether it is given.
+    """
+    if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
+        msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
+        raise InputError(msg, field="pipelines")
+    for other, one in given.items():
+        if one:
+            msg = "is about sequences of one length, and these differ: leave it out"
+            raise InputError(msg, field=other)
+    if name != "auto":
+        msg = f"is {name}, sequences of several lengths are planned by auto alone"
+        raise InputError(msg, field="solver")
+    schedule = problem.training.schedule
+    if not rule_of(schedule).mixes:
+        able = ", ".join(each for each, rule in RULES.items() if rule.mixes)
+        msg = f"is {schedule}, sequences of several lengths run under {able}"
+        raise InputError(msg, field="schedule")
+    pin = pins_fault(problem.pins)
+    if pin is not None:
+        msg = "is of sequences of one length, and these differ: leave it out"
+        raise InputError(msg, field=f"pin.{pin}")
+    for cluster in problem.clusters:
+        if cluster.uplink_bytes_per_s is not None:
+            msg = "is not priced for sequences of several lengths: leave it out"
+            raise InputError(msg, field=f"clusters.{cluster.name}.uplink")
+
+
+def solve_lengths(request: Request, most: int) -> Result:
+    """Find the plan of least closed form with up to ``most`` pipelines.
+
+    Raises
+    ------
+    InputError
+        There are too many ways to divide the nodes.
+    """
+    search = LengthsSearch(request, most)
+    search.run()
+    bound = search.lower_bound()
+    possible = not math.isinf(bound)
+    found = Result(
+        status="unknown" if possible else "infeasible",
+        objective="closed",
+        solver="auto",
+        best=None,
+        lower_bound_s=bound if possible else None,
+        gap=None,
+        search_time_s=request.deadline.elapsed_s(),
+        settlements=(),
+        tokens_per_s=None,
+        mfu=None,
+        mfu_used=None,
+        table_kinds=dict(
+            zip(request.table.cluster_names, request.table.sources, strict=True)
+        ),
+        reason="stopped before a plan was found"
+        if possible
+        else f"no plan of up to {most} pipelines fits the devices",
+        several=Several(
+            most=most, divisions=len(search.ways), bounds=tuple(search.bounds)
+        ),
+    )
+    if not search.best:
+        return found
+    plan = Plan(
+        schedule=request.table.schedule,
+        pipelines=search.best,
+        problem_digest=request.table.problem_digest,
+        table_digest=table_digest(request.table),
+    )
+    known = price_several(request.problem, plan)
+    priced = PricedPlan(
+        plan=plan,
+        closed_form_s=known.closed_form_s,
+        iteration_time_s=known.iteration_time_s,
+    )
+    return with_plans(found, [priced], request.table)

@@ -1,0 +1,235 @@
+"""What pipelines cost for each length, for many ways to cut the units at once.
+
+A pipeline is given by what hosts its stages: by stage, a cluster and a row of its
+strategies. Times are in thousandths of a nanosecond, periods rounded down, so that what
+is added up from them is a bound, and off by less than a nanosecond in a thousand
+micro-batches.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.formulations.lengths.option import SCALE
+from hetopt.schedule.schedules import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.shapes import Ints
+    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.formulations.lengths.option import Host
+    from hetopt.plans import Strategy
+
+    #: A cluster's rows, and one of them.
+    Row = tuple[ClusterTable, int]
+
+#: Bounds in floating point are lowered by this share of themselves.
+ROUNDING = 1e-12
+
+
+class Prices(NamedTuple):
+    """What S cuts cost for L lengths, the shortest first.
+
+    Attributes
+    ----------
+    fill
+        Of sequences of this length, all stages and transfers, and g; (S, L).
+    rates
+        Periods; -1 where a strategy is not for this length; (S, L).
+    fits
+        Whether stages have the memory for this length; (S, L).
+    """
+
+    fill: Ints
+    rates: Ints
+    fits: NDArray[np.bool_]
+
+
+def warmups_of(schedule: str, hosts: Sequence[Host]) -> list[int]:
+    """Return the warm-ups of every stage, whose schedule follows from its clusters."""
+    rule, counts = rule_of(schedule), [1]
+    for i in reversed(range(len(hosts) - 1)):
+        crosses = hosts[i].cluster != hosts[i + 1].cluster
+        counts.append(counts[-1] + (rule.across if crosses else rule.inside))
+    return counts[::-1]
+
+
+class Pricing:
+    """Prices pipelines of one seat, with micro-batches of one size.
+
+    Parameters
+    ----------
+    tables
+        Of each length, the shortest first; length L.
+    microbatches
+        Where tables have what a micro-batch costs.
+    """
+
+    def __init__(self, tables: Sequence[CostTable], microbatches: int) -> None:
+        self.table = tables[-1]
+        self._slices: list[TableSlice] = [each.at(microbatches) for each in tables]
+        self._units = np.array(self.table.units)
+        self._cuts = np.array(self.table.cuts)
+        kinds = len(self.table.kinds)
+        one_hot = np.arange(kinds) == self._units[:, None]
+        #: Units of each kind before each place; (U + 1, N).
+        self._before = np.zeros((len(self._units) + 1, kinds), np.int64)
+        np.cumsum(one_hot, axis=0, out=self._before[1:])
+
+    @property
+    def lengths(self) -> range:
+        """Positions of the lengths, the shortest first."""
+        return range(len(self._slices))
+
+    def strategies(self, cluster: int) -> tuple[Strategy, ...]:
+        """Return what a cluster can do with the shortest sequences."""
+        return self._slices[0].clusters[cluster].strategies
+
+    def most_stages(self, host: Host) -> int:
+        """Return how many stages of a strategy fit its cluster."""
+        own = self._slices[0].clusters[host.cluster]
+        return int(own.max_stages[own.row(host.strategy)])
+
+    def row(self, number: int, host: Host) -> Row | None:
+        """Return the row of a strategy for a length; None if there is none."""
+        own = self._slices[number].clusters[host.cluster]
+        try:
+            return own, own.row(host.strategy)
+        except KeyError:
+            return None
+
+    def able(self, number: int, hosts: Sequence[Host]) -> list[Row] | None:
+        """Return the rows of all stages for a length; None if one is missing."""
+        rows = {host: self.row(number, host) for host in set(hosts)}
+        found = [row for host in hosts if (row := rows[host]) is not None]
+        return found if len(found) == len(hosts) else None
+
+    def unit_times(self, rows: Sequence[Row]) -> list[Ints]:
+        """Return forward and backward of each unit on each stage; (U,) each."""
+        return [t.round_trip_ns[k][self._units] for t, k in rows]
+
+    def least(self, number: int, hosts: Sequence[Host]) -> tuple[int, int] | None:
+        """Return least fill and period, in steps, of all cuts; None if none fits.
+
+        The slowest stage takes no less than all would if each took an equal time, and
+        the window of all stages is no less than a period.
+        """
+        rows = self.able(number, hosts)
+        if rows is None:
+            return None
+        times = [each.astype(float) for each in self.unit_times(rows)]
+        part, first = self._slices[number], np.maximum(times[0], 1)
+        layouts = [int(t.layout[k]) for t, k in rows]
+        ways = pairwise(layouts)
+        kappa = sum(int(part.transfer_ns[:, a, b].min()) for a, b in ways)
+        slower = [float((each / first).min()) for each in times]
+        whole = float(np.min(times, axis=0).sum()) + 2 * kappa
+        held = [t.state_bytes[k] + t.activation_bytes[k] for t, k in rows]
+        states = np.min(held, axis=0)[self._units]
+        usable = sum(self.table.usable_bytes[host.cluster] for host in hosts)
+        if int(states.sum()) > usable or min(slower) <= 0:
+            return None if min(slower) > 0 else (0, 0)
+        even = float(first.sum()) / sum(1 / each for each in slower)
+        window = whole / warmups_of(self.table.schedule, hosts)[0]
+        least = SCALE * (1 - ROUNDING)
+        return int(whole * least), int(max(even, window) * least)
+
+    def of(self, hosts: Sequence[Host], cuts: Ints) -> Prices | None:
+        """Price every cut; None if the strategies are not for the shortest length.
+
+        Parameters
+        ----------
+        cuts
+            First units of the stages, and the number of units; (S, p + 1).
+        """
+        counts = self._before[cuts[:, 1:]] - self._before[cuts[:, :-1]]
+        shortest = self.able(0, hosts)
+        if shortest is None:
+            return None
+        sync = self._sync(shortest, counts)
+        warmups = warmups_of(self.table.schedule, hosts)
+        fill: list[Ints] = []
+        rates: list[Ints] = []
+        fits: list[NDArray[np.bool_]] = []
+        for number in self.lengths:
+            own = self.able(number, hosts)
+            if own is None:
+                never = np.full(len(cuts), -1)
+                fill.append(never)
+                rates.append(never)
+                fits.append(never >= 0)
+                continue
+            taus = np.stack(
+                [counts[:, i] @ t.round_trip_ns[k] for i, (t, k) in enumerate(own)], 1
+            )
+            kappa, omega = self._transfers(number, own, cuts)
+            fill.append(taus.sum(axis=1) + 2 * kappa.sum(axis=1) + sync)
+            rates.append(_period(taus, kappa, omega, warmups))
+            fits.append(self._fits(hosts, own, counts, warmups))
+        return Prices(SCALE * np.stack(fill, 1), np.stack(rates, 1), np.stack(fits, 1))
+
+    def _sync(self, rows: Sequence[Row], counts: Ints) -> Ints:
+        """Return the longest g, of the shortest length; (S,)."""
+        each = [
+            int(t.sync_ns[k]) + counts[:, i] @ t.sync_unit_ns[k]
+            for i, (t, k) in enumerate(rows)
+        ]
+        tied = self._slices[0].tied_ns
+        if tied is not None and len(rows) > 1:
+            ends = [int(t.layout[k]) for t, k in (rows[0], rows[-1])]
+            each[0] = each[0] + int(tied[ends[0], ends[1]])
+            each[-1] = each[-1] + int(tied[ends[0], ends[1]])
+        longest: Ints = np.max(each, axis=0)
+        return longest
+
+    def _transfers(
+        self, number: int, own: Sequence[Row], cuts: Ints
+    ) -> tuple[Ints, Ints]:
+        """Return kappa and omega of every boundary; (S, p - 1)."""
+        part = self._slices[number]
+        layouts = [int(t.layout[k]) for t, k in own]
+        found = []
+        for times in (part.transfer_ns, part.occupancy_ns):
+            each = [
+                times[self._cuts[cuts[:, i + 1] - 1], layouts[i], layouts[i + 1]]
+                for i in range(len(own) - 1)
+            ]
+            empty = np.zeros((len(cuts), 0), np.int64)
+            found.append(np.stack(each, 1) if each else empty)
+        return found[0], found[1]
+
+    def _fits(
+        self,
+        hosts: Sequence[Host],
+        own: Sequence[Row],
+        counts: Ints,
+        warmups: Sequence[int],
+    ) -> NDArray[np.bool_]:
+        """Return whether every stage has the memory it needs; (S,)."""
+        fits = np.ones(len(counts), dtype=np.bool_)
+        for i, (t, k) in enumerate(own):
+            held = t.state_bytes[k] + warmups[i] * t.activation_bytes[k]
+            here = np.where(counts[:, i] > 0, t.temporary_bytes[k], 0)
+            needed = int(t.fixed_bytes[k]) + counts[:, i] @ held + here.max(axis=1)
+            fits &= needed <= self.table.usable_bytes[hosts[i].cluster]
+        return fits
+
+
+def _period(taus: Ints, kappa: Ints, omega: Ints, warmups: Sequence[int]) -> Ints:
+    """Return the period of every cut; MODEL.md section 4. Shape (S,)."""
+    found: Ints = SCALE * taus.max(axis=1)
+    if omega.shape[1]:
+        found = np.maximum(found, SCALE * omega.max(axis=1))
+    for i in range(len(warmups)):
+        length = taus[:, i]
+        for k in range(i + 1, len(warmups)):
+            length = length + 2 * kappa[:, k - 1] + taus[:, k]
+            steps = warmups[i] - warmups[k] + 1
+            found = np.maximum(found, SCALE * length // steps)
+    return found

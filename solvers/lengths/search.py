@@ -1,0 +1,260 @@
+"""Search for the best pipelines where sequences have several lengths (Hetu v2).
+
+For every division of the nodes, one program chooses what each pipeline is and takes
+(``hetopt.formulations.lengths``). Its options are all there are, or bounds on them; if
+a bound is chosen, the program is solved again without bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.cost.divided import by_length, depends_on, sources_by_length
+from hetopt.cost.table import LONGEST_NS, TICK_S
+from hetopt.formulations.lengths.option import SCALE
+from hetopt.mix import Mix
+from hetopt.plans import Pipeline, Share, Stage
+from hetopt.problem.division import everything
+from hetopt.problem.training import RESHARDING
+from hetopt.several import PartBound
+from hetopt.solvers.lengths.options import options_of
+from hetopt.solvers.lengths.prices import warmups_of
+from hetopt.solvers.several.divisions import divisions
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from hetopt.cost.divided import Part
+    from hetopt.formulations.lengths.option import Option
+    from hetopt.solvers.request import Request
+    from hetopt.solvers.several.divisions import Division
+
+    #: An option for each pipeline, and its micro-batches by length.
+    Choice = list[tuple[Option, tuple[int, ...]]]
+
+#: Relative gap at which a program counts as solved.
+_GAP = 1e-7
+#: A time of a plan is at most this, in steps.
+_LONGEST = LONGEST_NS * SCALE
+
+
+class Seat:
+    """A share of the nodes, and what a pipeline may be that has it."""
+
+    def __init__(self, request: Request, parts: dict[int, Part]) -> None:
+        self.parts = [parts[tokens] for tokens in sorted(parts)]
+        self.options = options_of(
+            request.problem, self.parts[-1].problem, [each.table for each in self.parts]
+        )
+
+
+class LengthsSearch:
+    """Searches divisions of the nodes until none is left, or time is up.
+
+    Attributes
+    ----------
+    ways
+        All divisions; the first is that of one pipeline, which has everything.
+    bounds
+        What was found out; one for every division that was looked at.
+    best_s, best
+        The least time found, and its pipelines; inf and none before there is one.
+    """
+
+    def __init__(self, request: Request, most: int) -> None:
+        self._request = request
+        problem = request.problem
+        whole = tuple(everything(problem).items())
+        self.ways: list[Division] = [(whole,)]
+        if most > 1:
+            self.ways += divisions(problem, most)
+        self.bounds: list[PartBound] = []
+        self.best_s = math.inf
+        self.best: tuple[Pipeline, ...] = ()
+        #: From the shortest to the longest.
+        self._lengths = sorted(problem.training.sequences)
+        self._sequences = [problem.training.sequences[each] for each in self._lengths]
+        self._sources = sources_by_length(problem)
+        self._seats: dict[Hashable, Seat] = {}
+
+    def run(self) -> None:
+        """Look at every division."""
+        for way in self.ways:
+            if self._request.deadline.is_over():
+                return
+            bound = self._search(way)
+            self.bounds.append(
+                PartBound(
+                    division=tuple(dict(parts) for parts in way),
+                    pipeline=None,
+                    batch=None,
+                    bound_s=None if math.isinf(bound) else bound,
+                )
+            )
+
+    def lower_bound(self) -> float:
+        """Return a valid bound on all plans; inf: there is none."""
+        if len(self.bounds) < len(self.ways):
+            return 0.0
+        known = [each.bound_s for each in self.bounds]
+        return min(math.inf if each is None else each for each in known)
+
+    def _search(self, way: Division) -> float:
+        """Return a bound on plans of a division, and take in the best of them."""
+        seats = [self._seat(way, number) for number in range(len(way))]
+        options = [seat.options for seat in seats]
+        if not all(options):
+            return math.inf
+        keys = [self._key(way, number) for number in range(len(way))]
+        alike = [(r, r + 1) for r in range(len(way) - 1) if keys[r] == keys[r + 1]]
+        bound, chosen = self._solve(options, alike)
+        if chosen is not None and not all(option.hosts for option, _ in chosen):
+            real = [[each for each in own if each.hosts] for own in options]
+            _, chosen = self._solve(real, alike) if all(real) else (0, None)
+        if chosen is not None:
+            self._take(way, seats, chosen)
+        # A plan that is no better than what is known does not have to be found.
+        return bound * TICK_S / SCALE
+
+    def _key(self, way: Division, number: int) -> Hashable:
+        """Return what tells a seat from others."""
+        longest = self._request.problem.of_length(self._lengths[-1])
+        return depends_on(longest, [dict(parts) for parts in way], number)
+
+    def _seat(self, way: Division, number: int) -> Seat:
+        key = self._key(way, number)
+        if key not in self._seats:
+            division = [dict(parts) for parts in way]
+            parts = by_length(self._request.problem, division, number, self._sources)
+            self._seats[key] = Seat(self._request, parts)
+        return self._seats[key]
+
+    def _solve(
+        self, options: Sequence[Sequence[Option]], alike: Sequence[tuple[int, int]]
+    ) -> tuple[float, Choice | None]:
+        """Return a bound in steps, and the best choice below what is known."""
+        cutoff = _LONGEST
+        if math.isfinite(self.best_s):
+            cutoff = round(self.best_s / TICK_S * SCALE)
+        if len(options) == 1:
+            return self._alone(options[0])
+        from ortools.sat.python import cp_model
+
+        from hetopt.formulations.lengths.program import LengthsProgram
+
+        # What takes longer in all than is known is of no use to anybody.
+        able = [
+            [each for each in own if each.fixed + each.rates[-1] < cutoff]
+            for own in options
+        ]
+        if not all(able):
+            return cutoff, None
+        program = LengthsProgram(able, self._sequences, cutoff, alike)
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.catch_sigint_signal = False
+        solver.parameters.random_seed = self._request.seed
+        solver.parameters.linearization_level = 2
+        solver.parameters.relative_gap_limit = _GAP
+        left_s = self._request.deadline.left_s()
+        if left_s is not None:
+            solver.parameters.max_time_in_seconds = max(left_s, 0.01)
+        name = solver.status_name(solver.solve(program.model))
+        if name == "INFEASIBLE":
+            return cutoff, None
+        if name in ("OPTIMAL", "FEASIBLE"):
+            bound = min(solver.best_objective_bound, solver.objective_value)
+            return max(bound - 1, 0.0), program.extract(solver.value)
+        return max(solver.best_objective_bound - 1, 0.0), None
+
+    def _alone(self, options: Sequence[Option]) -> tuple[float, Choice | None]:
+        """Return the best option of a pipeline that takes everything."""
+        found: list[tuple[int, Option, tuple[int, ...]]] = []
+        for option in options:
+            if option.longest < len(self._lengths) - 1 or min(option.rates) < 0:
+                continue
+            counts = tuple(-(-n // option.per_microbatch) for n in self._sequences)
+            found.append((option.takes(counts), option, counts))
+        if not found:
+            return math.inf, None
+        least = min(each[0] for each in found)
+        real = [each for each in found if each[1].hosts]
+        if not real:
+            return least, None
+        best = min(real, key=lambda each: each[0])
+        return least, [(best[1], best[2])]
+
+    def _take(self, way: Division, seats: Sequence[Seat], chosen: Choice) -> None:
+        """Take in a choice if it is better than what is known."""
+        value = max(option.takes(counts) for option, counts in chosen)
+        value_s = value * TICK_S / SCALE
+        if value_s >= self.best_s:
+            return
+        taken = self._shared(chosen)
+        self.best_s = value_s
+        self.best = tuple(
+            self._pipeline(seat, option, own, None if len(way) == 1 else dict(parts))
+            for seat, (option, _), own, parts in zip(
+                seats, chosen, taken, way, strict=True
+            )
+        )
+
+    def _shared(self, chosen: Choice) -> list[dict[int, int]]:
+        """Return the sequences of every pipeline, by their tokens."""
+        taken: list[dict[int, int]] = [{} for _ in chosen]
+        for length in reversed(range(len(self._lengths))):
+            tokens, left = self._lengths[length], self._sequences[length]
+            for r, (option, _) in enumerate(chosen):
+                if option.longest == length:
+                    taken[r][tokens] = 1
+                    left -= 1
+            for r, (option, counts) in enumerate(chosen):
+                room = option.per_microbatch * counts[length]
+                more = min(left, room - taken[r].get(tokens, 0))
+                if more > 0:
+                    taken[r][tokens] = taken[r].get(tokens, 0) + more
+                    left -= more
+        return taken
+
+    def _pipeline(
+        self,
+        seat: Seat,
+        option: Option,
+        taken: dict[int, int],
+        nodes: dict[str, tuple[int, ...]] | None,
+    ) -> Pipeline:
+        mix = Mix(per_microbatch=option.per_microbatch, sequences=taken)
+        table = seat.parts[option.longest].table
+        batch = self._request.problem.training.global_batch
+        part = table.at(batch // option.per_microbatch)
+        layouts = [
+            int(own.layout[own.row(host.strategy)])
+            for host in option.hosts
+            for own in [part.clusters[host.cluster]]
+        ]
+        warmups = warmups_of(table.schedule, option.hosts)
+        stages = []
+        for i, host in enumerate(option.hosts):
+            end, resharding = option.cut[i + 1], None
+            if i + 1 < len(layouts):
+                at = table.cuts[end - 1], layouts[i], layouts[i + 1]
+                resharding = RESHARDING[int(part.resharding[at])]
+            stages.append(
+                Stage(
+                    cluster=table.cluster_names[host.cluster],
+                    first_unit=option.cut[i],
+                    end_unit=end,
+                    strategy=host.strategy,
+                    warmup=warmups[i],
+                    resharding=resharding,
+                )
+            )
+        share = None
+        if nodes is not None:
+            share = Share(batch=sum(taken.values()), nodes=nodes)
+        return replace(
+            Pipeline(microbatches=1, stages=tuple(stages), share=share, mix=mix),
+            microbatches=sum(mix.microbatches.values()),
+        )

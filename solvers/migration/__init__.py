@@ -1,0 +1,1 @@
+"""The least time to move states between devices, by HiGHS."""

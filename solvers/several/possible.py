@@ -1,0 +1,49 @@
+"""Whether a search for several pipelines is possible, before it begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.plans import MOST_PIPELINES
+from hetopt.problem.division import pins_fault
+from hetopt.solvers.registry import ensure_races
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.problem import Problem
+
+
+def ensure_several(
+    problem: Problem,
+    name: str,
+    pipelines: int,
+    given: Mapping[str, bool],
+    *,
+    field: str = "--pipelines",
+) -> None:
+    """Raise InputError if a search for several pipelines is not possible.
+
+    Parameters
+    ----------
+    name
+        Of the solver.
+    given
+        What is about one pipeline, by the names that users know; whether it is given.
+    """
+    if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
+        msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
+        raise InputError(msg, field=field)
+    for other, one in given.items():
+        if one:
+            msg = "is about plans of one pipeline: leave it out, or ask for one"
+            raise InputError(msg, field=other)
+    ensure_races(name, field)
+    if problem.training.chunks > 1:
+        msg = "is for one chunk a stage: name another schedule"
+        raise InputError(msg, field=field)
+    pin = pins_fault(problem.pins)
+    if pin is not None:
+        msg = f"is of a plan of one pipeline, and {field} asks for more: leave it out"
+        raise InputError(msg, field=f"pin.{pin}")

@@ -1,0 +1,235 @@
+"""Plans of several pipelines at the command line: found, checked, refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import hetopt
+from hetopt.check import check_result
+from hetopt.cli import main
+from hetopt.pricing_several import price_several
+from hetopt.problem.reading import read_problem_text
+from hetopt.report.report_schemas import SIMULATION
+from hetopt.report.schemas import PLAN, RESULT
+
+TEXT = """\
+model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
+clusters:
+  - {name: a, accelerator: A100-40GB, nodes: [2, 2, 1],
+     inter_node: {bandwidth: 100 Gbps}}
+training: {global_batch: 12, seq_len: 8192, schedule: 1f1b}
+"""
+
+
+@pytest.fixture
+def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a problem of which two pipelines make more than one."""
+    monkeypatch.chdir(tmp_path)
+    Path("lost.yaml").write_text(TEXT)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What ``hetopt plan --pipelines 2 --out`` writes of it."""
+    folder = tmp_path_factory.mktemp("found")
+    (folder / "lost.yaml").write_text(TEXT)
+    out = str(folder / "plan.json")
+    options = ("--jobs", "1", "--pipelines", "2", "--out", out)
+    assert main(["plan", str(folder / "lost.yaml"), *options]) == 0
+    data: dict[str, Any] = json.loads(Path(out).read_text("utf-8"))
+    return data
+
+
+def write(data: Any) -> str:
+    Path("plan.json").write_text(json.dumps(data), "utf-8")
+    return "plan.json"
+
+
+def test_two_pipelines_use_what_one_leaves_idle(found: dict[str, Any]) -> None:
+    jsonschema.validate(found, RESULT)
+    jsonschema.validate(found["plan"], PLAN)
+    shares = [each["share"] for each in found["plan"]["pipelines"]]
+    assert sum(share["batch"] for share in shares) == 12
+    assert sum(sum(share["nodes"]["a"]) for share in shares) == 5
+    assert found["status"] == "optimal"
+
+
+@pytest.mark.usefixtures("lost")
+def test_it_is_quicker_than_the_best_of_one(found: dict[str, Any]) -> None:
+    one = hetopt.plan("lost.yaml", jobs=1)
+    two = hetopt.plan("lost.yaml", jobs=1, pipelines=2)
+    assert one.best is not None
+    assert two.best is not None
+    assert two.best.closed_form_s == found["closed_form_s"]
+    assert two.best.closed_form_s < 0.95 * one.best.closed_form_s
+    priced = price_several(hetopt.read_problem("lost.yaml"), two.best.plan)
+    assert priced.iteration_time_s == pytest.approx(two.best.iteration_time_s)
+    assert "pipeline 1: 1 stage" in str(two.best.plan)
+    assert "2 pipelines side by side" in repr(two.best.plan)
+
+
+@pytest.mark.usefixtures("lost")
+def test_check_and_simulate_take_it(
+    found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", "lost.yaml", write(found)]) == 0
+    assert main(["check", "lost.yaml", write(found["plan"])]) == 0
+    capsys.readouterr()
+    assert main(["simulate", "lost.yaml", write(found["plan"])]) == 0
+    printed = capsys.readouterr().out
+    assert "pipeline 1: 1 stage" in printed
+    assert f"{found['iteration_time_s']:.6f} s, with gradients" in printed
+    assert main(["simulate", "lost.yaml", "plan.json", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    jsonschema.validate(data, SIMULATION)
+    assert data["iteration_time_s"] == pytest.approx(found["iteration_time_s"])
+    assert len(data["pipelines"]) == 2
+
+
+@pytest.mark.usefixtures("lost")
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (("export", "--to", "megatron", "--out", "x"), "for Megatron-LM has one"),
+        (("report", "--out", "x.html"), "takes plans of one"),
+        (("simulate", "--svg", "x.svg"), "draws one pipeline"),
+        (("simulate", "--table", "t.json"), "does not go with a plan of several"),
+        (("verify", "plan.json"), "certificates are of one"),
+    ],
+)
+def test_others_refuse_it_in_one_line(
+    found: dict[str, Any],
+    command: tuple[str, ...],
+    why: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name, *options = command
+    plan = write(found)
+    assert main([name, "lost.yaml", plan, *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
+
+
+@pytest.mark.usefixtures("lost")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--certificate", "c.json"), "--certificate: is about plans of one pipeline"),
+        (("--table", "lost.yaml"), "--table: is about plans of one pipeline"),
+        (("--objective", "simulated"), "--objective: is about plans of one"),
+        (("--top", "2"), "--top: is about plans of one pipeline"),
+        (("--for", "megatron"), "--for: is about plans of one pipeline"),
+        (("--schedule", "best"), "--pipelines: does not go with the schedule best"),
+        (
+            ("--schedule", "interleaved-1f1b", "--chunks", "2"),
+            "--pipelines: is for one chunk a stage",
+        ),
+        (("--solver", "dfs"), "does not race"),
+        (("--pipelines", "5"), "--pipelines: is 5, expected 1 to 4"),
+    ],
+)
+def test_what_is_about_one_pipeline_is_refused(
+    options: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "lost.yaml", "--pipelines", "2", *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line
+
+
+@pytest.mark.usefixtures("lost")
+def test_pins_of_a_whole_plan_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("lost.yaml").write_text(f"{TEXT}pin: {{stages: 2}}\n")
+    assert main(["plan", "lost.yaml", "--pipelines", "2"]) == 2
+    assert "pin.stages: is of a plan of one pipeline" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"lower_bound_s": 1.0}, "more than the plan's"),
+        ({"gap": 0.25}, "gap: 0.25"),
+        ({"several.divisions": 3}, "several.divisions: 3, expected"),
+        ({"several.most": 1}, "the plan has 2"),
+        ({"several.bounds": []}, "the divisions prove only"),
+        ({"several.bounds.0.division": [{"a": [2, 2]}]}, "is no division"),
+        ({"closed_form_s": 0.01}, "closed_form_s: 0.01"),
+    ],
+)
+@pytest.mark.usefixtures("lost")
+def test_forged_claims_are_found(
+    found: dict[str, Any], change: dict[str, Any], why: str
+) -> None:
+    problem = hetopt.read_problem("lost.yaml")
+    wrong = check_result(problem, hetopt.build_table(problem), changed(found, change))
+    assert any(why in line for line in wrong), wrong
+
+
+@pytest.mark.usefixtures("lost")
+def test_claims_of_too_many_ways_are_refused(found: dict[str, Any]) -> None:
+    many = TEXT.replace("[2, 2, 1]", "40").replace(
+        "inter", "devices_per_node: 2, inter"
+    )
+    problem = read_problem_text(many)
+    data = changed(found, {"several.most": 4})
+    with pytest.raises(hetopt.InputError, match="divide 40 nodes are too many"):
+        check_result(problem, hetopt.build_table(problem), data)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"pipelines.0.share.batch": 5}, "expected 12"),
+        ({"pipelines.0.share.nodes": {"a": [2, 2, 2]}}, "no nodes to cut"),
+        ({"pipelines.0.share.nodes": {"b": [2]}}, "no cluster is named 'b'"),
+        ({"pipelines.0.share.nodes": {}}, "has no nodes"),
+        ({"pipelines.0.share": None}, "one of several has no share"),
+        ({"pipelines.1.microbatches": 5}, "pipeline 1: "),
+    ],
+)
+@pytest.mark.usefixtures("lost")
+def test_faults_of_plans_are_found(
+    found: dict[str, Any],
+    change: dict[str, Any],
+    why: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", "lost.yaml", write(changed(found["plan"], change))]) == 1
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"pipelines.0.share.nodes.a": [0]}, "is 0, expected a whole number from 1"),
+        ({"pipelines.0.share.batch": 0}, "is 0, expected a whole number from 1"),
+        ({"pipelines.0.share.nodes": 3}, "expected an object"),
+        ({"pipelines": []}, "has 0 pipelines, expected 1 to 4"),
+    ],
+)
+@pytest.mark.usefixtures("lost")
+def test_bad_shares_are_refused(
+    found: dict[str, Any],
+    change: dict[str, Any],
+    why: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check", "lost.yaml", write(changed(found["plan"], change))]) == 2
+    assert why in capsys.readouterr().err
+
+
+def changed(data: Any, change: dict[str, Any]) -> Any:
+    """Return a copy of JSON data with other values at some places."""
+    copy = json.loads(json.dumps(data))
+    for path, value in change.items():
+        *keys, last = (int(key) if key.isdigit() else key for key in path.split("."))
+        place = copy
+        for key in keys:
+            place = place[key]
+        place[last] = value
+    return copy

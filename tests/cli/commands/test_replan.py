@@ -1,0 +1,127 @@
+"""``hetopt replan`` at the command line: files that fit each other, and refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hetopt.cli import main
+from hetopt.plans import Plan
+from hetopt.problem.nodes import Device
+from hetopt.problem.reading import read_problem
+from hetopt.replanning.layouts import layout_of
+from hetopt.replanning.nodes import nodes_of
+from hetopt.report.replan_schemas import REPLAN
+
+TEXT = """\
+model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
+clusters:
+  - {name: a, accelerator: A100-40GB, nodes: 3, devices_per_node: 2,
+     price_per_hour: 3, inter_node: {bandwidth: 100 Gbps}}
+latency: {a: roofline}
+training: {global_batch: 12, seq_len: 8192, zero: 0, schedule: 1f1b}
+"""
+JOBS = ("--jobs", "1", "--solver", "dp")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a problem and the plan that ran."""
+    folder = tmp_path_factory.mktemp("ran")
+    (folder / "p.yaml").write_text(TEXT)
+    out = str(folder / "plan.json")
+    assert main(["plan", str(folder / "p.yaml"), *JOBS, "--out", out]) == 0
+    return folder
+
+
+def replan(ran: Path, *options: str) -> int:
+    """Run the command on what ran."""
+    given = [str(ran / "p.yaml"), str(ran / "plan.json"), *options]
+    return main(["replan", *given, *JOBS])
+
+
+def test_files_fit_each_other(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [str(tmp_path / name) for name in ("next.json", "left.yaml", "moves.csv")]
+    files = ("--out", names[0], "--problem-out", names[1], "--moves", names[2])
+    lost = ("--lost", "a/0:0", "--iterations", "50", "--checkpoint-bandwidth", "1 GB/s")
+    assert replan(ran, *lost, *files, "--json") == 0
+    printed = capsys.readouterr()
+    assert "price_per_hour is left out" in printed.err
+    data = json.loads(printed.out)
+    jsonschema.validate(data, REPLAN)
+    assert data["gap"] < 0.02
+    assert data["total_s"] == data["candidates"][0]["total_s"]
+    assert data["total_s"] == min(each["total_s"] for each in data["candidates"])
+    assert main(["check", names[1], names[0]]) == 0
+    rows = list(csv.DictReader(Path(names[2]).read_text().splitlines()))
+    moved = sum(int(row["bytes"]) for row in rows)
+    assert moved == data["candidates"][0]["moved_bytes"]
+    sent = [each["inside_bytes"] + each["beyond_bytes"] for each in data["senders"]]
+    assert moved == sum(sent)
+    assert not any("a-node-1:0" in (row["from"], row["to"]) for row in rows)
+    # Exporters put the next plan's ranks where the moves bring its states.
+    problem = read_problem(names[1])
+    nodes = nodes_of(problem)
+    plan = Plan.from_json(json.loads(Path(names[0]).read_text())["plan"])
+    layout = layout_of(problem, plan, nodes)
+    assert [
+        [[_before(device).name for device in own] for own in stages]
+        for stages in layout
+    ] == data["ranks"]
+
+
+def _before(device: Device) -> Device:
+    """Return a device as it was numbered before its node lost the first one."""
+    return device._replace(number=device.number + (device.host == "a-node-1"))
+
+
+def test_nothing_moves_where_nothing_needed_is_lost(
+    ran: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replan(ran, "--added", "a/new", "--iterations", "1", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    # One iteration pays for no move: the old plan stays, on its own devices.
+    best = data["candidates"][0]
+    assert best["moved_bytes"] == 0
+    assert data["status"] == "feasible"
+    assert replan(ran, "--added", "a/new", "--iterations", "100000", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["candidates"][0]["moved_bytes"] > 0
+    assert 1 < data["pays_after"] < 100_000
+    assert replan(ran, "--added", "a/new", "--iterations", "100000") == 0
+    printed = capsys.readouterr().out
+    assert "iterations on" in printed
+    assert "in all" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--lost", "a/7"), "no such node"),
+        (("--lost", "a"), "leaves no device"),
+        ((), "nothing changes"),
+        (("--lost", "a/0", "--pipelines", "9"), "expected 1 to 4"),
+        (("--lost", "a/0", "--restart", "-1"), "at least 0"),
+        (("--lost", "a/0", "--checkpoint-bandwidth", "3"), "bandwidth"),
+    ],
+)
+def test_refused_in_one_line(
+    ran: Path,
+    options: tuple[str, ...],
+    why: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    try:
+        code: Any = replan(ran, "--iterations", "5", *options)
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert why in line

@@ -1,0 +1,164 @@
+"""Tables of one pipeline among several: the reduction over pipelines by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from hetopt.cost.build import build_table
+from hetopt.cost.device_work import least_device_seconds
+from hetopt.cost.divided import depends_on, part
+from hetopt.errors import InputError
+from hetopt.pricing_several import price_several
+from hetopt.problem.division import part_of
+from hetopt.problem.reading import read_problem_text
+
+if TYPE_CHECKING:
+    from hetopt.cost.table import CostTable
+    from hetopt.problem.problem import Problem
+
+TEXT = """\
+model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 1000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 4, devices_per_node: 2, nics_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}, uplink: 40 Gbps}
+  - {name: b, accelerator: A40, nodes: 2, devices_per_node: 2, nics_per_node: 1,
+     inter_node: {bandwidth: 50 Gbps, latency: 5 us}}
+links: {default: {bandwidth: 20 Gbps, latency: 1 ms, per_message: 1 us, staged: device}}
+training: {global_batch: 8, seq_len: 1024, overlap_gradients: false, zero: 1}
+"""
+ALIKE = ({"a": (2, 2)}, {"a": (2, 2)})
+APART = ({"a": (2, 2, 2, 2)}, {"b": (2, 2)})
+#: Seconds that a collective between nodes takes to start (vidur's profiles).
+START_S = 50e-6
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return read_problem_text(TEXT)
+
+
+def added_ns(with_: CostTable, without: CostTable) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the reduction adds to a stage and to each unit, in nanoseconds."""
+    (one, *_), (other, *_) = with_.slices, without.slices
+    mine, plain = one.clusters[0], other.clusters[0]
+    assert mine.strategies == plain.strategies
+    assert (mine.forward_ns == plain.forward_ns).all()
+    return mine.sync_ns - plain.sync_ns, mine.sync_unit_ns - plain.sync_unit_ns
+
+
+@pytest.mark.parametrize(
+    ("division", "bytes_per_s", "latency_s"),
+    [
+        # Two interfaces of 100 Gbps for two devices, of which rings reach 90%.
+        (ALIKE, 12.5e9 * 0.9, 5e-6),
+        # Eight devices share 20 Gbps; a message costs its latency and 1 us.
+        (APART, 20e9 / 8 / 8, 1.001e-3),
+    ],
+)
+def test_a_shard_passes_once_between_two_pipelines(
+    problem: Problem,
+    division: tuple[dict[str, tuple[int, ...]], ...],
+    bytes_per_s: float,
+    latency_s: float,
+) -> None:
+    own = part(problem, division, 0, 4)
+    stage, unit = added_ns(own.table, build_table(own.problem))
+    assert stage == pytest.approx(np.full(len(stage), START_S + 2 * latency_s) * 1e9)
+    layer = own.table.kinds.index("layer")
+    strategies = own.table.slices[0].clusters[0].strategies
+    for k, strategy in enumerate(strategies):
+        # Matrices are split by tp, norms are not; fp32 gradients, scattered over d c.
+        matrices = 4 * 512 * 512 + 3 * 512 * 2048
+        if strategy.tp > 1:
+            matrices //= strategy.tp
+        held = (matrices + 2 * 512) / (strategy.dp * strategy.cp)
+        assert unit[k, layer] == pytest.approx(held * 4 / bytes_per_s * 1e9, rel=1e-3)
+
+
+def test_more_pipelines_move_more(problem: Problem) -> None:
+    four = tuple({"a": (2,)} for _ in range(4))
+    two = part(problem, ({"a": (2,)}, {"a": (2, 2, 2)}), 0, 2)
+    more = part(problem, four, 0, 2)
+    plain = build_table(two.problem)
+    once, thrice = added_ns(two.table, plain)[1], added_ns(more.table, plain)[1]
+    assert thrice == pytest.approx(1.5 * once, abs=2)
+
+
+def test_gradients_hide_behind_the_last_backward_pass(problem: Problem) -> None:
+    hides = replace(problem, training=replace(problem.training, overlap_gradients=True))
+    shown, hidden = (
+        added_ns(own.table, build_table(own.problem))
+        for own in (part(each, ALIKE, 0, 4) for each in (problem, hides))
+    )
+    # No more than all of it, and less in units that compute for a while.
+    assert (hidden[1] <= shown[1]).all()
+    assert (hidden[1] < shown[1]).any()
+
+
+def test_what_pipelines_share_is_divided(problem: Problem) -> None:
+    both = ({"a": (2, 2), "b": (2,)}, {"a": (2, 2), "b": (2,)})
+    own = part_of(problem, both, 0, 3)
+    assert own.training.global_batch == 3
+    assert [cluster.nodes for cluster in own.clusters] == [2, 1]
+    link = own.links.between("a", "b")
+    whole = problem.links.between("a", "b")
+    assert link is not None
+    assert whole is not None
+    assert whole.capacity_bytes_per_s is not None
+    assert link.capacity_bytes_per_s == whole.capacity_bytes_per_s / 2
+    assert own.clusters[0].uplink_bytes_per_s == 40e9 / 8 / 2
+
+
+def test_half_a_node_has_half_of_its_interfaces(problem: Problem) -> None:
+    halves = ({"a": (1,), "b": (1,)}, {"a": (2, 2, 2, 1), "b": (2, 1)})
+    own = part_of(problem, halves, 0, 3)
+    assert [cluster.devices for cluster in own.clusters] == [1, 1]
+    a, b = own.clusters
+    assert (a.nics_per_node, a.inter_node.bandwidth_bytes_per_s) == (1, 12.5e9)
+    # Its one interface cannot be cut: it is half as fast.
+    assert (b.nics_per_node, b.inter_node.bandwidth_bytes_per_s) == (1, 50e9 / 8 / 2)
+
+
+def test_parts_that_cost_the_same_are_known(problem: Problem) -> None:
+    assert depends_on(problem, ALIKE, 0) == depends_on(problem, ALIKE, 1)
+    assert depends_on(problem, ALIKE, 0) != depends_on(problem, APART, 0)
+    # Gradients of the first also go to another cluster.
+    other = ({"a": (2, 2)}, {"a": (2, 2), "b": (2, 2)})
+    assert depends_on(problem, ALIKE, 0) != depends_on(problem, other, 0)
+
+
+def test_no_pipeline_is_quicker_than_its_device_time(problem: Problem) -> None:
+    seconds = least_device_seconds(problem)
+    assert seconds.shape == (2, 8)
+    for number, own in enumerate(({"a": (2, 2)}, {"b": (2, 2)})):
+        for batch in (1, 3, 4, 8):
+            table = part(problem, (own, APART[1 - number]), 0, batch).table
+            layer = table.kinds.index("layer")
+            for each in table.slices:
+                mine = each.clusters[0]
+                both = (mine.forward_ns + mine.backward_ns)[:, layer] * 1e-9
+                least = both * mine.devices * each.microbatches / batch
+                assert (least >= seconds[number, batch - 1] * (1 - 1e-9)).all()
+
+
+def test_devices_that_are_not_there_are_refused(problem: Problem) -> None:
+    from hetopt.plans import Pipeline, Plan, Share
+
+    for nodes, why in (
+        ({"c": (1,)}, "no cluster is named 'c'"),
+        ({"a": (3,)}, "expected 1 to 2 devices of a node"),
+        ({}, "is empty"),
+    ):
+        share = Share(batch=4, nodes=nodes)
+        plan = Plan(
+            schedule="1f1b",
+            pipelines=(Pipeline(microbatches=1, stages=(), share=share),) * 2,
+            problem_digest="",
+            table_digest="",
+        )
+        with pytest.raises(InputError, match=why):
+            price_several(problem, plan)
