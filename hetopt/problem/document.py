@@ -22,6 +22,10 @@ FieldPath = tuple[str | int, ...]
 MAX_VALUES = 100_000
 #: No problem or experiment is nested this deep.
 MAX_DEPTH = 64
+_TOO_DEEP = "is nested too deeply to be a problem"
+#: What PyYAML's scanner in C says of a thousand levels, since 6.0.4, which it counts
+#: before their values are read.
+_TOO_DEEP_FOR_C = "exceeded maximum nesting depth"
 
 #: In C where PyYAML was built with it: ten times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -197,7 +201,7 @@ def parse_document(text: str, name: str, most_values: int = MAX_VALUES) -> Docum
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = " ".join(part for part in (error.context, error.problem) if part)
-        msg = f"is not valid YAML: {what}"
+        msg = _TOO_DEEP if _TOO_DEEP_FOR_C in what else f"is not valid YAML: {what}"
         raise InputError(msg, file=name, line=mark.line + 1 if mark else None) from None
     except (yaml.YAMLError, UnicodeEncodeError) as error:
         msg = f"is not valid YAML: {' '.join(str(error).split())}"
@@ -259,8 +263,7 @@ class _EventReader:
             msg = f"holds more than {self.most_values} values; are its aliases right?"
             raise InputError(msg, file=self.file, line=line)
         if len(path) > MAX_DEPTH:
-            msg = "is nested too deeply to be a problem"
-            raise InputError(msg, file=self.file, line=line)
+            raise InputError(_TOO_DEEP, file=self.file, line=line)
         anchor = None if self.replays else event.anchor
         if anchor is None:
             return self.plain(event, path, line)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from hetopt.cost.linear_rates import linear_rates
+from hetopt.cost.linear_rates import LOG_DECIMALS, linear_rates
 from hetopt.cost.operators.file import (
     GROUP_MATMUL,
     MATMUL,
@@ -155,7 +155,7 @@ class Curve:
         roofline = cls(rates=linear_rates(work.terms, seconds), trees=None)
         if settings is None:
             return roofline
-        corrections = np.log(seconds / roofline.roofline_s(work))
+        corrections = np.log(seconds / roofline.roofline_s(work)).round(LOG_DECIMALS)
         return replace(roofline, trees=grow(work.features, corrections, settings))
 
     @classmethod

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hetopt.cost.linear_rates import linear_rates
+from hetopt.cost.linear_rates import LOG_DECIMALS, linear_rates
 from hetopt.cost.sources.features import Shards, features, work_terms
 
 if TYPE_CHECKING:
@@ -121,7 +121,8 @@ class Forest:
             ]
         )
         scaled = seconds / self._scale(shards)
-        target = scaled if params.target == "latency" else np.log(scaled)
+        is_log = params.target != "latency"
+        target = np.log(scaled).round(LOG_DECIMALS) if is_log else scaled
         self._trees: list[Any] = (
             RandomForestRegressor(
                 n_estimators=params.trees,
