@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
@@ -54,13 +54,10 @@ class CpSatEngine(Engine):
         if start is not None:
             self._hint(program, start)
         solver = self._solver(deadline.left_s())
-        watch = _Watch(solver, stop)
-        with watch:
-            listener, raised = _listener(program, found)
-            status = solver.solve(program.model, listener)
+        listener, raised = _listener(program, found)
+        name = run(solver, program.model, listener, stop)
         if raised:
             raise raised[0]
-        name = solver.status_name(status)
         if name == "OPTIMAL":
             bound = round(solver.objective_value)
             decision = program.extract(solver.value)
@@ -102,7 +99,7 @@ class CpSatEngine(Engine):
         while digits:
             number, digits = _combine(digits)
             model.minimize(number)
-            name = solver.status_name(solver.solve(model))
+            name = run(solver, model)
             if name == "INFEASIBLE" and not fixed:
                 return None
             if _exceeds_64_bits(program, name):
@@ -125,7 +122,7 @@ class CpSatEngine(Engine):
         # Propagation finds the others.
         solver = self._solver(_HINT_S)
         solver.parameters.fix_variables_to_their_hinted_value = True
-        name = solver.status_name(solver.solve(program.model))
+        name = run(solver, program.model)
         if name in ("OPTIMAL", "FEASIBLE"):
             _hint_solution(program.model, solver)
         else:
@@ -197,27 +194,29 @@ def _listener(
     return Listener(), raised
 
 
-class _Watch:
-    """Stops a running solver from a thread when it is told to."""
+def run(
+    solver: cp_model.CpSolver,
+    model: cp_model.CpModel,
+    listener: cp_model.CpSolverSolutionCallback | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> str:
+    """Solve a model, and return the status; ``stop`` is asked again and again.
 
-    def __init__(self, solver: cp_model.CpSolver, stop: Callable[[], bool]) -> None:
-        self._solver = solver
-        self._stop = stop
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._over.wait(_POLL_S):
-            if self._stop():
-                self._solver.stop_search()
-                return
+    A thread of its own solves: while the main thread is in CP-SAT Python answers no
+    signal, and neither Ctrl-C nor SIGTERM would end a search.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(solver.solve, model, listener)
+        try:
+            while not wait([running], _POLL_S).done:
+                if stop():
+                    solver.stop_search()
+        finally:
+            # What it is told before it has begun it does not hear.
+            while not wait([running], 0).done:
+                solver.stop_search()
+                wait([running], _POLL_S)
+    return solver.status_name(running.result())
 
 
 solve = racing("cp-sat", f"{__name__}:{CpSatEngine.__name__}", quick=True)

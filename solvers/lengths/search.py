@@ -143,6 +143,7 @@ class LengthsSearch:
         from ortools.sat.python import cp_model
 
         from hetopt.formulations.lengths.program import LengthsProgram
+        from hetopt.solvers.cp_sat import run
 
         # What takes longer in all than is known is of no use to anybody.
         able = [
@@ -161,7 +162,7 @@ class LengthsSearch:
         left_s = self._request.deadline.left_s()
         if left_s is not None:
             solver.parameters.max_time_in_seconds = max(left_s, 0.01)
-        name = solver.status_name(solver.solve(program.model))
+        name = run(solver, program.model)
         if name == "INFEASIBLE":
             return cutoff, None
         if name in ("OPTIMAL", "FEASIBLE"):

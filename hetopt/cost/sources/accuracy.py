@@ -118,8 +118,12 @@ def latency_notes(
         notes.append("; ".join(parts))
     if errors and alternatives:
         apart = alternatives[0].iteration_time_s / best.iteration_time_s - 1
-        where = "within" if apart < max(errors) else "beyond"
-        notes.append(f"the next best plan is {apart:.1%} slower, {where} that error")
+        where = "within" if abs(apart) < max(errors) else "beyond"
+        # The best in closed form need not be the best in simulation.
+        how = "slower" if apart >= 0 else "faster, simulated"
+        notes.append(
+            f"the next best plan is {abs(apart):.1%} {how}, {where} that error"
+        )
     overlap = problem.training.moe.overlap
     if overlap:
         notes.append(
