@@ -25,6 +25,8 @@ RUNTIMES := megatron-core==0.16.1 megatron-bridge==0.3.1 \
   torchtitan==0.3.0 spmd_types==0.2.3 tyro docstring_parser typeguard
 # Tried in this order; PYTHON=/path/to/python goes first.
 PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python
+# Which versions are installed for tests, torch and docs.
+CONSTRAINTS := .ci/constraints.txt
 PROBLEM := data/problems/hetauto-exp2.yaml
 
 BIN := $(VENV)/bin
@@ -91,28 +93,31 @@ $(INSTALLED): $(LIBRARIES) $(SOURCES) README.md LICENSE
 
 # --group needs pip 25.1. Dependencies are read from pyproject.toml by pip itself:
 # hetopt comes along here, and is replaced by the wheel above.
-$(LIBRARIES): pyproject.toml | $(BIN)/python
+$(LIBRARIES): pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev .
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --group dev .
 	touch $@
 
 # The wheel of `make install` once more, with the profile extra.
 $(TORCH_VENV)/.installed: $(INSTALLED)
 	$(BIN)/python -m venv $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(TORCH_VENV)/bin/python -m pip install --quiet '$(TORCH)'
-	$(TORCH_VENV)/bin/python -m pip install --quiet --group torch \
-	  "$$(echo build/wheel/*.whl)[profile]"
-	$(TORCH_VENV)/bin/python -m pip install --quiet --no-deps $(RUNTIMES)
+	$(TORCH_VENV)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) \
+	  '$(TORCH)'
+	$(TORCH_VENV)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) \
+	  --group torch "$$(echo build/wheel/*.whl)[profile]"
+	$(TORCH_VENV)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) \
+	  --no-deps $(RUNTIMES)
 	$(TORCH_VENV)/bin/python -m pip install --quiet --no-deps --force-reinstall \
 	  build/wheel/*.whl
 	touch $@
 
 # The site is made of Markdown alone: hetopt itself is not installed.
-$(DOCS_VENV)/.installed: pyproject.toml | $(BIN)/python
+$(DOCS_VENV)/.installed: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	$(BIN)/python -m venv $(DOCS_VENV)
 	$(DOCS_VENV)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(DOCS_VENV)/bin/python -m pip install --quiet --group docs
+	$(DOCS_VENV)/bin/python -m pip install --quiet --constraint $(CONSTRAINTS) \
+	  --group docs
 	touch $@
 
 $(BIN)/python:
