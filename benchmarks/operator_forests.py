@@ -2,9 +2,12 @@
 
 Where one is missing, hetopt grows it on its first run, which takes a second or two.
 
-To be run after every change of ``data/operators``, of the rates that
-``data/accelerators`` gives the devices measured there, or of what forests learn from
-(``hetopt.cost.operators``); a test compares what ships with it.
+To be run after every change of ``data/operators``, or of the rates that
+``data/accelerators`` gives the devices measured there; where what forests learn from
+has changed (``hetopt.cost.operators``), delete the files first. A file whose digest
+says that it was grown from what there is now stays: grown again, it might break ties
+between splits otherwise, and every figure in the documentation would move a little.
+A test compares what ships with what would grow.
 """
 
 from __future__ import annotations
@@ -12,8 +15,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.cost.operators.forest import Widths
 from hetopt.cost.operators.relatives import shipped_operators
-from hetopt.cost.operators.shipped import content_of, file_stem
+from hetopt.cost.operators.shipped import content_of, file_stem, shipped_forest
+from hetopt.cost.operators.work import work_of_rows
 from hetopt.cost.sources.operator_source import WITH_EXPERTS
 from hetopt.files import write_bytes
 from hetopt.problem.catalogue import FOREST_SUFFIX, accelerators
@@ -36,13 +41,17 @@ def measured_operators() -> dict[str, Measured]:
 
 
 def main() -> None:
-    """Write every file, and remove those that nothing asks for."""
+    """Write files that are missing or old, and remove those that nothing asks for."""
     FOLDER.mkdir(exist_ok=True)
     wanted = measured_operators()
     for path in FOLDER.glob("*" + FOREST_SUFFIX):
         if path.name.removesuffix(FOREST_SUFFIX) not in wanted:
             path.unlink()
     for name, part in sorted(wanted.items()):
+        widths = Widths.of(work_of_rows(part.op, part.rows, part.rates))
+        if shipped_forest(part, widths) is not None:
+            print(f"{name}{FOREST_SUFFIX}: as it was")
+            continue
         content = content_of(part)
         write_bytes(str(FOLDER / (name + FOREST_SUFFIX)), content)
         print(f"{name}{FOREST_SUFFIX}: {len(content) / 1e3:.0f} kB")

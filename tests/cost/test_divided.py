@@ -94,9 +94,9 @@ def test_gradients_hide_behind_the_last_backward_pass(problem: Problem) -> None:
         added_ns(own.table, build_table(own.problem))
         for own in (part(each, ALIKE, 0, 4) for each in (problem, hides))
     )
-    # No more than all of it, and less in units that compute for a while.
-    assert (hidden[1] <= shown[1]).all()
-    assert (hidden[1] < shown[1]).any()
+    # No more than all of it, but for rounding; less in units that compute for a while.
+    assert (hidden[1] <= shown[1] + 1).all()
+    assert (hidden[1] < shown[1] - 1).any()
 
 
 def test_what_pipelines_share_is_divided(problem: Problem) -> None:
