@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from hetopt.check.verify import fills
 from hetopt.check.verify.bound import PS_PER_NS, unproven
-from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.fills import NEVER, add
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
 from tests.oracle import brute_force
@@ -69,3 +71,33 @@ def test_most_bounds_near_the_optimum_are_proven(
             below = floor(found.closed_form_ns * PS_PER_NS * 8 / 10)
             proven += not unproven(problem, table, q, {p: below})
     assert proven > near / 2
+
+
+def test_a_long_row_is_added_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5,000 units in a single stage: a deadline has to come between two bits."""
+    random = np.random.default_rng(0)
+    before = random.integers(1, 100, (2, 30))
+    before[1, 0] = NEVER
+    costs = random.integers(1, 100, (4, 25))
+    after = np.full((6, 40), NEVER)
+    expected = after.copy()
+    for p, u in np.ndindex(before.shape):
+        for m, n in np.ndindex(costs.shape):
+            if n >= m and p + m < len(before) and u + n < before.shape[1]:
+                least = min(expected[p + m, u + n], before[p, u] + costs[m, n])
+                expected[p + m, u + n] = least
+    cells: list[int] = []
+    whole = fills.add_cells
+
+    def noted(
+        before: fills.Ints, costs: fills.Ints, after: fills.Ints, first: int, end: int
+    ) -> None:
+        cells.append(end - first)
+        whole(before, costs, after, first, end)
+
+    monkeypatch.setattr(fills, "add_cells", noted)
+    monkeypatch.setattr(fills, "_SUMS", 7 * costs.size)
+    add(before, costs, after)
+    assert (after == expected).all()
+    assert max(cells) == 7
+    assert sum(cells) == before.size
