@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from hetopt.compiled import kernel
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
@@ -24,19 +25,33 @@ _SUMS = 10**8
 def add(before: Ints, costs: Ints, after: Ints) -> None:
     """after[p + m, u + l] = min(itself, before[p, u] + costs[m, l]).
 
-    As every stage holds a unit at least, nothing stands where p > u or m > l. Large
-    tables are gone through bit by bit, so that a deadline can end it: a single row of
-    thousands of units and stages takes ten seconds.
+    Nothing in ``after`` is more than ``NEVER``. As every stage holds a unit at least,
+    nothing stands where p > u or m > l. Large tables are gone through bit by bit, so
+    that a deadline can end it: a single row of thousands of units and stages takes ten
+    seconds.
     """
-    cells = before.size
+    reached = costs < NEVER
+    spans = np.zeros((len(costs), 2), dtype=np.int64)
+    spans[:, 0] = reached.argmax(axis=1)
+    spans[:, 1] = costs.shape[1] - reached[:, ::-1].argmax(axis=1)
+    spans[~reached.any(axis=1)] = 0
     many = max(1, _SUMS // costs.size)
-    for first in range(0, cells, many):
-        add_cells(before, costs, after, first, min(cells, first + many))
+    for first in range(0, before.size, many):
+        add_cells(before, costs, spans, after, first, min(before.size, first + many))
 
 
 @kernel
-def add_cells(before: Ints, costs: Ints, after: Ints, first: int, end: int) -> None:
-    """Do so for the cells of ``before`` from ``first`` to ``end``, row by row."""
+def add_cells(
+    before: Ints, costs: Ints, spans: Ints, after: Ints, first: int, end: int
+) -> None:
+    """Do so for the cells of ``before`` from ``first`` to ``end``, row by row.
+
+    Parameters
+    ----------
+    spans
+        Where the first and behind the last number stands that is less than ``NEVER``,
+        by row of ``costs``.
+    """
     stages, units = before.shape
     for cell in range(first, end):
         p, u = cell // units, cell % units
@@ -44,9 +59,11 @@ def add_cells(before: Ints, costs: Ints, after: Ints, first: int, end: int) -> N
         if reached >= NEVER:
             continue
         for m in range(min(len(costs), stages - p)):
-            for n in range(m, min(costs.shape[1], units - u)):
-                value = min(reached + costs[m, n], NEVER)
-                after[p + m, u + n] = min(after[p + m, u + n], value)
+            begin, stop = spans[m, 0], min(spans[m, 1], units - u)
+            # Parts of rows: what has one index, machine code does several at a time.
+            cost, least = costs[m, begin:stop], after[p + m, u + begin : u + stop]
+            for n in range(len(least)):
+                least[n] = min(least[n], reached + cost[n])
 
 
 class StageCosts(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -82,6 +82,7 @@ class Host:
         self._cross(table, part, j)
         self.most_stages = most
         self.free = self._free_room(part, j)
+        self.within = lru_cache(maxsize=3)(self._within_beside)
         self.rooms = lru_cache(maxsize=1)(self._rooms)
         self.fitting = lru_cache(maxsize=None)(self._fitting)
         self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
@@ -153,9 +154,7 @@ class Host:
         )
         slots = self._slots(period, 1 + inside * places)
         if self.most:
-            slots[:, 0] = np.minimum(
-                slots[:, 0], self._within(period, self.units.trail)
-            )
+            slots[:, 0] = np.minimum(slots[:, 0], self.within(period, "trail"))
         last = self._cumulated(slots, period)
         if self.free is not None:
             after = np.stack([self.after_middle, self.trail], axis=1)
@@ -175,9 +174,8 @@ class Host:
 
     def _opened(self, period: int, stages: int) -> Ints:
         slots = self.opening_slots(period)[:, : stages - 1].copy()
-        slots[:, -1:] = np.minimum(
-            slots[:, -1:], self._within(period, self.units.lead)[:, None]
-        )
+        within = self.within(period, "lead")
+        slots[:, -1:] = np.minimum(slots[:, -1:], within[:, None])
         most = min(self.most, stages - 1)
         room = self._cumulated(slots[:, ::-1][:, :most], period)[:, None]
         if self.free is not None:
@@ -278,7 +276,7 @@ class Host:
 
         Shape (K, N, M + 1) for N cases of what follows, shape (K, N).
         """
-        within = self._within(period)
+        within = self.within(period)
         return free.most_units(period, within, after)
 
     def _opening_freely(self, period: int) -> Ints:
@@ -304,13 +302,17 @@ class Host:
     def _slots(self, period: int, warmups: Ints) -> Ints:
         """Return the most body units on a stage of each warm-up count; (K, W)."""
         slots = np.empty((self.count, len(warmups)), dtype=np.int64)
-        within = self._within(period)
+        within = self.within(period)
         for i, warmup in enumerate(warmups):
             flight = min(int(warmup), self.flights)
             if self.steps.all_first:
                 flight = self.microbatches
             slots[:, i] = np.minimum(self.fitting(flight), within)
         return slots
+
+    def _within_beside(self, period: int, *ends: Literal["lead", "trail"]) -> Ints:
+        """Return what ``_within`` does, where a stage holds these ends as well."""
+        return self._within(period, *(getattr(self.units, end) for end in ends))
 
     def _within(self, period: int, *ends: Ints) -> Ints:
         """Return the most body units that a stage keeping to lambda can hold.

@@ -79,21 +79,27 @@ def test_a_long_row_is_added_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None
     before = random.integers(1, 100, (2, 30))
     before[1, 0] = NEVER
     costs = random.integers(1, 100, (4, 25))
+    costs[0, 1:], costs[1, :3], costs[2] = NEVER, NEVER, NEVER
     after = np.full((6, 40), NEVER)
     expected = after.copy()
     for p, u in np.ndindex(before.shape):
         for m, n in np.ndindex(costs.shape):
             if n >= m and p + m < len(before) and u + n < before.shape[1]:
                 least = min(expected[p + m, u + n], before[p, u] + costs[m, n])
-                expected[p + m, u + n] = least
+                expected[p + m, u + n] = min(least, NEVER)
     cells: list[int] = []
     whole = fills.add_cells
 
     def noted(
-        before: fills.Ints, costs: fills.Ints, after: fills.Ints, first: int, end: int
+        before: fills.Ints,
+        costs: fills.Ints,
+        spans: fills.Ints,
+        after: fills.Ints,
+        first: int,
+        end: int,
     ) -> None:
         cells.append(end - first)
-        whole(before, costs, after, first, end)
+        whole(before, costs, spans, after, first, end)
 
     monkeypatch.setattr(fills, "add_cells", noted)
     monkeypatch.setattr(fills, "_SUMS", 7 * costs.size)
