@@ -80,7 +80,8 @@ def test_stages_of_unequal_nodes_are_counted_by_both_tensor_degrees() -> None:
         "model: {layers: 2, hidden: 64, heads: 4, ffn: 64, vocab: 96,\n"
         "  experts: {number: 24, per_token: 2, ffn: 64}}\n"
         "clusters:\n"
-        "  - {name: a, accelerator: H100, nodes: [8, 8, 8, 8, 8, 8, 6, 6, 6, 6, 6, 6],\n"
+        "  - {name: a, accelerator: H100,\n"
+        "     nodes: [8, 8, 8, 8, 8, 8, 6, 6, 6, 6, 6, 6],\n"
         "     inter_node: {bandwidth: 400 Gbps}}\n"
         "training: {global_batch: 24, seq_len: 48}\n"
     )
