@@ -38,7 +38,7 @@ from hetopt.cost.ranges import (
     whole_bytes,
 )
 from hetopt.cost.rows import StrategyRows, strategy_rows
-from hetopt.cost.shapes import Floats, Ints
+from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource
 from hetopt.cost.table import ClusterTable, CostTable
@@ -48,13 +48,14 @@ from hetopt.problem.training import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hetopt.cost.communication.between_pipelines import Between
     from hetopt.problem.cluster import Cluster
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Recompute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,38 +263,52 @@ def _memory(
     problem: Problem, rows: StrategyRows, kinds: tuple[str, ...], limit_bytes: int
 ) -> _Memory:
     """Evaluate the memory of every row on devices with so many bytes."""
-    model, training, shape = problem.model, problem.training, rows.shape
-    policies = np.array(
-        [RECOMPUTE.index(strategy.recompute) for strategy in rows.strategies],
-        dtype=np.int64,
-    )
-    alone = _alone(problem, rows)
-    state: list[Floats] = []
-    activation: list[Floats] = []
-    temporary: list[Floats] = []
-    weight: list[Floats] = []
+    training = problem.training
+    # Strategies that differ in q, dp or recomputation alone hold the same of a shard.
+    first, where = distinct_rows(rows.shape.columns)
+    shape = rows.shape.take(first)
+
+    def per_kind(evaluate: Callable[..., Floats], *policy: Recompute) -> Ints:
+        found = [
+            evaluate(problem.model, training, kind, shape, *policy) for kind in kinds
+        ]
+        return whole_bytes(np.stack(found, axis=1), limit_bytes)
+
+    def per_policy(evaluate: Callable[..., Floats]) -> Ints:
+        found = np.stack([per_kind(evaluate, policy) for policy in RECOMPUTE])
+        return found[rows.policies, where]
+
+    fixed = whole_bytes(fixed_bytes(problem.model, training, shape), limit_bytes)
     splits = rule_of(training.schedule).splits
-    for kind in kinds:
-        state.append(
-            state_bytes(model, training, kind, shape, rows.replicas, alone=alone)
-        )
-        if splits:
-            weight.append(weight_bytes(model, training, kind, shape))
-        for found, evaluate in (
-            (activation, activation_bytes),
-            (temporary, temporary_bytes),
-        ):
-            by_policy = [
-                evaluate(model, training, kind, shape, policy) for policy in RECOMPUTE
-            ]
-            found.append(np.choose(policies, by_policy))
     return _Memory(
-        state=whole_bytes(np.stack(state, axis=1), limit_bytes),
-        activation=whole_bytes(np.stack(activation, axis=1), limit_bytes),
-        temporary=whole_bytes(np.stack(temporary, axis=1), limit_bytes),
-        fixed=whole_bytes(fixed_bytes(model, training, shape), limit_bytes),
-        weight=(whole_bytes(np.stack(weight, axis=1), limit_bytes) if splits else None),
+        state=whole_bytes(_state_bytes(problem, rows, kinds), limit_bytes),
+        activation=per_policy(activation_bytes),
+        temporary=per_policy(temporary_bytes),
+        fixed=fixed[where],
+        weight=per_kind(weight_bytes)[where] if splits else None,
     )
+
+
+def _state_bytes(
+    problem: Problem, rows: StrategyRows, kinds: tuple[str, ...]
+) -> Floats:
+    """Return the weights, gradients and optimizer states of every row; (R, N)."""
+    alone = _alone(problem, rows)
+    first, where = distinct_rows((*_holders(rows), alone))
+    shape, replicas = rows.shape.take(first), rows.replicas[first]
+    found = [
+        state_bytes(
+            problem.model, problem.training, kind, shape, replicas, alone=alone[first]
+        )
+        for kind in kinds
+    ]
+    return np.stack(found, axis=1)[where]
+
+
+def _holders(rows: StrategyRows) -> tuple[Ints, ...]:
+    """Return what says which ranks hold the same parameters; (R,) each."""
+    _, _, tp, ep, etp = rows.shape.columns
+    return tp, ep, etp, rows.replicas
 
 
 def _alone(problem: Problem, rows: StrategyRows) -> NDArray[np.bool_]:
@@ -313,28 +328,29 @@ def _sync_s(
 ) -> tuple[Floats, Floats]:
     """Return g as seconds per stage (R,) and per unit (R, N)."""
     training, cluster = problem.training, rows.cluster
+    first, where = distinct_rows((*_holders(rows), rows.per_node))
+    shape, replicas = rows.shape.take(first), rows.replicas[first]
+    per_node = rows.per_node[first]
     reductions, updates = [], []
     for kind in kinds:
-        parts = held_alike(problem.model, kind, rows.shape, rows.replicas)
+        parts = held_alike(problem.model, kind, shape, replicas)
         reductions.append(
-            sum_of(
-                reduction_s(training, cluster, part, rows.per_node) for part in parts
-            )
+            sum_of(reduction_s(training, cluster, part, per_node) for part in parts)
         )
         if between is not None:
             reductions[-1] = reductions[-1] + between.unit_s(training, parts)
         updates.append(
             sum_of(
-                update_s(training, cluster, part, rows.per_node, update_s_per_parameter)
+                update_s(training, cluster, part, per_node, update_s_per_parameter)
                 for part in parts
             )
         )
     stage_s, unit_s = exposed_s(
-        np.stack(reductions, axis=1),
+        np.stack(reductions, axis=1)[where],
         backward_s,
         body,
         overlap=problem.training.overlap_gradients,
     )
     if between is not None:
         stage_s = stage_s + between.start_s
-    return stage_s + OPTIMIZER_START_S, unit_s + np.stack(updates, axis=1)
+    return stage_s + OPTIMIZER_START_S, unit_s + np.stack(updates, axis=1)[where]

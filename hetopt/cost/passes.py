@@ -14,6 +14,7 @@ from hetopt.cost.communication.within_stage import (
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
 from hetopt.problem.kinds import END_KINDS
+from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
     from hetopt.cost.rows import StrategyRows
@@ -67,11 +68,30 @@ def passes_s(
         Share of dispatches of experts' tokens beside another micro-batch; (R,). What
         full recomputation repeats of them is not.
     """
-    model, training, shape = problem.model, problem.training, rows.shape
-    selective = np.array(
-        [s.recompute == "selective" for s in rows.strategies], dtype=np.bool_
+    alike = [where, rows.policies, rows.per_node, hidden]
+    if problem.training.zero >= 2:
+        # Every micro-batch's gradients are scattered over them.
+        alike.append(rows.replicas)
+    first, place = distinct_rows(alike)
+    found = _passes_s(
+        problem, rows.select(first), kinds, times, where[first], hidden[first]
     )
-    full = np.array([s.recompute == "full" for s in rows.strategies], dtype=np.bool_)
+    return found[0][place], found[1][place]
+
+
+def _passes_s(
+    problem: Problem,
+    rows: StrategyRows,
+    kinds: tuple[str, ...],
+    times: ShardTimes,
+    where: Ints,
+    hidden: Floats,
+) -> tuple[Floats, Floats]:
+    """As ``passes_s``, row by row."""
+    model, training, shape = problem.model, problem.training, rows.shape
+    policies = rows.policies
+    selective = policies == RECOMPUTE.index("selective")
+    full = policies == RECOMPUTE.index("full")
     forward, backward = [], []
     for number, kind in enumerate(kinds):
         computed = times.forward_s[where, number]

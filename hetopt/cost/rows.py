@@ -12,6 +12,7 @@ from hetopt.cost.shapes import Ints, Shape
 from hetopt.cost.strategies import strategies
 from hetopt.plans import DEGREES
 from hetopt.problem.packing import packed
+from hetopt.problem.training import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,11 +49,17 @@ class StrategyRows:
     per_node: Ints
     most_stages: Ints
 
+    @property
+    def policies(self) -> Ints:
+        """Where each row's recomputation is in ``RECOMPUTE``; (R,)."""
+        number = {policy: place for place, policy in enumerate(RECOMPUTE)}
+        return np.array([number[s.recompute] for s in self.strategies], dtype=np.int64)
+
     def select(self, keep: Ints) -> StrategyRows:
         """Return some of the rows, in the order of ``keep``."""
         return StrategyRows(
             cluster=self.cluster,
-            strategies=tuple(self.strategies[row] for row in keep),
+            strategies=tuple(map(self.strategies.__getitem__, keep.tolist())),
             microbatches=self.microbatches[keep],
             shape=self.shape.take(keep),
             dp=self.dp[keep],
@@ -116,7 +123,7 @@ def _rows(
     per_node, most_stages = pairs.reshape(len(every), 2)[at].T
     return StrategyRows(
         cluster=cluster,
-        strategies=tuple(every[row] for row in at.tolist()),
+        strategies=tuple(map(every.__getitem__, at.tolist())),
         microbatches=q,
         shape=Shape(
             microbatch=batch // (q * dp),

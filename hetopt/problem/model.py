@@ -140,6 +140,12 @@ class Model:
                     f"{field} is given, but granularity is {self.granularity!r}, "
                     "expected 'layer'"
                 )
+        if self.predictions > self.layers:
+            # They are one unit, made up layer by layer.
+            return (
+                f"predictions is {self.predictions}, expected at most layers "
+                f"({self.layers})"
+            )
         if self.experts is not None and (fault := self.experts.fault(self.layers)):
             return f"experts: {fault}"
         return ""

@@ -101,7 +101,19 @@ def problem_of(document: Document, name: str) -> Problem:
             spec, Path(name).stem, read_config, find_profile, read_shares
         )
     except FieldError as error:
-        raise document.error(error.path, error.message) from None
+        origin = _origin(document, error.path)
+        raise document.error(error.path, error.message + origin) from None
+
+
+def _origin(document: Document, path: FieldPath) -> str:
+    """Say which config gave a field of the model that the document does not."""
+    model = document.data.get("model")
+    config = model.get("hf_config") if isinstance(model, dict) else None
+    if len(path) < 2 or path[0] != "model" or not isinstance(config, str):
+        return ""
+    if path[1] in model:
+        return ""
+    return f", as read from {config}"
 
 
 def _read_config(document: Document, config: str) -> Mapping[str, Any]:

@@ -18,8 +18,15 @@ from hetopt.problem.catalogue import problem_files
 from hetopt.problem.cluster import Cluster, PeakFlops
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model import Granularity
-from hetopt.problem.reading import read_problem
-from hetopt.problem.training import RESHARDING, Pins, Training
+from hetopt.problem.reading import read_problem, read_problem_text
+from hetopt.problem.training import (
+    RESHARDING,
+    ClusterPins,
+    Domain,
+    Pins,
+    ScheduleName,
+    Training,
+)
 from tests.cost.making import (
     GBPS,
     link,
@@ -30,6 +37,16 @@ from tests.cost.making import (
     only,
     pinned,
 )
+
+MIXTURE = """\
+model:
+  {layers: 4, hidden: 256, heads: 8, ffn: 512, vocab: 1024, tied: true,
+   experts: {number: 8, per_token: 2, ffn: 128, dense_layers: 1}}
+clusters:
+  - {name: a, accelerator: H100, nodes: 2, devices_per_node: 4,
+     inter_node: {bandwidth: 100 Gbps}}
+training: {global_batch: 16, seq_len: 1024, zero: ZERO, moe: {overlap: 0.5}}
+"""
 
 NAMES = [
     field.name
@@ -341,3 +358,34 @@ def test_capacities_slow_a_boundary() -> None:
     for first, second in zip(free.slices, capped.slices, strict=True):
         assert (second.transfer_ns >= first.transfer_ns).all()
         assert (second.transfer_ns > first.transfer_ns).any()
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_a_strategy_costs_alone_what_it_costs_among_others(
+    schedule: ScheduleName, zero: int
+) -> None:
+    problem = read_problem_text(MIXTURE.replace("ZERO", str(zero))).under(schedule, 1)
+    table = build_table(problem)
+    counts = [part.microbatches for part in table.slices]
+    several = [q for q in counts if len(table.at(q).clusters[0].strategies) > 50]
+    for q in (several[0], several[-1]):
+        own = table.at(q).clusters[0]
+        for place in range(0, len(own.strategies), len(own.strategies) // 5):
+            strategy = own.strategies[place]
+            pins = Pins(
+                microbatches=Domain(allowed=frozenset({q})),
+                clusters={
+                    "a": ClusterPins(
+                        **{
+                            name: Domain(allowed=frozenset({getattr(strategy, name)}))
+                            for name in ("dp", "cp", "tp", "ep", "etp", "recompute")
+                        }
+                    )
+                },
+            )
+            alone = build_table(replace(problem, pins=pins)).at(q).clusters[0]
+            assert alone.strategies == (strategy,)
+            for name, column in alone.columns().items():
+                if name != "layout":
+                    assert (column[0] == own.columns()[name][place]).all(), name

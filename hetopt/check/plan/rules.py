@@ -169,11 +169,11 @@ def _capacity_findings(
 ) -> Iterator[str]:
     """Yield where a table counts other stages of a strategy than the nodes hold."""
     j = problem.clusters.index(cluster)
-    counted: dict[tuple[int, int], int] = {}
+    counted: dict[tuple[int, int, int], int] = {}
     for part in table.slices:
         own = part.clusters[j]
-        for strategy, said in zip(own.strategies, own.max_stages, strict=True):
-            key = strategy.devices, strategy.tp
+        for strategy, said in zip(own.strategies, own.max_stages.tolist(), strict=True):
+            key = strategy.devices, strategy.tp, strategy.etp
             if key not in counted:
                 counted[key] = most_stages(cluster, strategy)
             if said != counted[key]:

@@ -142,11 +142,14 @@ def all_to_all_s(
     inner = np.where(fits, ring, intra_node_bandwidth(cluster)) * ALL_TO_ALL_SHARE
     network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
     outer = np.minimum(network * NETWORK_SHARE / per_node, inner)
-    total, nodes = dispatched.total_bytes, size / here
+    total, nodes = dispatched.total_bytes, size // here
     inside, messages = total * (here - 1) / size, size - here
     outside = total * messages / size
-    if dispatched.nodes is not None:
-        copies = np.minimum(min(dispatched.nodes, dispatched.copies), nodes)
+    if dispatched.groups is not None:
+        groups, chosen = dispatched.groups
+        # Most nodes that experts of one group, which follow one another, lie on.
+        spanned = (nodes + 2 * (groups - np.gcd(nodes, groups))) // groups
+        copies = np.minimum(np.minimum(chosen * spanned, dispatched.copies), nodes)
         outside = dispatched.token_bytes * copies * (1 - 1 / nodes)
         inside, messages = total * (here - 1) / here, nodes - 1
     waits = (here - 1) * np.where(fits, wait, cluster.intra_node.latency_s)

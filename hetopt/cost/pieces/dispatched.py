@@ -20,14 +20,15 @@ class Dispatched:
     copies
         Experts that a token is sent to; above those it chose where ranks are filled
         unevenly.
-    nodes
-        Most nodes that a token is sent to, once each, and handed on inside; None: it
-        is sent to every expert.
+    groups
+        Groups that experts are in, and of how many a token's are at most: it is sent
+        once to each of their nodes, and handed on inside. Where groups limit nothing
+        each expert is one. None: a token is sent to every expert.
     """
 
     token_bytes: Floats
     copies: float
-    nodes: int | None
+    groups: tuple[int, int] | None
 
     @property
     def total_bytes(self) -> Floats:

@@ -107,13 +107,15 @@ class RoutedMlp(Piece):
     def dispatched(self, shape: Shape, e: int) -> Dispatched:
         """Return what is sent before the experts, and again behind them."""
         experts, dispatch = self.experts, self.kernels.dispatch
-        nodes = None
+        groups = None
         if dispatch.node_dedup:
-            nodes = experts.groups_per_token or experts.per_token
+            groups = experts.number, experts.per_token
+            if experts.groups:
+                groups = experts.groups, experts.groups_per_token
         return Dispatched(
             token_bytes=self._own(shape) * self.block.hidden * e,
             copies=experts.per_token * dispatch.load,
-            nodes=nodes,
+            groups=groups,
         )
 
     @property

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.check.plan.rules import mesh_findings
+from hetopt.check.plan.rules import mesh_findings, table_findings
+from hetopt.cost.build import build_table
 from hetopt.plans import Strategy
 from hetopt.problem.experts import Experts
 from hetopt.problem.problem import Problem
+from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training import ClusterPins, Domain, Pins
 from tests.oracle import plain
 
@@ -70,3 +72,28 @@ def test_sound_degrees() -> None:
 )
 def test_broken_rules(problem: Problem, degrees: tuple[int, ...], finding: str) -> None:
     assert finding in said(problem, *degrees)
+
+
+def test_stages_of_unequal_nodes_are_counted_by_both_tensor_degrees() -> None:
+    # Of 24 devices three nodes of 8, or four of 6, which etp 4 does not divide.
+    problem = read_problem_text(
+        "model: {layers: 2, hidden: 64, heads: 4, ffn: 64, vocab: 96,\n"
+        "  experts: {number: 24, per_token: 2, ffn: 64}}\n"
+        "clusters:\n"
+        "  - {name: a, accelerator: H100,\n"
+        "     nodes: [8, 8, 8, 8, 8, 8, 6, 6, 6, 6, 6, 6],\n"
+        "     inter_node: {bandwidth: 400 Gbps}}\n"
+        "training: {global_batch: 24, seq_len: 48}\n"
+    )
+    table = build_table(problem)
+    held = {
+        strategy.etp: stages
+        for strategy, stages in zip(
+            table.at(1).clusters[0].strategies,
+            table.at(1).clusters[0].max_stages.tolist(),
+            strict=True,
+        )
+        if strategy.devices == 24 and strategy.tp == 2
+    }
+    assert (held[1], held[4]) == (3, 2)
+    assert list(table_findings(problem, table)) == []

@@ -123,10 +123,13 @@ def test_small_collectives_cost_what_was_measured() -> None:
 
 
 def all_to_all(
-    size: int, stride: int = 1, nodes: int | None = None, cluster: Cluster = CLUSTER
+    size: int,
+    stride: int = 1,
+    groups: tuple[int, int] | None = None,
+    cluster: Cluster = CLUSTER,
 ) -> float:
     """Dispatch 6 copies of tokens of 1 GB."""
-    sent = Dispatched(token_bytes=np.array([1e9]), copies=6.0, nodes=nodes)
+    sent = Dispatched(token_bytes=np.array([1e9]), copies=6.0, groups=groups)
     ranks = np.array([size]), np.array([stride]), np.array([cluster.devices_per_node])
     return float(all_to_all_s(cluster, *ranks, sent)[0])
 
@@ -153,9 +156,39 @@ def test_a_token_goes_to_a_node_once() -> None:
     # Four nodes: at most three copies of a token, of which a quarter stays.
     moved = 1e9 * 3 * 3 / 4 / 4.5e9 + 6e9 * 7 / 8 / 43.5e9
     expected = START_ACROSS_S + moved + 7e-6 + 3e-5
-    assert all_to_all(32, nodes=3) == pytest.approx(expected)
-    assert all_to_all(32, nodes=8) > all_to_all(32, nodes=3)
-    assert all_to_all(32) > all_to_all(32, nodes=8)
+    assert all_to_all(32, groups=(8, 3)) == pytest.approx(expected)
+    assert all_to_all(32, groups=(8, 8)) > all_to_all(32, groups=(8, 3))
+    assert all_to_all(32) > all_to_all(32, groups=(8, 8))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "groups", "chosen", "reached"),
+    [
+        (4, 4, 2, 2),
+        # A group on two nodes; on half of one; none lies wholly on any.
+        (8, 4, 2, 4),
+        (4, 8, 2, 2),
+        (6, 4, 2, 4),
+        # At most six copies, and no more nodes than there are.
+        (16, 4, 2, 6),
+        (4, 2, 2, 4),
+        # Every expert a group.
+        (4, 32, 3, 3),
+    ],
+)
+def test_a_group_of_experts_may_lie_on_several_nodes(
+    nodes: int, groups: int, chosen: int, reached: int
+) -> None:
+    moved = 1e9 * reached * (1 - 1 / nodes) / 4.5e9 + 6e9 * 7 / 8 / 43.5e9
+    waits = START_ACROSS_S + 7e-6 + (nodes - 1) * 1e-5
+    found = all_to_all(8 * nodes, groups=(groups, chosen))
+    assert found == pytest.approx(moved + waits)
+    # Counted one expert after the other.
+    own = [
+        {i * nodes // 96 for i in range(g * 96 // groups, (g + 1) * 96 // groups)}
+        for g in range(groups)
+    ]
+    assert reached == min(chosen * max(map(len, own)), 6, nodes)
 
 
 def test_all_to_alls_on_b200_are_those_that_were_fitted() -> None:

@@ -144,8 +144,9 @@ def test_what_is_sent() -> None:
     sent = routed().dispatched(SHAPE, 2)
     assert sent.token_bytes == pytest.approx(OWN * model().hidden * 2)
     assert sent.copies == K
-    assert sent.nodes is None
-    assert routed(Dispatch(node_dedup=True)).dispatched(SHAPE, 2).nodes == K
+    assert sent.groups is None
+    once = routed(Dispatch(node_dedup=True)).dispatched(SHAPE, 2)
+    assert once.groups == (routed().experts.number, K)
 
 
 def test_a_gate_of_the_shared_expert() -> None:

@@ -1,9 +1,12 @@
 """Published configurations of mixtures of experts, and layers that have no kind."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.model import build_model, preset_model
 from hetopt.problem.building.wrong import FieldError
@@ -17,6 +20,7 @@ from hetopt.problem.kinds import (
 )
 from hetopt.problem.latent import Latent
 from hetopt.problem.model import Model
+from hetopt.problem.reading import read_problem
 from hetopt.problem.schema.model import ModelSpec
 from tests.problem.building import published_configs as published
 
@@ -249,3 +253,49 @@ def test_what_has_no_layer_is_refused(config: dict[str, Any], said: str) -> None
     with pytest.raises(FieldError) as caught:
         read(config)
     assert caught.value.message.startswith(said), caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("topk_method", [], "is a list, expected one of greedy, group_limited"),
+        ("scoring_func", {}, "is a mapping, expected softmax or sigmoid"),
+        ("first_k_dense_replace", 10**6, "is 1000000, expected at most 100000"),
+        ("num_nextn_predict_layers", 10**6, "is 1000000, expected at most 100000"),
+    ],
+)
+def test_a_key_that_cannot_be_is_refused_by_name(
+    key: str, value: Any, message: str
+) -> None:
+    with pytest.raises(FieldError, match=message) as caught:
+        read({**published.DEEPSEEK_V3, key: value})
+    assert caught.value.path == (key,)
+
+
+def test_a_scale_of_zero_is_no_scale_left_out() -> None:
+    with pytest.raises(FieldError, match="is 0, expected more than 0") as caught:
+        read({**published.DEEPSEEK_V3, "routed_scaling_factor": 0})
+    assert caught.value.path == ("model", "experts", "scale")
+
+
+def test_no_more_tokens_are_predicted_than_there_are_layers() -> None:
+    with pytest.raises(FieldError, match=r"is 62, expected at most layers \(61\)"):
+        read({**published.DEEPSEEK_V3, "num_nextn_predict_layers": 62})
+
+
+def test_what_contradicts_itself_in_a_config_names_the_file(tmp_path: Path) -> None:
+    config = {**published.DEEPSEEK_V3, "n_routed_experts": 4}
+    (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
+    problem = tmp_path / "problem.yaml"
+    problem.write_text(
+        "model: {hf_config: config.json}\n"
+        "clusters: [{name: a, accelerator: H100, nodes: 1, devices_per_node: 8}]\n"
+        "training: {global_batch: 8, seq_len: 1024}\n",
+        "utf-8",
+    )
+    with pytest.raises(InputError) as caught:
+        read_problem(problem)
+    assert str(caught.value).endswith(
+        "problem.yaml:1: model.experts.per_token: is 8, expected at most number (4), "
+        "as read from config.json"
+    )

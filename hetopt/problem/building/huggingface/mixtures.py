@@ -22,6 +22,8 @@ from hetopt.problem.building.huggingface.readers import (
     windows,
 )
 from hetopt.problem.building.huggingface.rotary import rotary
+from hetopt.problem.schema.fields import MAX_LAYERS
+from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,11 +55,13 @@ def _chosen(config: Config) -> Fields:
     method, scores = config.value("topk_method"), config.value("scoring_func")
     if scores not in _SCORES:
         known = " or ".join(_SCORES)
-        raise config.wrong("scoring_func", f"is {scores!r}, expected {known}")
+        raise config.wrong("scoring_func", f"is {describe(scores)}, expected {known}")
     methods = {"greedy": False, "group_limited_greedy": False, "noaux_tc": True}
-    if method not in methods:
+    if not isinstance(method, str) or method not in methods:
         known = ", ".join(methods)
-        raise config.wrong("topk_method", f"is {method!r}, expected one of {known}")
+        msg = f"is {describe(method)}, expected one of {known}"
+        raise config.wrong("topk_method", msg)
+    scale = config.number("routed_scaling_factor")
     limited = groups > 1 and method != "greedy"
     return {
         "groups": groups if limited else 0,
@@ -65,7 +69,7 @@ def _chosen(config: Config) -> Fields:
         "scores": scores,
         "router_bias": methods[method],
         "normalised": config.flag("norm_topk_prob"),
-        "scale": config.number("routed_scaling_factor") or 1.0,
+        "scale": 1.0 if scale is None else scale,
     }
 
 
@@ -80,7 +84,7 @@ def _deepseek_experts(config: Config) -> Fields:
             "per_token": needed(config, "num_experts_per_tok"),
             "ffn": ffn,
             "shared_ffn": shared * ffn,
-            "dense_layers": config.whole("first_k_dense_replace", least=0) or 0,
+            "dense_layers": config.whole("first_k_dense_replace", 0, MAX_LAYERS) or 0,
             **_chosen(config),
         }
     }
@@ -141,7 +145,8 @@ def _latent(config: Config) -> Fields:
 
 def _predictions(config: Config) -> Fields:
     """Read the number of layers that predict further tokens."""
-    return {"predictions": config.whole("num_nextn_predict_layers", least=0) or 0}
+    layers = config.whole("num_nextn_predict_layers", 0, MAX_LAYERS) or 0
+    return {"predictions": layers}
 
 
 def _alternating_windows(config: Config) -> Fields:
