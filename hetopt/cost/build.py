@@ -12,10 +12,10 @@ from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
 from hetopt.cost.chunks import folded, with_one_beside
 from hetopt.cost.communication.synchronisation import (
-    OPTIMIZER_START_S,
     exposed_s,
     reduction_s,
     update_s,
+    update_start_s,
 )
 from hetopt.cost.correction import CorrectedSource, with_corrected_links
 from hetopt.cost.folding import folded as with_pairs
@@ -275,7 +275,15 @@ def _memory(
     splits = rule_of(training.schedule).splits
     for kind in kinds:
         state.append(
-            state_bytes(model, training, kind, shape, rows.replicas, alone=alone)
+            state_bytes(
+                model,
+                training,
+                kind,
+                shape,
+                rows.replicas,
+                alone=alone,
+                offload=rows.cluster.offload,
+            )
         )
         if splits:
             weight.append(weight_bytes(model, training, kind, shape))
@@ -337,4 +345,4 @@ def _sync_s(
     )
     if between is not None:
         stage_s = stage_s + between.start_s
-    return stage_s + OPTIMIZER_START_S, unit_s + np.stack(updates, axis=1)
+    return stage_s + update_start_s(cluster), unit_s + np.stack(updates, axis=1)
