@@ -1,10 +1,10 @@
 """H2's Table 6, each kind of chip alone on 256 chips, beside what hetopt says.
 
 Run with ``python -m benchmarks.h2_chips``; prints Markdown. Each row has the degrees,
-the recomputation and the batch of the paper, with micro-batches of one sequence ("memory
-constraints often restrict the microbatch size to 1", H2, section 4.3) and whole layers
-spread as is best. Beside it stands the best plan for the same chips without context
-parallelism, which H2 has not.
+the recomputation and the batch of the paper, with micro-batches of one sequence
+("memory constraints often restrict the microbatch size to 1", H2, section 4.3) and
+whole layers spread as is best. Beside it stands the best plan for the same chips
+without context parallelism, which H2 has not.
 
 Of chip D the paper says "CPU Offload" and not of what. Here it is the optimizer, as
 ZeRO-Offload has it: moments and fp32 weights in the hosts' memory, gradients there and
@@ -54,32 +54,41 @@ class Row:
 
 def rows() -> tuple[Row, ...]:
     """Return Table 6, and chip D in other ways."""
-    published: tuple[tuple[str, int, int, int, Recompute, float], ...] = (
-        ("chip-a", 16, 4, 4, "none", 136.9),
-        ("chip-b", 16, 4, 4, "full", 143.7),
-        ("chip-c", 32, 2, 4, "full", 46.2),
+    published: tuple[tuple[str, int, int, Recompute, float], ...] = (
+        ("chip-a", 16, 4, "none", 136.9),
+        ("chip-b", 16, 4, "full", 143.7),
+        ("chip-c", 32, 2, "full", 46.2),
     )
-    d = {"chip": "chip-d", "stages": 8, "dp": 4, "tp": 8, "recompute": "none"}
-    return (
-        *(
-            Row(
-                chip=chip,
-                stages=stages,
-                dp=dp,
-                tp=tp,
-                recompute=recompute,
-                extra="" if recompute == "none" else "recomputation",
-                published=rate,
-                settings={},
-            )
-            for chip, stages, dp, tp, recompute, rate in published
-        ),
-        Row(**d, extra="optimizer offloaded", published=99.5, settings=OFFLOAD),  # type: ignore[arg-type]
-        Row(**d, extra="nothing offloaded", published=None, settings={}),  # type: ignore[arg-type]
+    chips = tuple(
         Row(
-            **d,  # type: ignore[arg-type]
+            chip=chip,
+            stages=stages,
+            dp=dp,
+            tp=4,
+            recompute=recompute,
+            extra="" if recompute == "none" else "recomputation",
+            published=rate,
+            settings={},
+        )
+        for chip, stages, dp, recompute, rate in published
+    )
+    chip_d = Row(
+        chip="chip-d",
+        stages=8,
+        dp=4,
+        tp=8,
+        recompute="none",
+        extra="optimizer offloaded",
+        published=99.5,
+        settings=OFFLOAD,
+    )
+    return (
+        *chips,
+        chip_d,
+        replace(chip_d, extra="nothing offloaded", published=None, settings={}),
+        replace(
+            chip_d,
             extra="optimizer offloaded, 10 GB/s inside a node",
-            published=99.5,
             settings=OFFLOAD | SLOW,
         ),
     )

@@ -183,7 +183,9 @@ class Job:
     def clusters(self) -> tuple[Cluster, ...]:
         """The clusters that stages are on."""
         names = dict.fromkeys(stage.cluster for stage in self.stages)
-        return tuple(self.problem.clusters[self.problem.cluster_index(n)] for n in names)
+        return tuple(
+            self.problem.clusters[self.problem.cluster_index(n)] for n in names
+        )
 
     def permits_tp(self, stage: Stage, tp: int) -> bool:
         """Whether model and node permit a tensor-parallel degree of a stage."""

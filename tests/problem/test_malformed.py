@@ -114,7 +114,7 @@ REPLACED = [
         (
             "nodes: 2",
             f"nodes: 2\n    offload: {written}",
-            f"6: clusters.0.offload: is {told}, expected optimizer",
+            f"6: clusters.0.offload: is {told}, expected one of optimizer",
         )
         for written, told in (
             ("weights", "'weights'"),

@@ -98,7 +98,7 @@ def test_only_a_sharded_adam_is_offloaded(name: str) -> None:
     "name", ["flagscale", "hetu", "hexiscale", "torch", "torchtitan"]
 )
 def test_others_keep_the_optimizer_on_the_devices(name: str) -> None:
-    with pytest.raises(CheckError, match="offload: optimizer of .*: it keeps its"):
+    with pytest.raises(CheckError, match=r"offload: optimizer of .*: it keeps its"):
         bundle(offloading(JOB), launcher(name), allow_lossy=False)
 
 
