@@ -97,8 +97,8 @@ def speedup(campaign: Campaign) -> Table:
             "The ratio is the throughput of all chips over the sum of what each kind "
             "reaches alone on 256 chips at 2M tokens (H2, section 6.2). Baselines: our "
             "proven best plan of each kind alone; the plans of H2's Table 6 at our "
-            "times (none for Exp-B: chip D offloads to the CPU, which is not "
-            "modelled); the throughput Table 6 measured.",
+            "times (none for Exp-B: what chip D offloads to the CPU is not said); the "
+            "throughput Table 6 measured.",
             "Tokens per chip and second of each kind alone, ours with c = 1, with c "
             f"free (published): {told}. 0: no plan fits.",
             "The ratio is lower with our own baseline since homogeneous plans are "

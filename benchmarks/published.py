@@ -7,8 +7,8 @@ other.
 Figures, with their sources:
 
 - HetAuto, Table 1: tokens per device and second, one stage, on 16 devices.
-- H2, Table 6: tokens per chip and second on 256 chips; Chip-D, which offloads to the
-  host, is not modelled.
+- H2, Table 6: tokens per chip and second on 256 chips; Chip-D, of which nothing tells
+  what it offloads to the host, is in ``benchmarks.h2_chips``.
 - Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
   Table 5: seconds of Megatron-LM on A100-80GB with full recomputation. It interleaves
   v chunks per stage for two of the models; here what is filled and drained of 1F1B is

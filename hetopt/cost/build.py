@@ -12,10 +12,10 @@ from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
 from hetopt.cost.chunks import folded, with_one_beside
 from hetopt.cost.communication.synchronisation import (
-    OPTIMIZER_START_S,
     exposed_s,
     reduction_s,
     update_s,
+    update_start_s,
 )
 from hetopt.cost.correction import CorrectedSource, with_corrected_links
 from hetopt.cost.folding import folded as with_pairs
@@ -298,7 +298,13 @@ def _state_bytes(
     shape, replicas = rows.shape.take(first), rows.replicas[first]
     found = [
         state_bytes(
-            problem.model, problem.training, kind, shape, replicas, alone=alone[first]
+            problem.model,
+            problem.training,
+            kind,
+            shape,
+            replicas,
+            alone=alone[first],
+            offload=rows.cluster.offload,
         )
         for kind in kinds
     ]
@@ -353,4 +359,5 @@ def _sync_s(
     )
     if between is not None:
         stage_s = stage_s + between.start_s
-    return stage_s + OPTIMIZER_START_S, unit_s + np.stack(updates, axis=1)[where]
+    start_s = update_start_s(cluster)
+    return stage_s + start_s, unit_s + np.stack(updates, axis=1)[where]

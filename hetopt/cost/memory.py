@@ -48,6 +48,7 @@ from hetopt.problem.model import Model
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetopt.problem.cluster import Offload
     from hetopt.problem.training import Recompute, Training
 
 #: Send and receive buffer, for activations and for their gradients.
@@ -94,6 +95,7 @@ def state_bytes(
     replicas: Ints,
     *,
     alone: NDArray[np.bool_] | None = None,
+    offload: Offload | None = None,
 ) -> Floats:
     """Weights, gradients and optimizer states, which ZeRO shards over equal ranks.
 
@@ -104,16 +106,19 @@ def state_bytes(
     alone
         Rows that can only be the whole pipeline, where a tied head is the embedding's
         table and has none of its own; None: none are.
+    offload
+        What lies in the hosts' memory, and takes none of the devices'.
     """
     size = parameter_bytes(training)
     tp, one = shape.tp, np.ones(len(shape.tp))
+    optimizer = 0 if offload == "optimizer" else size.optimizer
     copies = FP8_COPIES * (training.precision == "fp8" and kind not in END_KINDS)
     found: list[Floats] = []
     for part in held_alike(model, kind, shape, replicas):
         per_parameter = (
             (size.weight + copies) / (part.replicas if training.zero >= 3 else one)
             + size.gradient / (part.replicas if training.zero >= 2 else one)
-            + size.optimizer / (part.replicas if training.zero >= 1 else one)
+            + optimizer / (part.replicas if training.zero >= 1 else one)
         )
         parameters = part.parameters
         if not found:

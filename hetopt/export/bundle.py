@@ -15,7 +15,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Loss
 from hetopt.export.placing import Rank
 from hetopt.export.readme import lossy, readme
-from hetopt.export.shared.losses import part_losses
+from hetopt.export.shared.losses import offload_losses, part_losses
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _losses(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
     found = [
         (
             *_schedule_losses(part, launcher),
-            *_part_losses(part, launcher),
+            *_limit_losses(part, launcher),
             *launcher.losses(part),
         )
         for part in job.pipelines
@@ -123,11 +123,12 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
         )
 
 
-def _part_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
-    """Yield what parts of the plan's model a launcher does not train."""
+def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
+    """Yield what a launcher does not train or offload, as its limits say."""
     limits = launcher.limits
     if not isinstance(limits, str):
         yield from part_losses(job.problem.model, limits.parts)
+        yield from offload_losses(job.clusters, offloads=limits.offload)
 
 
 def ranks_csv(placement: Placement) -> str:

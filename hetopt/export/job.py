@@ -179,6 +179,14 @@ class Job:
         """Return the cluster of a stage or a node."""
         return self.problem.clusters[self.problem.cluster_index(part.cluster)]
 
+    @property
+    def clusters(self) -> tuple[Cluster, ...]:
+        """The clusters that stages are on."""
+        names = dict.fromkeys(stage.cluster for stage in self.stages)
+        return tuple(
+            self.problem.clusters[self.problem.cluster_index(n)] for n in names
+        )
+
     def permits_tp(self, stage: Stage, tp: int) -> bool:
         """Whether model and node permit a tensor-parallel degree of a stage."""
         return tp in tensor_degrees(self.problem.model, self.cluster_of(stage))

@@ -67,6 +67,8 @@ class Limits:
         Whether a stage may have such degrees, as far as the other fields do not say.
     alike
         What is true of all stages of a plan with experts or of none.
+    offload
+        Whether the hosts may hold the optimizer's states, of all stages or of none.
     """
 
     schedules: tuple[ScheduleName, ...]
@@ -80,6 +82,7 @@ class Limits:
     parts: tuple[Part, ...] = ()
     fits: Callable[[Strategy, Problem], bool] | None = None
     alike: Callable[[Strategy], bool] | None = None
+    offload: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hetopt.export.understood import Reported
+    from hetopt.problem.cluster import Offload
     from hetopt.problem.training import Recompute, ScheduleName
 
 #: No pipeline has more stages.
@@ -62,6 +63,8 @@ class PipelineReadBack:
         What the files say that hetopt does not know or cannot price.
     chunks
         Parts of the model that every stage holds; layers of stages are of one part.
+    offload
+        What of the state lies in the hosts' memory, of all stages; None: nothing.
     """
 
     microbatches: int
@@ -70,6 +73,7 @@ class PipelineReadBack:
     says: Mapping[str, Any] = field(default_factory=dict)
     reported: tuple[Reported, ...] = ()
     chunks: int = 1
+    offload: Offload | None = None
 
 
 def stages_of(

@@ -24,6 +24,14 @@ UNKNOWN_OVERHEAD = 0.06
 
 Staging = Literal["host", "device"]
 
+#: What of the training state may lie in the hosts' memory.
+Offload = Literal["optimizer"]
+
+#: Bytes per second and device that a host reads and writes where nothing else is said;
+#: published: STREAM on one of the two sockets of a DGX A100 reaches 148 GB/s
+#: (https://gist.github.com/v0dro/0559e1d9b205ca9ac0ad1a29fe10377b), for 8 devices.
+HOST_MEMORY_BYTES_PER_S = 2 * 148e9 / 8
+
 #: What a device may multiply in.
 Arithmetic = Literal["bf16", "fp16", "fp32", "tf32", "fp8"]
 ARITHMETIC: tuple[Arithmetic, ...] = get_args(Arithmetic)
@@ -206,6 +214,11 @@ class Cluster:
     uplink_bytes_per_s
         What all links to other clusters share, per direction; None: nothing but the
         links themselves limits it.
+    offload
+        What of the training state lies in the hosts' memory; None: nothing.
+    host_memory_bytes_per_s
+        What a host reads and writes, per device; it limits the update of an offloaded
+        optimizer.
     price_per_hour
         Of one node, in no particular currency, at least 0; None: unknown.
     hosts
@@ -226,6 +239,8 @@ class Cluster:
     overhead_bytes: int = 0
     uplink_bytes_per_s: float | None = None
     group: DeviceGroup | None = None
+    offload: Offload | None = None
+    host_memory_bytes_per_s: float = HOST_MEMORY_BYTES_PER_S
     price_per_hour: float | None = None
     hosts: tuple[str, ...] | None = None
     unequal: tuple[int, ...] | None = None
@@ -246,6 +261,12 @@ class Cluster:
             raise ValueError(msg)
         if self.uplink_bytes_per_s is not None and not self.uplink_bytes_per_s > 0:
             msg = f"uplink is {self.uplink_bytes_per_s} B/s, expected more than 0"
+            raise ValueError(msg)
+        if not self.host_memory_bytes_per_s > 0:
+            msg = (
+                f"host_memory_bandwidth is {self.host_memory_bytes_per_s} B/s, "
+                "expected more than 0"
+            )
             raise ValueError(msg)
         if self.max_tp > self.devices_per_node:
             msg = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.architecture import PLAIN
 from hetopt.problem.catalogue import PROFILE_SUFFIX
+from hetopt.problem.cluster import HOST_MEMORY_BYTES_PER_S
 from hetopt.problem.dispatch import EVEN
 from hetopt.problem.training import ANY
 
@@ -35,6 +36,8 @@ _LABELS = frozenset(
 _LATER = {
     ("Cluster", "price_per_hour"): None,
     ("Cluster", "unequal"): None,
+    ("Cluster", "offload"): None,
+    ("Cluster", "host_memory_bytes_per_s"): HOST_MEMORY_BYTES_PER_S,
     ("Training", "emulate"): None,
     ("Training", "lengths"): None,
     ("Training", "sequence_parallel"): True,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.report.rows import boundary_rows, plan_rows, stage_rows
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import in_chunks, share_line, summary
+from hetopt.report.summary import in_chunks, offloads, share_line, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,6 +223,9 @@ def plan_report(
     if prices is not None and alike and len(plan.pipeline.stages) > 1:
         parts += [boundary_table(plan, prices[0], problem=problem)]
     parts += [labelled(summary(result, best)), *notes]
+    if problem is not None:
+        used = {s.cluster for each in plan.pipelines for s in each.stages}
+        parts += offloads(own for own in problem.clusters if own.name in used)
     if result.schedules:
         parts += ["", schedules_table(result.schedules)]
     if result.alternatives:

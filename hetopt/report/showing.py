@@ -14,7 +14,7 @@ from hetopt.report.html import html
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
 from hetopt.report.rows import chain
 from hetopt.report.sheet import labelled, sheet
-from hetopt.report.summary import count, headline, in_chunks, shape, times
+from hetopt.report.summary import count, headline, in_chunks, offloads, shape, times
 from hetopt.result import Result
 
 if TYPE_CHECKING:
@@ -228,4 +228,5 @@ def _(problem: Problem) -> list[Part]:
                 ),
             )
         ),
+        *offloads(problem.clusters),
     ]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from hetopt.spending import cost_of_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hetopt.money import Cost
     from hetopt.plans import Pipeline, Plan
+    from hetopt.problem.cluster import Cluster
     from hetopt.result import Launch, Objective, PricedPlan, Result
     from hetopt.spending import Spent
 
@@ -51,6 +52,19 @@ def headline(result: Result) -> str:
     if result.status == "infeasible":
         return f"no feasible plan{_without(result)}: {result.reason}"
     return result.reason or "stopped without a plan"
+
+
+def offloads(clusters: Iterable[Cluster]) -> tuple[str, ...]:
+    """Say of each cluster that offloads what it does, and what is assumed of it."""
+    return tuple(
+        f"{own.name} offloads the optimizer: its states are in the hosts' memory, of "
+        "which no limit is known; once an iteration gradients go there "
+        f"({own.host_device.bandwidth_bytes_per_s / 1e9:g} GB/s per device), hosts "
+        f"update ({own.host_memory_bytes_per_s / 1e9:g} GB/s) and weights come back, "
+        "one after the other"
+        for own in clusters
+        if own.offload == "optimizer"
+    )
 
 
 def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:

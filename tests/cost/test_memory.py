@@ -17,6 +17,7 @@ from hetopt.cost.memory import (
     temporary_bytes,
 )
 from hetopt.cost.shapes import Shape
+from hetopt.cost.units import unit_parameters
 from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_DOWN
 from hetopt.problem.model import Model
 from hetopt.problem.training import Kernel, Optimizer, Precision, Recompute, Training
@@ -170,6 +171,30 @@ def test_zero_shards_one_more_part_per_stage() -> None:
     parameters = total[0] / 18
     expected = [18, 6 + 12 / 8, 2 + 16 / 8, 18 / 8]
     assert total == pytest.approx([parameters * each for each in expected])
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("optimizer", "precision"), [("adam", "bf16"), ("sgd", "fp16"), ("adam", "fp32")]
+)
+def test_an_offloaded_optimizer_takes_its_states_along(
+    zero: int, optimizer: Optimizer, precision: Precision
+) -> None:
+    training = Training(
+        global_batch=8,
+        seq_len=8,
+        zero=zero,
+        optimizer=optimizer,
+        precision=precision,
+    )
+    model, one, replicas = make_model(), shape((1, 1, 2)), np.array([8])
+    held, left = (
+        state_bytes(model, training, LAYER, one, replicas, offload=offload)[0]
+        for offload in (None, "optimizer")
+    )
+    parameters = unit_parameters(model, LAYER, one.tp)[0]
+    size = parameter_bytes(training).optimizer / (8 if zero else 1)
+    assert held - left == pytest.approx(parameters * size, abs=1)
 
 
 @settings(max_examples=40, deadline=None)

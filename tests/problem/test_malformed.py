@@ -113,6 +113,24 @@ REPLACED = [
     *(
         (
             "nodes: 2",
+            f"nodes: 2\n    offload: {written}",
+            f"6: clusters.0.offload: is {told}, expected one of optimizer",
+        )
+        for written, told in (
+            ("weights", "'weights'"),
+            ("true", "true"),
+            ("[optimizer]", "a list"),
+            ("Optimizer", "'Optimizer' (did you mean 'optimizer'?)"),
+        )
+    ),
+    (
+        "nodes: 2",
+        "nodes: 2\n    host_memory_bandwidth: 0 GB/s",
+        "6: clusters.0.host_memory_bandwidth: is '0 GB/s', expected more than 0",
+    ),
+    *(
+        (
+            "nodes: 2",
             f"nodes: 2\n    price_per_hour: {written}",
             f"6: clusters.0.price_per_hour: is {told}, expected a number from 0 to "
             "1e+09, without a currency",

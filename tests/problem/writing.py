@@ -175,6 +175,9 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         data["price_per_hour"] = cluster.price_per_hour
     if cluster.group is not None:
         data["group"] = {"size": cluster.group.size, **_link(cluster.group.link)}
+    if cluster.offload is not None:
+        data["offload"] = cluster.offload
+        data["host_memory_bandwidth"] = _rate(cluster.host_memory_bytes_per_s)
     if cluster.hosts is not None:
         data["hosts"] = list(cluster.hosts)
     return data

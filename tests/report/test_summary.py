@@ -21,7 +21,7 @@ from hetopt.report.rows import (
     stage_rows,
     strategies,
 )
-from hetopt.report.summary import gap_text, headline, summary
+from hetopt.report.summary import gap_text, headline, offloads, summary
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.progress import Progress
@@ -261,3 +261,14 @@ def test_progress_before_anything_is_known() -> None:
         elapsed_s=0.0, incumbent_s=None, bound_s=None, gap=None, settled=0, programs=9
     )
     assert state(nothing) == "no plan yet"
+
+
+def test_a_report_says_which_clusters_offload_and_what_is_assumed() -> None:
+    own = make_cluster("h20", offload="optimizer", host_memory_bytes_per_s=40e9)
+    assert offloads(PROBLEM.clusters) == ()
+    (said,) = offloads((own, PROBLEM.clusters[1]))
+    assert said.startswith("h20 offloads the optimizer: its states are in the hosts'")
+    assert "gradients go there (31.5 GB/s per device), hosts update (40 GB/s)" in said
+    for problem, told in ((replace(PROBLEM, clusters=(own,)), 1), (PROBLEM, 0)):
+        parts = plan_report(result(), PRICED, problem=problem)
+        assert sum(part == said for part in parts) == told

@@ -15,6 +15,11 @@ bucket, is not hidden at all. With ``overlap_gradients: false`` (Megatron-LM's
 default) nothing is hidden. The gather of weights is not hidden. The optimizer
 step reads and writes the states of a device's shard at memory bandwidth, unless a
 profile has its time.
+
+An offloaded optimizer (ZeRO-Offload) takes three steps in place of that one, one after
+the other: the reduced gradients of a device's shard go to its host, the host reads and
+writes the states at its own memory bandwidth, and the weights come back in training
+precision. ZeRO-Offload and Megatron-LM can overlap them; that is not counted on.
 """
 
 from __future__ import annotations
@@ -65,23 +70,36 @@ def update_s(
     per_node
         Devices that the stage has in each of its nodes.
     measured_s
-        Of the update of one parameter; None if it was not measured.
+        Of the update of one parameter on the device; None if it was not measured.
     """
     size = parameter_bytes(training)
     seconds = np.zeros(len(part.parameters))
     if training.zero in (1, 2):
         seconds = gather_held_s(cluster, part, per_node, size.weight)
     shard = part.parameters / (part.replicas if training.zero else 1)
-    if measured_s is not None:
+    offloads = cluster.offload == "optimizer"
+    if measured_s is not None and not offloads:
         return seconds + shard * measured_s
     # States are read and written, the gradient read, the weight written.
     traffic = shard * (2 * size.optimizer + size.gradient + size.weight)
     if training.precision == "fp32":
         traffic = traffic + shard * size.weight
+    if offloads:
+        crossing = shard * (size.gradient + size.weight)
+        seconds = seconds + crossing / cluster.host_device.bandwidth_bytes_per_s
+        return seconds + traffic / cluster.host_memory_bytes_per_s
     bandwidth = (
         cluster.accelerator.memory_bandwidth_bytes_per_s * OPTIMIZER_MEMORY_SHARE
     )
     return seconds + traffic / bandwidth
+
+
+def update_start_s(cluster: Cluster) -> float:
+    """Return what the update of a stage takes whatever its units are."""
+    if cluster.offload == "optimizer":
+        # To the host and back.
+        return OPTIMIZER_START_S + 2 * cluster.host_device.latency_s
+    return OPTIMIZER_START_S
 
 
 def exposed_s(

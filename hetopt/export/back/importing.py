@@ -135,6 +135,7 @@ def import_plan(
     _check_job(pipeline, problem)
     clusters = name_clusters(pipeline, problem)
     _check_meshes(pipeline, problem, clusters)
+    _check_offload(pipeline, problem, clusters)
     problem, warmups = _scheduled(pipeline, problem, clusters)
     table = (read_table or build_table)(problem)
     strategies = [stage.strategy for stage in pipeline.stages]
@@ -261,6 +262,20 @@ def _check_meshes(
                 f"{cluster.devices}"
             )
             raise InputError(msg, field=f"stage {number}")
+
+
+def _check_offload(
+    pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
+) -> None:
+    """Raise InputError if a stage's optimizer is elsewhere in files and problem."""
+    for number, name in enumerate(clusters):
+        own = problem.clusters[problem.cluster_index(name)].offload
+        if own != pipeline.offload:
+            msg = (
+                f"the files of stage {number} say {pipeline.offload or 'none'}, the "
+                f"problem {own or 'none'}: correct whichever is wrong"
+            )
+            raise InputError(msg, field=f"clusters.{name}.offload")
 
 
 def _scheduled(

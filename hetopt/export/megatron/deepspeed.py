@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.shared.shell_arguments import ShellArguments
+    from hetopt.problem.cluster import Offload
 
 _CONFIG = "--deepspeed-config"
 _STAGE = "--zero-stage"
@@ -127,10 +128,13 @@ class DeepSpeed:
         Fields of a training.
     reported
         What hetopt cannot price of it.
+    offload
+        What of the state lies in the hosts' memory.
     """
 
     says: dict[str, Any]
     reported: tuple[Reported, ...]
+    offload: Offload | None = None
 
 
 def deepspeed_says(
@@ -157,6 +161,7 @@ def deepspeed_says(
     found = None if name is None else _read(folder, arguments, name)
     says: dict[str, Any] = {}
     reported: tuple[Reported, ...] = ()
+    offloads = False
     if found is None:
         file = arguments.file
         why = f"names {name}, which is not here" if name else "is not given"
@@ -176,6 +181,7 @@ def deepspeed_says(
         stage = given
         _check_batches(keys, wrong, sizes)
         says |= _training(keys, stage)
+        offloads = _offloads(keys)
         reported = _KEYS.report(keys.left())
         if "gradients" not in says and "bf16.enabled" in keys:
             why = "is not given: hetopt prices gradients in 32 bits"
@@ -184,7 +190,15 @@ def deepspeed_says(
     says["zero"] = stage
     if sizes[2] == 1:
         del says["zero"], says["overlap_gradients"]
-    return DeepSpeed(says=says, reported=reported)
+    return DeepSpeed(
+        says=says, reported=reported, offload="optimizer" if offloads else None
+    )
+
+
+def _offloads(keys: Read) -> bool:
+    """Whether the optimizer is in the hosts' memory; elsewhere it is reported."""
+    key = "zero_optimization.offload_optimizer.device"
+    return keys.left().get(key) == "cpu" and keys[key] == "cpu"
 
 
 def _check_stage(arguments: ShellArguments, stage: int, file: str) -> None:

@@ -19,6 +19,7 @@ from hetopt.export.shared.megatron_model import (
     recompute_settings,
     stored_precision,
 )
+from hetopt.export.shared.megatron_offload import offload_settings
 from hetopt.export.shared.megatron_overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
@@ -112,6 +113,7 @@ def _training(job: Job) -> Arguments:
         "accumulate_allreduce_grads_in_fp32": training.precision == "fp16",
         "use_distributed_optimizer": shards_optimizer(job),
         "overlap_grad_reduce": training.overlap_gradients,
+        **offload_settings(job),
     }
 
 

@@ -77,6 +77,7 @@ def read_megatron(folder: Path) -> PipelineReadBack:
     return replace(
         found,
         says={**found.says, **deepspeed.says},
+        offload=deepspeed.offload,
         reported=(*reported, *deepspeed.reported),
     )
 

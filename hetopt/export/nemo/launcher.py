@@ -36,6 +36,10 @@ from hetopt.export.shared.megatron_experts import (
 )
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import problem_losses, stored_precision
+from hetopt.export.shared.megatron_offload import (
+    offload_problem_losses,
+    offload_settings,
+)
 from hetopt.export.shared.megatron_overlap import (
     environment,
     overlap_problem_losses,
@@ -158,6 +162,7 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a problem, whatever its plan."""
     yield from problem_losses(problem, bridge_model)
     yield from overlap_problem_losses(problem)
+    yield from offload_problem_losses(problem)
     yield from _own_losses(problem)
 
 
@@ -254,6 +259,7 @@ def recipe(job: Job) -> dict[str, Any]:
         "optimizer": {
             "optimizer": training.optimizer,
             "use_distributed_optimizer": sharded,
+            **offload_settings(job),
         },
         "ddp": {
             "use_distributed_optimizer": sharded,

@@ -191,6 +191,9 @@ class Recipe:
         model = {
             path.removeprefix("model."): value for path, value in self._values.items()
         }
+        if "optimizer_cpu_offload" in texts:
+            # megatron-core's default; that of Megatron-LM's argument is 1.
+            texts.setdefault("optimizer_offload_fraction", "0.0")
         if "num_query_groups" in texts:
             texts["group_query_attention"] = ""
         hidden = texts.get("hidden_size", "")

@@ -11,7 +11,7 @@ import numpy as np
 
 from hetopt.cost.table import ClusterTable, CostTable
 from hetopt.errors import InputError
-from hetopt.export.shared.losses import part_losses
+from hetopt.export.shared.losses import offload_losses, part_losses
 from hetopt.problem.digest import problem_digest
 
 if TYPE_CHECKING:
@@ -66,7 +66,10 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
         raise InputError(msg, field="model")
     for loss in part_losses(problem.model, limits.parts):
         raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
-    losses = tuple(limits.losses(problem) if limits.losses else ())
+    losses = (
+        *(limits.losses(problem) if limits.losses else ()),
+        *offload_losses(problem.clusters, offloads=limits.offload),
+    )
     if losses:
         msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"
         if all(loss.instead for loss in losses):

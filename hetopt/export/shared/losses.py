@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.export.launcher import Part
     from hetopt.plans import Strategy
+    from hetopt.problem.cluster import Cluster
     from hetopt.problem.dispatch import Dispatch
     from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
@@ -55,6 +56,28 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
         yield Loss(
             what=f"model {model.name}, which has {' and '.join(lacks)}", instead=None
         )
+
+
+def offload_losses(
+    clusters: Collection[Cluster], *, offloads: bool = False
+) -> Iterator[Loss]:
+    """Yield a loss if clusters offload the optimizer where a runtime does not.
+
+    Parameters
+    ----------
+    clusters
+        Those that stages are on.
+    offloads
+        Whether the runtime offloads it, of all stages or of none.
+    """
+    names = [each.name for each in clusters if each.offload == "optimizer"]
+    if not names or (offloads and len(names) == len(clusters)):
+        return
+    why = "all stages do so or none" if offloads else "it keeps its states on devices"
+    yield Loss(
+        what=f"offload: optimizer of {listed(names)}: {why}",
+        instead="optimizer states on the devices, which need more memory",
+    )
 
 
 def layer_losses(job: Job) -> Iterator[Loss]:

@@ -12,6 +12,7 @@ from hetopt.export.launcher import Limits, Loss
 from hetopt.export.shared.losses import heads_divide
 from hetopt.export.shared.megatron_architecture import megatron_lm_model
 from hetopt.export.shared.megatron_model import problem_losses
+from hetopt.export.shared.megatron_offload import offload_problem_losses
 from hetopt.export.shared.megatron_overlap import (
     hides_what_is_recomputed,
     overlap_losses,
@@ -46,6 +47,7 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     yield from problem_losses(problem)
     yield from overlap_problem_losses(problem)
+    yield from offload_problem_losses(problem)
 
 
 LIMITS = Limits(
@@ -56,6 +58,7 @@ LIMITS = Limits(
     losses=_problem_losses,
     parts=("experts", "latent", "predictions"),
     fits=_fits,
+    offload=True,
 )
 
 
@@ -94,6 +97,7 @@ def megatron_losses(
             "(cp_comm_type p2p) have none (to plan so, pin cp: 1)",
             instead=None,
         )
+    yield from offload_problem_losses(job.problem)
     yield from problem_losses(job.problem, said)
 
 

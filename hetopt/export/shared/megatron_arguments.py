@@ -150,10 +150,14 @@ _UNPRICED = {
     ),
     "hetopt prices optimizer, weights and activations in device memory": (
         "optimizer_cpu_offload optimizer_offload_fraction cpu_optimizer ds_fused_adam "
-        "use_torch_optimizer_for_cpu_offload overlap_cpu_optimizer_d2h_h2d "
-        "no_pin_cpu_grads no_pin_cpu_params cpu_offloading_num_layers=0 torch_adam "
+        "cpu_offloading_num_layers=0 torch_adam "
         "checkpoint_in_cpu remote_device use_pin_memory "
         "fine_grained_activation_offloading offload_modules min_offloaded_tensor_size"
+    ),
+    "hetopt prices an offloaded optimizer's update as fused, from pinned memory, "
+    "after its gradients have come and before its weights go back": (
+        "use_torch_optimizer_for_cpu_offload overlap_cpu_optimizer_d2h_h2d "
+        "no_pin_cpu_grads no_pin_cpu_params"
     ),
     "hetopt prices activations kept whole on each tensor rank": (
         "distribute_saved_activations distribute_checkpointed_activations "

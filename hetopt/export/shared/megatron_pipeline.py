@@ -8,6 +8,7 @@ from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places
 from hetopt.export.shared.megatron_layout import layout_layers, layout_predictions
 from hetopt.export.shared.megatron_numbers import whole
+from hetopt.export.shared.megatron_offload import offload_said
 from hetopt.export.shared.megatron_recompute import recompute_of
 from hetopt.export.shared.megatron_says import model_says, training_says
 from hetopt.problem.training import INTERLEAVED
@@ -134,6 +135,7 @@ def pipeline_of(
             experts_of(arguments, degrees),
         ),
         says=says,
+        offload=offload_said(settings, arguments.wrong),
     )
 
 

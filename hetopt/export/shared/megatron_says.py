@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.export.shared.megatron_experts_said import experts_say, has_experts
 from hetopt.export.shared.megatron_numbers import number, whole
+from hetopt.export.shared.megatron_offload import offload_notes
 from hetopt.export.understood import not_priced
 from hetopt.problem.architecture import RotaryScaling
 from hetopt.words import describe
@@ -253,7 +254,7 @@ def notes(
     if settings.get("cp_comm_type", "p2p") != "p2p":
         why = "hetopt prices keys and values that go round between devices"
         found.append(not_priced(spelled("cp_comm_type"), why))
-    return tuple(found)
+    return (*found, *offload_notes(settings, wrong, spelled))
 
 
 def _scaling(settings: Mapping[str, str], wrong: Wrong) -> RotaryScaling | None:

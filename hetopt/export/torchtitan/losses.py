@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.launcher import Loss
 from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import FP8, UNFUSED_LOSS, choice_losses
+from hetopt.export.shared.losses import offload_losses
 from hetopt.export.shared.one_mesh import (
     one_mesh_losses,
     recompute_loss,
@@ -26,6 +27,7 @@ def losses(job: Job) -> Iterator[Loss]:
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
+    yield from offload_losses(job.clusters)
     model, training = job.problem.model, job.problem.training
     strategies = [stage.strategy for stage in job.stages]
     if any(each.recompute == "selective" for each in strategies) and not any(

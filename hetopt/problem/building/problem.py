@@ -20,6 +20,7 @@ from hetopt.problem.building.pins import build_pins
 from hetopt.problem.building.wrong import FieldError, check_cluster, raised_at
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import (
+    HOST_MEMORY_BYTES_PER_S,
     Accelerator,
     Cluster,
     DeviceGroup,
@@ -237,6 +238,8 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         nics_per_node=spec.nics_per_node or nodes.largest,
         uplink_bytes_per_s=spec.uplink,
         group=group,
+        offload=spec.offload,
+        host_memory_bytes_per_s=spec.host_memory_bandwidth or HOST_MEMORY_BYTES_PER_S,
         price_per_hour=spec.price_per_hour,
         hosts=spec.hosts,
     )

@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from hetopt.problem.block import Attention
-from hetopt.problem.cluster import Staging, host_fault
+from hetopt.problem.cluster import Offload, Staging, host_fault
 from hetopt.problem.model import Granularity, Norm
 from hetopt.problem.quantity import (
     TOO_MANY_BYTES,
@@ -320,6 +320,7 @@ OptionalAttention = Annotated[Attention | None, or_none(choice(get_args(Attentio
 OptionalGranularity = Annotated[
     Granularity | None, or_none(choice(get_args(Granularity)))
 ]
+OptionalOffload = Annotated[Offload | None, or_none(choice(get_args(Offload)))]
 OptionalStaging = Annotated[Staging | None, or_none(choice(get_args(Staging)))]
 PrecisionName = Annotated[Precision, BeforeValidator(choice(get_args(Precision)))]
 OptionalEmulated = Annotated[Emulated | None, or_none(choice(get_args(Emulated)))]

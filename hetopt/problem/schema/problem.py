@@ -36,6 +36,7 @@ from hetopt.problem.schema.fields import (
     OptionalLatency,
     OptionalMemory,
     OptionalName,
+    OptionalOffload,
     PrecisionName,
     Schedule,
     Strict,
@@ -136,6 +137,16 @@ class ClusterSpec(Strict):
         "default: nothing but the links themselves limits it.",
     )
     group: GroupSpec | None = None
+    offload: OptionalOffload = Field(
+        None,
+        description="optimizer: the optimizer's states lie in the hosts' memory, and "
+        "the hosts update the weights; default: nothing is offloaded.",
+    )
+    host_memory_bandwidth: OptionalBandwidth = Field(
+        None,
+        description="What a host reads and writes per device, which limits the update "
+        "of an offloaded optimizer; default: 37 GB/s, STREAM on a DGX A100.",
+    )
     price_per_hour: OptionalPrice = Field(
         None,
         description="What one of equal nodes costs per hour, in any currency, the same "

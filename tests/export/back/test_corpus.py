@@ -120,6 +120,7 @@ def test_what_is_read_and_what_is_said(case: dict[str, Any], tmp_path: Path) -> 
     recompute = {stage.strategy.recompute for stage in found.stages}
     assert recompute == {read.get("recompute", "none")}
     assert dict(found.says) == expected_says(case)
+    assert found.offload == case.get("offload")
     if "warmups" in read:
         assert [stage.warmup for stage in found.stages] == read["warmups"]
     kinds: dict[str, Counter[str]] = {"unknown": Counter(), "not priced": Counter()}

@@ -1,0 +1,176 @@
+"""H2's Table 6, each kind of chip alone on 256 chips, beside what hetopt says.
+
+Run with ``python -m benchmarks.h2_chips``; prints Markdown. Each row has the degrees,
+the recomputation and the batch of the paper, with micro-batches of one sequence
+("memory constraints often restrict the microbatch size to 1", H2, section 4.3) and
+whole layers spread as is best. Beside it stands the best plan for the same chips
+without context parallelism, which H2 has not.
+
+Of chip D the paper says "CPU Offload" and not of what. Here it is the optimizer, as
+ZeRO-Offload has it: moments and fp32 weights in the hosts' memory, gradients there and
+weights back once an iteration. That is our assumption, and so are chip D's links.
+
+All latencies are modelled and nothing depends on the machine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from benchmarks.variants import variant
+from hetopt.cost.build import build_table
+from hetopt.planning import plan as plan_of
+from hetopt.pricing import price
+from hetopt.problem.training import ClusterPins, Domain, Pins
+
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import Recompute
+    from hetopt.result import Result
+
+#: Its clusters are 256 chips of each kind, at 2M tokens.
+PROBLEM = "h2-exp-b-1"
+#: Memory in which any plan fits, to say what one would need.
+ROOMY = 10**12
+#: What the links inside a node of chip D would have to carry for the published figure.
+SLOW: dict[str, object] = {"clusters.chip-d.intra_node.bandwidth": "10 GB/s"}
+OFFLOAD: dict[str, object] = {"clusters.chip-d.offload": "optimizer"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of Table 6, and what ours has set otherwise."""
+
+    chip: str
+    stages: int
+    dp: int
+    tp: int
+    recompute: Recompute
+    extra: str
+    published: float | None
+    settings: dict[str, object]
+
+
+def rows() -> tuple[Row, ...]:
+    """Return Table 6, and chip D in other ways."""
+    published: tuple[tuple[str, int, int, Recompute, float], ...] = (
+        ("chip-a", 16, 4, "none", 136.9),
+        ("chip-b", 16, 4, "full", 143.7),
+        ("chip-c", 32, 2, "full", 46.2),
+    )
+    chips = tuple(
+        Row(
+            chip=chip,
+            stages=stages,
+            dp=dp,
+            tp=4,
+            recompute=recompute,
+            extra="" if recompute == "none" else "recomputation",
+            published=rate,
+            settings={},
+        )
+        for chip, stages, dp, recompute, rate in published
+    )
+    chip_d = Row(
+        chip="chip-d",
+        stages=8,
+        dp=4,
+        tp=8,
+        recompute="none",
+        extra="optimizer offloaded",
+        published=99.5,
+        settings=OFFLOAD,
+    )
+    return (
+        *chips,
+        chip_d,
+        replace(chip_d, extra="nothing offloaded", published=None, settings={}),
+        replace(
+            chip_d,
+            extra="optimizer offloaded, 10 GB/s inside a node",
+            settings=OFFLOAD | SLOW,
+        ),
+    )
+
+
+def problem_of(row: Row, *, pinned: bool) -> Problem:
+    """Return the problem of one kind of chip, with the paper's degrees or free ones."""
+    problem = variant(PROBLEM, row.settings)
+    cluster = problem.clusters[problem.cluster_index(row.chip)]
+    own, pins = ClusterPins(cp=_only(1)), Pins()
+    if pinned:
+        own = ClusterPins(
+            dp=_only(row.dp),
+            cp=_only(1),
+            tp=_only(row.tp),
+            recompute=_only(row.recompute),
+        )
+        pins = Pins(
+            stages=_only(row.stages),
+            microbatches=_only(problem.training.global_batch // row.dp),
+        )
+    pins = replace(pins, clusters={row.chip: own})
+    return replace(problem, clusters=(cluster,), pins=pins)
+
+
+def _only(value: int | str) -> Domain:
+    return Domain(allowed=frozenset({value}))
+
+
+def rate(result: Result, problem: Problem) -> float | None:
+    """Return tokens per chip and second; None if no plan fits."""
+    if result.best is None:
+        return None
+    assert result.tokens_per_s is not None
+    return result.tokens_per_s / problem.clusters[0].devices
+
+
+def need_gb(problem: Problem) -> float:
+    """Return the memory that the fullest stage of a pinned plan needs."""
+    cluster = replace(problem.clusters[0], memory_bytes=ROOMY)
+    roomy = replace(problem, clusters=(cluster,))
+    result = plan_of(roomy, solver="dp")
+    assert result.best is not None
+    return max(price(result.best.plan, build_table(roomy)).memory_bytes) / 1e9
+
+
+def main() -> int:
+    """Print the table."""
+    print(
+        "| chip | PP, DP, TP | extra | H2 | ours | memory GB | of GB | our best, c = 1 "
+        "| its plan |\n|---|---|---|---|---|---|---|---|---|"
+    )
+    for row in rows():
+        own = problem_of(row, pinned=True)
+        found = rate(plan_of(own, solver="dp"), own)
+        free = problem_of(row, pinned=False)
+        best = plan_of(free, solver="dp")
+        assert best.status == "optimal"
+        print(
+            f"| {row.chip} | {row.stages}, {row.dp}, {row.tp} | {row.extra} | "
+            f"{row.published or ''} | {_shown(found)} | {need_gb(own):.1f} | "
+            f"{build_table(own).usable_bytes[0] / 1e9:.1f} | "
+            f"{_shown(rate(best, free))} | {_plan(best)} |",
+            flush=True,
+        )
+    return 0
+
+
+def _shown(found: float | None) -> str:
+    return "does not fit" if found is None else f"{found:.1f}"
+
+
+def _plan(result: Result) -> str:
+    if result.best is None:
+        return "none"
+    pipeline = result.best.plan.pipeline
+    strategy = pipeline.stages[0].strategy
+    return (
+        f"{len(pipeline.stages)}, {strategy.dp}, {strategy.tp}, "
+        f"{strategy.recompute}, q = {pipeline.microbatches}"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
