@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -121,12 +122,23 @@ def planned_bytes(job: Job, number: int) -> float:
     return total
 
 
+def imbalance(found: list[dict[str, Any]]) -> float:
+    """Return the most rows that experts of a rank got over the mean; 1 without any."""
+    rows = [count for each in found for passed in each["rows"] for count in passed]
+    return max(rows) / fmean(rows) if rows else 1.0
+
+
 def check_memory(job: Job, found: list[dict[str, Any]]) -> None:
-    """No rank keeps more at once than planned, nor much less; nothing is left over."""
+    """Ranks keep at once what is planned, within 10%; nothing is left over.
+
+    Under full recomputation the plan holds a layer's work for every pass in flight,
+    which one at a time has.
+    """
     for each in found:
-        ratio = each["bytes"] / planned_bytes(job, each["where"][0])
-        print(each["where"], ratio)
-        assert 0.5 < ratio < 1.1, (each["where"], ratio)
+        stage = each["where"][0]
+        ratio = each["bytes"] / planned_bytes(job, stage)
+        full = job.stages[stage].strategy.recompute == "full"
+        assert (0.3 if full else 0.9) < ratio < 1.1 * imbalance(found), ratio
         assert each["left"] == 0
 
 
@@ -178,7 +190,7 @@ def test_losses_are_those_of_one_process(tmp_path: Path) -> None:
         (losses[name],) = (
             each["losses"] for each in found if each["losses"][0] is not None
         )
-        added += [each["added"] for each in found if "added" in each]
+        added += [each["added"] for each in found if each["added"]]
     assert losses["split"] == pytest.approx(losses["alone"], abs=5e-6)
     assert losses["folded"] == pytest.approx(losses["alone"], abs=5e-6)
 

@@ -96,13 +96,12 @@ def main() -> None:
         "weights": parts(trainer, gradients=False),
     }
     rows = watch_rows(trainer)
-    if place.job.passes.splits:
-        seen["added"] = watch_gradients(trainer)
+    added = watch_gradients(trainer) if place.job.passes.splits else []
     with kept.watching():
         seen["losses"] = [trainer.backward(batch)]
     seen["order"] = [(each.kind, each.number) for each in trainer.executor.ran]
     seen["bytes"], seen["left"] = kept.peak, kept.now
-    seen["rows"] = rows[:]
+    seen["rows"], seen["added"] = rows[:], added[:]
     seen["messages"] = [
         (each.kind, each.number, each.sent_bytes, each.received_bytes)
         for each in trainer.boundaries.transfers

@@ -53,7 +53,8 @@ def read_torch(folder: Path) -> PipelineReadBack:
     path = folder / "job.json"
     job = _Job(path)
     microbatches = job.count("training", "microbatches")
-    chunks, zero_bubble = job.chunks(microbatches), job.zero_bubble()
+    chunks = job.chunks(microbatches)
+    zero_bubble = job.zero_bubble(chunks)
     stages = range(job.stages)
     degrees = [(job.of(n, "dp"), job.of(n, "cp"), job.of(n, "tp")) for n in stages]
     passes = microbatches * chunks
@@ -156,13 +157,17 @@ class _Job:
             raise self.wrong(msg, "training", "chunks")
         return chunks
 
-    def zero_bubble(self) -> ScheduleName | None:
+    def zero_bubble(self, chunks: int) -> ScheduleName | None:
         """Return the schedule with gradients of weights apart; None for any other."""
         # Jobs of hetopt 0.1 do not say it.
         value = self.at("training").get("zero_bubble")
         if value is not None and value not in SPLIT:
             msg = f"is {describe(value)}, expected null or one of {', '.join(SPLIT)}"
             raise self.wrong(msg, "training", "zero_bubble")
+        if value is not None and chunks > 1:
+            raise self.wrong(
+                f"is {chunks}, expected 1 with {value}", "training", "chunks"
+            )
         found: ScheduleName | None = value
         return found
 
@@ -202,7 +207,7 @@ def _layers(job: _Job, chunks: int, *, folded: bool) -> list[int]:
     InputError
         The stages do not hold all units in order, at least one layer each.
     """
-    units = _units(job, 2) - 1 if folded else _units(job, chunks)
+    units = _pairs(job) if folded else _units(job, chunks)
     last = job.stages - 1
     end, found = 0, []
     for n in range(job.stages):
@@ -249,9 +254,18 @@ def _units(job: _Job, chunks: int) -> int:
     layers, rest = divmod(job.count("model", "layers"), chunks)
     if rest:
         total = layers * chunks + rest
-        msg = f"is {total}, expected a multiple of the {chunks} parts of every stage"
-        raise job.wrong(msg, "model", "layers")
+        msg = f"is {chunks}, expected a divisor of the model's {total} layers"
+        raise job.wrong(msg, "training", "chunks")
     return layers + 2
+
+
+def _pairs(job: _Job) -> int:
+    """Return the units that stages divide on the way down: embedding and layers."""
+    layers, rest = divmod(job.count("model", "layers"), 2)
+    if rest:
+        msg = f"is {2 * layers + rest}, expected an even number to fold in two"
+        raise job.wrong(msg, "model", "layers")
+    return layers + 1
 
 
 def _check_warmups(warmups: Sequence[int], file: str) -> None:
