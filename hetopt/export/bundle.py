@@ -111,8 +111,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
         )
     if rule_of(schedule).splits and schedule not in runs:
         yield Loss(
-            what=f"schedule {schedule}: it runs gradients of weights with the rest of "
-            "the backward pass",
+            what=f"schedule {schedule}: {launcher.no_split}",
             instead=None,
         )
     if rule_of(schedule).interleaved and schedule not in runs:

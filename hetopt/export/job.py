@@ -20,6 +20,7 @@ from hetopt.problem.kinds import (
 )
 from hetopt.problem.meshes import tensor_degrees
 from hetopt.problem.training import INTERLEAVED
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
@@ -258,7 +259,8 @@ class Job:
             raise ValueError(msg)
         per_layer = 3 if self.problem.model.granularity == "block" else 1
         ends = [0, *(1 + per_layer * count for count in accumulate(layers))]
-        ends[-1] += 2 if self.problem.model.predictions else 1
+        if not rule_of(self.plan.schedule).folded:
+            ends[-1] += 2 if self.problem.model.predictions else 1
         return list(pairwise(ends))
 
     @property

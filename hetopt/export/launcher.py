@@ -155,6 +155,9 @@ class Launcher:
         Yields what would be lost of several pipelines together: then ``files`` and
         ``commands`` may get a job with ``parts``, and ``losses`` and ``launched`` each
         of these. None if it runs one pipeline.
+    no_split
+        Why it cannot run gradients of weights later; said of a plan that has them
+        apart and is not among ``limits``.
     """
 
     name: str
@@ -167,3 +170,4 @@ class Launcher:
     reader: Reader | None = None
     tested: Tested | None = None
     side_by_side: Callable[[Job], Iterable[Loss]] | None = None
+    no_split: str = "it runs gradients of weights with the rest of the backward pass"

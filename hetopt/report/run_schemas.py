@@ -29,7 +29,19 @@ _MEASURED_STAGE = record(
             "optimizer's step.",
         },
         "peak_bytes": {**whole(), "description": "Of its fullest rank."},
-    }
+    },
+    {
+        "weight_s": {
+            **SECONDS,
+            "description": "Where gradients of weights run later, what of `backward_s` "
+            "they are.",
+        },
+        "first_chunk_s": {
+            **row(SECONDS),
+            "description": "Of a folded pipeline: what of the forward, backward and "
+            "weights' seconds is the first chunk's.",
+        },
+    },
 )
 
 _MEASURED_CHUNKS = {

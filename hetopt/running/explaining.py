@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from hetopt.cost.table import TICK_S
 from hetopt.problem.training import INTERLEAVED
 from hetopt.schedule.chunks import Chunks
+from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
+from hetopt.schedule.folding import Fold
 from hetopt.schedule.schedules import FREE
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
@@ -22,6 +24,7 @@ from hetopt.schedule.times import PipelineTimes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hetopt.problem.training import ScheduleName
     from hetopt.running.measured import Measured
 
 
@@ -65,6 +68,8 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
         times,
         forward_ns=_ticks([stage.forward_s for stage in stages]),
         backward_ns=_ticks([stage.backward_s for stage in stages]),
+        weight_ns=_weights(measured),
+        fold=_fold(measured),
         # Ends of the model as measured, the way back as predicted.
         chunks=None
         if chunks is None or times.chunks is None
@@ -75,7 +80,7 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
         ),
     )
     sync = replace(passes, sync_ns=_ticks([stage.sync_s for stage in stages]))
-    transfer = _ticks(measured.boundaries_s)
+    transfer = _boundaries(measured)
     # Of one transfer, the next one waits for as large a part as predicted.
     parts = zip(transfer, times.occupancy_ns, times.transfer_ns, strict=True)
     occupied = tuple(
@@ -95,10 +100,17 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
 
 def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) -> float:
     """Return what an iteration takes in simulation with what was measured alone."""
-    transfer = _ticks(measured.boundaries_s)
+    transfer, fold, weight_ns = (
+        _boundaries(measured),
+        _fold(measured),
+        _weights(measured),
+    )
+    schedule: ScheduleName = FREE.name if measured.chunks is None else INTERLEAVED
+    if weight_ns is not None:
+        schedule = "zb-h1" if fold is None else "zb-v"
     times = PipelineTimes(
         # It decides the closed form, which nobody asks for here.
-        schedule=FREE.name if measured.chunks is None else INTERLEAVED,
+        schedule=schedule,
         microbatches=microbatches,
         forward_ns=_ticks([stage.forward_s for stage in measured.stages]),
         backward_ns=_ticks([stage.backward_s for stage in measured.stages]),
@@ -107,6 +119,8 @@ def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) ->
         occupancy_ns=transfer,
         warmups=tuple(warmups),
         chunks=_chunks(measured, None),
+        weight_ns=weight_ns,
+        fold=fold,
     )
     return simulate(times).makespan_ns * TICK_S
 
@@ -143,6 +157,46 @@ def _chunks(measured: Measured, planned: Chunks | None) -> Chunks | None:
         way_back_occupancy_ns=occupied,
         lead_ns=ends(own.lead_s, 0),
         trail_ns=ends(own.trail_s, -1),
+    )
+
+
+def _boundaries(measured: Measured) -> tuple[int, ...]:
+    """Return kappa of every boundary; of folded stages of both chunks' transfers."""
+    count = 1 if measured.stages[0].first_chunk_s is None else FOLDED_CHUNKS
+    return _ticks([count * each for each in measured.boundaries_s])
+
+
+def _weights(measured: Measured) -> tuple[int, ...] | None:
+    """Return what runs later, at most half of a backward pass, as it is modelled."""
+    found = []
+    for stage in measured.stages:
+        if stage.weight_s is None:
+            return None
+        weight, backward = _ticks([stage.weight_s, stage.backward_s])
+        found.append(min(weight, backward // 2))
+    return tuple(found)
+
+
+def _fold(measured: Measured) -> Fold | None:
+    """Return what was measured of folded stages; None if they are not."""
+    rows = []
+    for stage, kept in zip(measured.stages, _weights(measured) or (), strict=False):
+        if stage.first_chunk_s is None:
+            return None
+        forward, backward, weight = _ticks(stage.first_chunk_s)
+        (both,) = _ticks([stage.weight_s or 0.0])
+        rows.append((forward, backward, weight * kept // both if both else 0))
+    if not rows:
+        return None
+    first_ns, backward_ns, weight_ns = zip(*rows, strict=True)
+    # The simulation needs no closed form.
+    nothing = (0,) * len(rows)
+    return Fold(
+        forward_ns=first_ns,
+        backward_ns=backward_ns,
+        weight_ns=weight_ns,
+        handed_on_ns=nothing,
+        fill_ns=nothing,
     )
 
 

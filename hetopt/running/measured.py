@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hetopt.errors import InputError
 from hetopt.reading import read_json
 from hetopt.schedule.chunks import chunk_and_microbatch
+from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.version import __version__
 from hetopt.words import describe
 
@@ -33,12 +34,24 @@ class MeasuredStage:
     ----------
     peak_bytes
         Of its fullest rank.
+    weight_s
+        What of ``backward_s`` are gradients of weights that run later; None if they
+        do not.
+    first_chunk_s
+        Of a folded stage what of its forward, backward and weights' times is its first
+        chunk's; None of any other.
     """
 
     forward_s: float
     backward_s: float
     sync_s: float
     peak_bytes: int
+    weight_s: float | None = None
+    first_chunk_s: tuple[float, float, float] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stage as plain JSON data, without what it has not."""
+        return {name: each for name, each in asdict(self).items() if each is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +117,7 @@ class Measured:
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as plain JSON data; see ``hetopt schema measured``."""
-        data = asdict(self)
+        data = asdict(self) | {"stages": [each.to_json() for each in self.stages]}
         if self.chunks is None:
             del data["chunks"]
         return {"schema": MEASURED_SCHEMA, **data}
@@ -116,19 +129,19 @@ def measured_of(
     iterations: Sequence[Iteration],
     units: str | None,
     chunks: int = 1,
+    *,
+    folded: bool = False,
 ) -> Measured:
     """Sum up what ranks wrote; stages hold so many chunks."""
-    stages = []
-    for number in range(len(iterations[0].forward)):
-        peaks = [rank["peak_bytes"] for rank in ranks if rank["stage"] == number]
-        stages.append(
-            MeasuredStage(
-                forward_s=median(_mean(each.forward[number]) for each in iterations),
-                backward_s=median(_mean(each.backward[number]) for each in iterations),
-                sync_s=median(each.sync[number].length_s for each in iterations),
-                peak_bytes=max(peaks),
-            )
+    stages = [
+        _stage_of(
+            number,
+            [rank["peak_bytes"] for rank in ranks if rank["stage"] == number],
+            iterations,
+            folded,
         )
+        for number in range(len(iterations[0].forward))
+    ]
     return Measured(
         plan_digest=plan_digest,
         iteration_s=tuple(each.time_s for each in iterations),
@@ -147,6 +160,33 @@ def measured_of(
         },
         units=units,
         chunks=None if chunks == 1 else _chunks_of(iterations, chunks),
+    )
+
+
+def _stage_of(
+    number: int, peaks: Sequence[int], iterations: Sequence[Iteration], folded: bool
+) -> MeasuredStage:
+    """Return what is measured of a stage, whose ranks have such peaks."""
+    # Of a folded stage, passes of the two chunks take turns in number.
+    step = FOLDED_CHUNKS if folded else 1
+    splits = bool(iterations[0].weight[number])
+
+    def of(kind: Literal["forward", "backward", "weight"], chunk: int) -> float:
+        passes = [getattr(each, kind)[number][chunk::step] for each in iterations]
+        return median(map(_mean, passes))
+
+    forward = [of("forward", chunk) for chunk in range(step)]
+    backward = [of("backward", chunk) for chunk in range(step)]
+    weight = [of("weight", chunk) for chunk in range(step)] if splits else []
+    return MeasuredStage(
+        forward_s=sum(forward),
+        backward_s=sum(backward) + sum(weight),
+        sync_s=median(each.sync[number].length_s for each in iterations),
+        peak_bytes=max(peaks),
+        weight_s=sum(weight) if splits else None,
+        first_chunk_s=(forward[0], backward[0] + weight[0], weight[0])
+        if folded
+        else None,
     )
 
 

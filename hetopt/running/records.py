@@ -16,10 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.errors import HetoptError
 from hetopt.reading import read_json
+from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+
+#: A transfer: "forward" or "backward", and the pass whose result it is.
+_Sent = tuple[str, int]
 
 
 class Span(NamedTuple):
@@ -45,19 +50,23 @@ class Iteration:
         Mean per token.
     forward, backward
         By stage and pass: the micro-batch, or with several chunks a stage the number
-        as in ``hetopt.schedule.chunks``; p rows of q v.
+        as in ``hetopt.schedule.chunks``, or if stages are folded as in
+        ``hetopt.schedule.folding``; p rows of q v.
+    weight
+        Likewise of gradients of weights that run later; rows are empty if none do.
     sync
         From the end of the last backward pass to that of the optimizer's step; p.
     sent_forward, sent_backward
         By boundary the transfers of each pass that is sent, in the order of time. With
         several chunks the last boundary is the way back from the last stage to the
-        first.
+        first. Of folded stages either goes both ways.
     """
 
     time_s: float
     loss: float
     forward: tuple[tuple[Span, ...], ...]
     backward: tuple[tuple[Span, ...], ...]
+    weight: tuple[tuple[Span, ...], ...]
     sync: tuple[Span, ...]
     sent_forward: tuple[dict[int, Span], ...]
     sent_backward: tuple[dict[int, Span], ...]
@@ -84,7 +93,9 @@ def read_ranks(folder: Path, ranks: int) -> list[dict[str, Any]]:
     return [read_json(path, "a rank's times") for path in paths]
 
 
-def iterations_of(ranks: Sequence[dict[str, Any]], chunks: int = 1) -> list[Iteration]:
+def iterations_of(
+    ranks: Sequence[dict[str, Any]], chunks: int = 1, *, folded: bool = False
+) -> list[Iteration]:
     """Return all iterations that were timed; stages hold so many chunks."""
     stages = 1 + max(rank["stage"] for rank in ranks)
     by_stage = [[r for r in ranks if r["stage"] == n] for n in range(stages)]
@@ -93,26 +104,30 @@ def iterations_of(ranks: Sequence[dict[str, Any]], chunks: int = 1) -> list[Iter
         _iteration(
             [[{**r["iterations"][k], "dp": r["dp"]} for r in own] for own in by_stage],
             chunks,
+            folded,
         )
         for k in counts
     ]
 
 
-def _iteration(stages: list[list[dict[str, Any]]], chunks: int) -> Iteration:
+def _iteration(
+    stages: list[list[dict[str, Any]]], chunks: int, folded: bool
+) -> Iteration:
     """Put one iteration together from what ranks wrote, by stage."""
     every = [rank for own in stages for rank in own]
     begin = min(rank["start_s"] for rank in every)
-    losses = [rank["loss"] for rank in stages[-1] if rank["loss"] is not None]
+    losses = [rank["loss"] for rank in every if rank["loss"] is not None]
     around = [*stages, stages[0]] if chunks > 1 else stages
-    pairs = list(pairwise(around))
+    crossed = [_crossed(a, b, folded, begin) for a, b in pairwise(around)]
     return Iteration(
         time_s=max(rank["end_s"] for rank in every) - begin,
         loss=losses[0],
         forward=tuple(_passes(own, "F", begin) for own in stages),
         backward=tuple(_passes(own, "B", begin) for own in stages),
+        weight=tuple(_passes(own, "W", begin) for own in stages),
         sync=tuple(_sync(own, begin) for own in stages),
-        sent_forward=tuple(_sent(a, b, "forward", begin) for a, b in pairs),
-        sent_backward=tuple(_sent(b, a, "backward", begin) for a, b in pairs),
+        sent_forward=tuple(_of_direction(each, "forward") for each in crossed),
+        sent_backward=tuple(_of_direction(each, "backward") for each in crossed),
     )
 
 
@@ -148,25 +163,62 @@ def _sync(own: Sequence[dict[str, Any]], begin_s: float) -> Span:
     return Span(start, end, end - start)
 
 
+def _crossed(
+    before: Sequence[dict[str, Any]],
+    behind: Sequence[dict[str, Any]],
+    folded: bool,
+    begin_s: float,
+) -> dict[_Sent, Span]:
+    """Return the transfers of a boundary, first those from the stage before it."""
+    down = _sent(before, behind, folded, begin_s, onward=True)
+    return down | _sent(behind, before, folded, begin_s, onward=False)
+
+
+def _of_direction(crossed: dict[_Sent, Span], direction: str) -> dict[int, Span]:
+    """Return activations or gradients alone, by pass."""
+    return {
+        number: span for (each, number), span in crossed.items() if each == direction
+    }
+
+
 def _sent(
     senders: Sequence[dict[str, Any]],
     receivers: Sequence[dict[str, Any]],
-    direction: str,
+    folded: bool,
     begin_s: float,
-) -> dict[int, Span]:
-    """Return the transfers of one direction of a boundary, by pass."""
-    sent = [_of_kind(r["transfers"], f"send-{direction}") for r in senders]
-    got = [_of_kind(r["transfers"], f"receive-{direction}") for r in receivers]
-    found: dict[int, Span] = {}
+    *,
+    onward: bool,
+) -> dict[_Sent, Span]:
+    """Return the transfers of one direction of a boundary.
+
+    Of folded stages those of the second chunk go the other way.
+    """
+    sent = [_transfers(r["transfers"], "send") for r in senders]
+    got = [_transfers(r["transfers"], "receive") for r in receivers]
+    found: dict[_Sent, Span] = {}
     free = 0.0
     # One channel carries them in the same order on all ranks.
-    for number in sent[0]:
-        start = max(spans[number][0] for spans in sent) - begin_s
-        end = max(spans[number][1] for spans in got) - begin_s
+    for key in sent[0]:
+        direction, number = key
+        goes_back = folded and number % FOLDED_CHUNKS == 1
+        if ((direction == "forward") != goes_back) != onward:
+            continue
+        start = max(spans[key][0] for spans in sent) - begin_s
+        end = max(spans[key][1] for spans in got) - begin_s
         start = max(start, free)
         # A rank that is done with its part may be ahead of the last one.
-        found[number] = Span(min(start, end), end, max(end - start, 0.0))
+        found[key] = Span(min(start, end), end, max(end - start, 0.0))
         free = end
+    return found
+
+
+def _transfers(rows: Sequence[Any], end: str) -> dict[_Sent, tuple[float, float]]:
+    """Return start and end of what a rank sends or receives, in the order of time."""
+    found = {}
+    for kind, number, start, end_s in rows:
+        own, _, direction = kind.partition("-")
+        if own == end:
+            found[direction, number] = start, end_s
     return found
 
 

@@ -14,6 +14,7 @@ from hetopt.running.devices import ensure_torch
 from hetopt.running.launching import launch, scripts_of
 from hetopt.running.measured import measured_of
 from hetopt.running.records import iterations_of, read_ranks
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from hetopt.export.pipeline import PipelineReadBack
@@ -87,9 +88,10 @@ def run_bundle(
     with tempfile.TemporaryDirectory(prefix="hetopt-run-") as kept:
         launch(folder, [*arguments, f"--times={kept}"], Path(kept))
         wrote = read_ranks(Path(kept), ranks)
-    found = tuple(iterations_of(wrote, read.chunks))
+    folded = rule_of(read.schedule).folded
+    found = tuple(iterations_of(wrote, read.chunks, folded=folded))
     return Run(
-        measured=measured_of(digest, wrote, found, units, read.chunks),
+        measured=measured_of(digest, wrote, found, units, read.chunks, folded=folded),
         iterations=found,
     )
 

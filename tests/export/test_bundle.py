@@ -60,11 +60,18 @@ def test_what_has_no_substitute_is_refused_even_so() -> None:
 
 def test_gradients_of_weights_apart_are_refused_by_name() -> None:
     job = draw_job(1, alike=True, schedules=("zb-h1",))
+    refused = []
     for launcher in map(launcher_of, SHIPPED):
+        if "zb-h1" in getattr(launcher.limits, "schedules", ()):
+            continue
         with pytest.raises(CheckError) as caught:
             bundle(job, launcher, allow_lossy=True)
-        said = "schedule zb-h1: it runs gradients of weights with the rest"
+        said = f"schedule zb-h1: {launcher.no_split}"
         assert any(said in found for found in caught.value.findings), launcher.name
+        refused.append(launcher.name)
+    assert {*SHIPPED} - {*refused} == {"torch"}
+    assert "FlexAttention" in launcher_of("torchtitan").no_split
+    assert "with the rest" in launcher_of("megatron").no_split
 
 
 def test_folder_is_whole_and_scripts_can_be_run(tmp_path: Path) -> None:

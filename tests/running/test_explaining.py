@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,11 @@ from hetopt.running.explaining import explain_run, replayed_s
 from hetopt.schedule.simulator import simulate
 from tests.running.making import measured_as
 from tests.schedule.pipelines import chunked, pipeline, random_pipeline
+from tests.schedule.test_folding import folded_pipeline
+from tests.schedule.test_weights import split_pipeline
+
+if TYPE_CHECKING:
+    from hetopt.schedule.times import PipelineTimes
 
 MS = 1_000_000
 
@@ -50,6 +55,34 @@ def test_stages_of_several_chunks_explain_themselves(seed: int) -> None:
     assert measured.to_json()["chunks"]["count"] == 2
     assert measured.chunks.lead_s == pytest.approx((7e-3, 9e-3))
     assert measured.chunks.trail_s == pytest.approx((11e-3, 13e-3))
+    found = explain_run(planned, measured)
+    assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
+    assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
+    assert found.replayed_s == pytest.approx(found.measured_s)
+    alone = replayed_s(measured, really.warmups, really.microbatches)
+    assert alone == pytest.approx(found.measured_s)
+
+
+def split(seed: int, schedule: str) -> PipelineTimes:
+    """Draw a pipeline of three stages and five micro-batches, over links in turn."""
+    random = Random(seed)
+    make = split_pipeline if schedule == "zb-h1" else folded_pipeline
+    made = replace(make(random, stages=3), microbatches=5)
+    return replace(made, occupancy_ns=made.transfer_ns)
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v"])
+@pytest.mark.parametrize("seed", range(8))
+def test_gradients_of_weights_that_run_later_explain_themselves(
+    seed: int, schedule: str
+) -> None:
+    planned, really = split(seed, schedule), split(100 + seed, schedule)
+    measured = measured_as(really)
+    assert really.weight_ns is not None
+    for number, stage in enumerate(measured.to_json()["stages"]):
+        assert stage["weight_s"] == pytest.approx(really.weight_ns[number] * 1e-9)
+        assert stage["backward_s"] == pytest.approx(really.backward_ns[number] * 1e-9)
+        assert ("first_chunk_s" in stage) == (schedule == "zb-v")
     found = explain_run(planned, measured)
     assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
     assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)

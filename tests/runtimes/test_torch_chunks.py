@@ -103,9 +103,9 @@ def test_pytorchs_interleaved_1f1b_orders_the_same_actions(
 ) -> None:
     theirs = pytorch(p, q, v)
     warmups = warmups_of(p, q, v)
-    passes = Passes(stages=p, microbatches=q, chunks=v)
+    passes = Passes(warmups=warmups, microbatches=q, chunks=v)
     for stage, ours in enumerate(simulated(p, q, v)):
-        assert list(passes.order(warmups[stage])) == ours
+        assert list(passes.order(stage)) == ours
         actions = []
         for kind, number in ours:
             chunk, microbatch = chunk_and_microbatch(number, p, v)

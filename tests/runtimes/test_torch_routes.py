@@ -51,6 +51,7 @@ def job_of(*degrees: tuple[int, ...]) -> Job:
         seq_len=24,
         microbatches=2,
         chunks=1,
+        zero_bubble=None,
         precision="fp32",
         optimizer="adam",
         gradients="fp32",

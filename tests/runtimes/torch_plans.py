@@ -18,6 +18,7 @@ from hetopt.problem.experts import Experts
 from hetopt.problem.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training import Recompute, Resharding, ScheduleName, Training
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
 from tests.export.jobs import LINK, draw_job
 
@@ -248,17 +249,74 @@ EXPERTS = {
     ),
 }
 
+#: Plans whose gradients of weights run later.
+ZERO_BUBBLE = {
+    "zb-h1": Case(schedule="zb-h1", degrees=(ONE,) * 3, layers=(2, 1, 1), q=6),
+    "zb-h1, tensors to replicas, recomputed": Case(
+        schedule="zb-h1",
+        degrees=(PAIR, (2, 1, 1)),
+        each=2,
+        model={**GPT, "granularity": "block"},
+        recompute=("full", "selective"),
+        training={"optimizer": "sgd"},
+    ),
+    "zb-h1, few micro-batches": Case(
+        schedule="zb-h1",
+        degrees=(ONE, (1, 2, 1), ONE),
+        q=2,
+        recompute=("none", "full", "none"),
+        training={"overlap_gradients": False},
+    ),
+    "zb-h1, experts": Case(
+        schedule="zb-h1",
+        degrees=((2, 1, 1), PAIR),
+        layers=(2, 1),
+        experts=((2, 1), (1, 2)),
+        each=2,
+        model={"experts": QWEN2},
+    ),
+    "zb-h1, one stage": Case(
+        schedule="zb-h1", degrees=(ONE,), layers=(2,), q=2, model={"tied": True}
+    ),
+    "zb-v": Case(schedule="zb-v", degrees=(ONE,) * 3, layers=(2, 1, 1), q=7),
+    "zb-v, tensors to replicas, tied": Case(
+        schedule="zb-v",
+        degrees=(PAIR, (2, 1, 1)),
+        layers=(1, 2),
+        each=2,
+        ways=("leader", "p2p"),
+        model={"tied": True},
+        recompute=("full", "selective"),
+    ),
+    "zb-v, split sequences": Case(
+        schedule="zb-v",
+        degrees=((1, 2, 1), PAIR),
+        q=3,
+        model={**GPT, "kv_heads": 4},
+        training={"sequence_parallel": False, "zero": 0},
+    ),
+    "zb-v, experts on one stage": Case(
+        schedule="zb-v",
+        degrees=((2, 1, 1),),
+        layers=(2,),
+        experts=((2, 1),),
+        q=3,
+        model={"experts": MIXTRAL, "tied": True},
+    ),
+}
+
 
 # A job written out.
 def job_of(case: Case) -> Job:
     """Return the job; placement is as for any plan."""
     drawn = draw_job(0, alike=True).problem
     layers = case.layers or (1,) * case.stages
+    folded = rule_of(case.schedule).folded
     sizes = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 176}
     model = Model(
         **{
             "name": "tiny",
-            "layers": case.chunks * sum(layers),
+            "layers": (2 if folded else case.chunks) * sum(layers),
             "vocab": 512,
             **sizes,
             **case.model,
@@ -318,7 +376,8 @@ def job_of(case: Case) -> Job:
             Stage(
                 cluster=f"hall{halls[number]}",
                 first_unit=first,
-                end_unit=end + last,
+                # Both ends of a folded pipeline are on the first stage.
+                end_unit=end + (last and not folded),
                 strategy=Strategy(
                     dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=recompute[number]
                 ),

@@ -61,6 +61,27 @@ def watch_rows(trainer: Trainer) -> list[list[int]]:
     return passes
 
 
+def watch_gradients(trainer: Trainer) -> list[tuple[str, int, list[str]]]:
+    """Return which gradients every pass added to, as passes run."""
+    found: list[tuple[str, int, list[str]]] = []
+    buckets, note = trainer.optimizer.buckets, trainer.executor._note
+    before = [bucket.gradients.clone() for bucket in buckets]
+
+    def noted(kind: str, number: int, start: float) -> None:
+        names = []
+        for bucket, row in zip(buckets, before, strict=True):
+            changed = bucket.gradients != row
+            row.copy_(bucket.gradients)
+            for index, name in enumerate(bucket.names):
+                if bucket.view(changed, index).any():
+                    names.append(name)
+        found.append((kind, number, names))
+        note(kind, number, start)
+
+    trainer.executor._note = noted
+    return found
+
+
 def main() -> None:
     torch.set_num_threads(1)
     jobs = Job.read(HERE / "job.json")
@@ -75,11 +96,12 @@ def main() -> None:
         "weights": parts(trainer, gradients=False),
     }
     rows = watch_rows(trainer)
+    added = watch_gradients(trainer) if place.job.passes.splits else []
     with kept.watching():
         seen["losses"] = [trainer.backward(batch)]
     seen["order"] = [(each.kind, each.number) for each in trainer.executor.ran]
     seen["bytes"], seen["left"] = kept.peak, kept.now
-    seen["rows"] = rows[:]
+    seen["rows"], seen["added"] = rows[:], added[:]
     seen["messages"] = [
         (each.kind, each.number, each.sent_bytes, each.received_bytes)
         for each in trainer.boundaries.transfers

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from hetopt.plans import Plan, Stage, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
 
 #: At most so many decisions are tried together before all that are left.
 _MOST_TOGETHER = 3
@@ -109,6 +110,7 @@ def explain(
         if plan.per_unit:
             msg = "has a strategy for each unit, which cannot be taken apart"
             raise InputError(msg, field="plan")
+    _ensure_comparable(mine.plan.schedule, ours.schedule)
     if mine.plan.chunks != ours.chunks:
         msg = (
             f"is {ours.chunks}, and the files' stages hold {mine.plan.chunks}, whose "
@@ -130,6 +132,23 @@ def explain(
         ours_price=price(ours, table),
         steps=tuple(_steps(mixer, changes(mine.plan, ours))),
     )
+
+
+def _ensure_comparable(theirs: ScheduleName, own: ScheduleName) -> None:
+    """Raise InputError for schedules whose plans cannot be mixed.
+
+    Tables have gradients of weights apart for all their plans or for none.
+    """
+    rules = rule_of(theirs), rule_of(own)
+    if any(rule.folded for rule in rules):
+        msg = f"is {own}, that of the files {theirs}: folded plans cannot be explained"
+        raise InputError(msg, field="training.schedule")
+    if rules[0].splits != rules[1].splits:
+        msg = (
+            f"is {own}, that of the files {theirs}, where gradients of weights run "
+            "later: give the problem theirs"
+        )
+        raise InputError(msg, field="training.schedule")
 
 
 class _Mixer:

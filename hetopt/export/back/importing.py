@@ -26,8 +26,9 @@ from hetopt.problem.architecture import ARCHITECTURE_FIELDS
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.principles import Principles
 from hetopt.problem.stated import stated
-from hetopt.problem.training import INTERLEAVED, Pins
+from hetopt.problem.training import Pins
 from hetopt.result import PricedPlan, Result, Settlement
+from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.schedule.schedules import FREE, rule_of
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.decisions.assembly import plan_of
@@ -203,7 +204,8 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         told = [f"{name}: {differences[name]}" for name in others]
         msg = "; ".join([differences[first], *told]) + ": correct whichever is wrong"
         raise InputError(msg, field=first)
-    layers = pipeline.chunks * sum(stage.layers for stage in pipeline.stages)
+    chunks = FOLDED_CHUNKS if _is_folded(pipeline) else pipeline.chunks
+    layers = chunks * sum(stage.layers for stage in pipeline.stages)
     further = bool(problem.model.predictions)
     expected = (len(problem.model.units) - 2 - further) // _units_per_layer(problem)
     if layers != expected:
@@ -289,6 +291,9 @@ def _scheduled(
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
     q, stages = pipeline.microbatches, len(pipeline.stages)
+    if _is_folded(pipeline) and q <= stages:
+        msg = f"is {q}, expected more than the {stages} stages of {pipeline.schedule}"
+        raise InputError(msg, field="microbatches")
     if pipeline.chunks > 1 and (stages == 1 or q % stages):
         msg = (
             f"is {q}, expected a multiple of the {stages} stages of several "
@@ -300,8 +305,8 @@ def _scheduled(
     if own and len(own) < len(given):
         msg = "the files give warm-ups of some stages only, expected all or none"
         raise InputError(msg, field="warmup")
-    if pipeline.chunks > 1:
-        _check_warmups_of_chunks(own, found, q * pipeline.chunks)
+    if pipeline.chunks > 1 or rule_of(pipeline.schedule).splits:
+        _check_prescribed(pipeline, own, found)
         return problem.under(pipeline.schedule, pipeline.chunks), None
     found = own or found
     if found is None:
@@ -321,10 +326,16 @@ def _scheduled(
     return problem.under(FREE.name), found
 
 
-def _check_warmups_of_chunks(
-    own: tuple[int, ...], prescribed: tuple[int, ...] | None, passes: int
+def _is_folded(pipeline: PipelineReadBack) -> bool:
+    return rule_of(pipeline.schedule).folded
+
+
+def _check_prescribed(
+    pipeline: PipelineReadBack,
+    own: tuple[int, ...],
+    prescribed: tuple[int, ...] | None,
 ) -> None:
-    """Raise InputError if stages of several chunks do not warm up as prescribed.
+    """Raise InputError if stages do not warm up as their schedule prescribes.
 
     Parameters
     ----------
@@ -332,12 +343,12 @@ def _check_warmups_of_chunks(
         What the files say; empty if they say nothing.
     """
     assert prescribed is not None
+    passes = pipeline.microbatches * pipeline.chunks
     expected = _clipped(prescribed, passes)
     if own and _clipped(own, passes) != expected:
         msg = (
             f"is {', '.join(map(str, own))}, expected "
-            f"{', '.join(map(str, expected))}: stages of several chunks warm up as "
-            f"{INTERLEAVED} prescribes"
+            f"{', '.join(map(str, expected))}: {pipeline.schedule} prescribes warm-ups"
         )
         raise InputError(msg, field="warmup")
 
@@ -376,10 +387,10 @@ def decision_of(
     Parameters
     ----------
     units
-        Of each stage, without embedding and head.
+        Of each stage, without embedding and head; of a folded pipeline pairs.
     """
     runs = [(*key, len(list(run))) for key, run in groupby(rows)]
-    ends = (0, len(units) - 1)
+    ends = (0,) if table.pairs is not None else (0, len(units) - 1)
     return Decision(
         microbatches=microbatches,
         order=tuple(table.cluster_names.index(name) for name, _, _ in runs),

@@ -1,9 +1,9 @@
 """hetopt's own training program: runs any plan, on NCCL or on CPUs.
 
 Stages have their own (dp, cp, tp), (ep, etp), recomputation, warm-up counts and ways of
-resharding, and may hold several chunks; pipelines may be side by side. The bundle holds
-the program (``program``, whose docstring says how it works) and ``job.json``, which
-says what to do.
+resharding, and may hold several chunks or split their backward passes; pipelines may be
+side by side. The bundle holds the program (``program``, whose docstring says how it
+works) and ``job.json``, which says what to do.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ def commands(job: Job) -> str:
     ]
     if job.plan.chunks > 1:
         parts.insert(1, _about_chunks(job))
+    if rule_of(job.plan.schedule).splits:
+        parts.insert(1, _about_zero_bubble(job))
     if job.parts:
         parts.insert(1, _about_pipelines(job))
     return "\n\n".join(parts + mixed_note(job))
@@ -118,6 +120,23 @@ def _about_chunks(job: Job) -> str:
         f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
         "chunk, as if there were no other, and its warm-up counts passes, each one "
         "micro-batch on one chunk."
+    )
+
+
+def _about_zero_bubble(job: Job) -> str:
+    """Say what split backward passes do, and folded pipelines."""
+    about = (
+        f"Gradients of weights run later than those of inputs ({job.plan.schedule}): "
+        "those of the program's own multiplications, and of every `nn.Linear` of a "
+        "unit of yours. All else a unit has gets its gradients with those of inputs."
+    )
+    if not rule_of(job.plan.schedule).folded:
+        return about
+    return (
+        f"{about} The pipeline is folded in two: a stage holds as many units from the "
+        "head as from the embedding, both of which are on the first stage, and a "
+        "micro-batch comes back up through the second ones. In `job.json` a stage's "
+        "units are those on the way down."
     )
 
 
@@ -211,6 +230,7 @@ def _expert_losses(problem: Problem) -> Iterator[Loss]:
 def _content(job: Job) -> dict[str, Any]:
     """Return the content of ``job.json``."""
     model, training = job.problem.model, job.problem.training
+    schedule = job.plan.schedule
     sizes = {name: getattr(model, name) for name in _SIZES}
     sizes |= {name: getattr(model.architecture, name) for name in _ARCHITECTURE}
     experts = model.experts
@@ -226,6 +246,7 @@ def _content(job: Job) -> dict[str, Any]:
             "seq_len": training.seq_len,
             **({} if job.parts else {"microbatches": job.microbatches}),
             "chunks": job.plan.chunks,
+            "zero_bubble": schedule if rule_of(schedule).splits else None,
             "precision": training.precision,
             "optimizer": training.optimizer,
             "gradients": training.gradients,
@@ -238,9 +259,11 @@ def _content(job: Job) -> dict[str, Any]:
 def _stages(job: Job) -> list[dict[str, Any]]:
     """Return every stage; units are the embedding, layers and the head.
 
-    Those of a chunk, if stages hold several, as in the plan.
+    Those of a chunk, if stages hold several, as in the plan; those on the way down, if
+    the pipeline is folded.
     """
     assert job.layers is not None
+    folded = rule_of(job.plan.schedule).folded
     found: list[dict[str, Any]] = []
     end = 1
     for stage, zero, layers in zip(
@@ -251,7 +274,7 @@ def _stages(job: Job) -> list[dict[str, Any]]:
         found.append(
             {
                 "first": first,
-                "end": end + (len(found) + 1 == len(job.stages)),
+                "end": end + (len(found) + 1 == len(job.stages) and not folded),
                 "dp": strategy.dp,
                 "cp": strategy.cp,
                 "tp": strategy.tp,
@@ -295,9 +318,7 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=Limits(
         schedules=tuple(
-            name
-            for name in SCHEDULE_CHOICES
-            if not (rule_of(name).blocking or rule_of(name).splits)
+            name for name in SCHEDULE_CHOICES if not rule_of(name).blocking
         ),
         resharding=RESHARDING,
         zero=(0, 1),

@@ -11,8 +11,14 @@ from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.problem.experts import Experts
-from hetopt.problem.training import INTERLEAVED, RECOMPUTE, RESHARDING
+from hetopt.problem.training import (
+    INTERLEAVED,
+    RECOMPUTE,
+    RESHARDING,
+    SCHEDULE_CHOICES,
+)
 from hetopt.reading import read_json
+from hetopt.schedule.schedules import rule_of
 from hetopt.words import describe
 
 if TYPE_CHECKING:
@@ -20,6 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.problem.training import ScheduleName
+
+#: Schedules with gradients of weights apart.
+SPLIT = tuple(name for name in SCHEDULE_CHOICES if rule_of(name).splits)
 
 #: What ``job.json`` says of the job, and where.
 _SAYS = {
@@ -45,10 +54,13 @@ def read_torch(folder: Path) -> PipelineReadBack:
     job = _Job(path)
     microbatches = job.count("training", "microbatches")
     chunks = job.chunks(microbatches)
+    zero_bubble = job.zero_bubble(chunks)
     stages = range(job.stages)
     degrees = [(job.of(n, "dp"), job.of(n, "cp"), job.of(n, "tp")) for n in stages]
     passes = microbatches * chunks
-    warmups = [min(job.of(n, "warmup"), passes) for n in stages]
+    warmups = [job.of(n, "warmup") for n in stages]
+    if zero_bubble is None:
+        warmups = [min(count, passes) for count in warmups]
     _check_warmups(warmups, str(path))
     for n in stages if chunks > 1 else stages[:-1]:
         job.choice(n, "resharding", RESHARDING)
@@ -62,15 +74,17 @@ def read_torch(folder: Path) -> PipelineReadBack:
     } | {"experts": experts}
     read = stages_of(
         _places(folder, degrees),
-        _layers(job, chunks),
+        _layers(job, chunks, folded=zero_bubble == "zb-v"),
         degrees,
         [job.choice(n, "recompute", RECOMPUTE) for n in stages],
     )
     schedule: ScheduleName = "gpipe" if min(warmups) == microbatches > 1 else "1f1b"
+    if chunks > 1 or zero_bubble is not None:
+        schedule = zero_bubble or INTERLEAVED
     meshes = [job.expert_degrees(n) if experts else (1, 1) for n in stages]
     return PipelineReadBack(
         microbatches=microbatches,
-        schedule=schedule if chunks == 1 else INTERLEAVED,
+        schedule=schedule,
         chunks=chunks,
         stages=tuple(
             replace(
@@ -143,6 +157,20 @@ class _Job:
             raise self.wrong(msg, "training", "chunks")
         return chunks
 
+    def zero_bubble(self, chunks: int) -> ScheduleName | None:
+        """Return the schedule with gradients of weights apart; None for any other."""
+        # Jobs of hetopt 0.1 do not say it.
+        value = self.at("training").get("zero_bubble")
+        if value is not None and value not in SPLIT:
+            msg = f"is {describe(value)}, expected null or one of {', '.join(SPLIT)}"
+            raise self.wrong(msg, "training", "zero_bubble")
+        if value is not None and chunks > 1:
+            raise self.wrong(
+                f"is {chunks}, expected 1 with {value}", "training", "chunks"
+            )
+        found: ScheduleName | None = value
+        return found
+
     def of(self, stage: int, name: str, least: int = 1) -> int:
         """Return a number of a stage."""
         return self.count("stages", stage, name, least=least)
@@ -166,15 +194,20 @@ class _Job:
         return value
 
 
-def _layers(job: _Job, chunks: int) -> list[int]:
+def _layers(job: _Job, chunks: int, *, folded: bool) -> list[int]:
     """Return the layers of every stage, of one chunk.
+
+    Parameters
+    ----------
+    folded
+        Whether stages hold a second chunk, on the way back to the head.
 
     Raises
     ------
     InputError
         The stages do not hold all units in order, at least one layer each.
     """
-    units = _units(job, chunks)
+    units = _pairs(job) if folded else _units(job, chunks)
     last = job.stages - 1
     end, found = 0, []
     for n in range(job.stages):
@@ -183,13 +216,14 @@ def _layers(job: _Job, chunks: int) -> list[int]:
             msg = f"is {first}, expected {end}, where the stage before ends"
             raise job.wrong(msg, "stages", n, "first")
         end = job.of(n, "end")
-        layers = end - first - (n == 0) - (n == last)
+        layers = end - first - (n == 0) - (n == last and not folded)
         if layers < 1:
             msg = f"is {end}, which leaves no layer to stage {n}, expected at least one"
             raise job.wrong(msg, "stages", n, "end")
         found.append(layers)
     if end != units:
-        msg = f"is {end}, expected {units}: the embedding, all layers and the head"
+        what = "half of all layers" if folded else "all layers and the head"
+        msg = f"is {end}, expected {units}: the embedding, {what}"
         raise job.wrong(msg, "stages", last, "end")
     return found
 
@@ -223,6 +257,15 @@ def _units(job: _Job, chunks: int) -> int:
         msg = f"is {chunks}, expected a divisor of the model's {total} layers"
         raise job.wrong(msg, "training", "chunks")
     return layers + 2
+
+
+def _pairs(job: _Job) -> int:
+    """Return the units that stages divide on the way down: embedding and layers."""
+    layers, rest = divmod(job.count("model", "layers"), 2)
+    if rest:
+        msg = f"is {2 * layers + rest}, expected an even number to fold in two"
+        raise job.wrong(msg, "model", "layers")
+    return layers + 1
 
 
 def _check_warmups(warmups: Sequence[int], file: str) -> None:

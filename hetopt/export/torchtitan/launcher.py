@@ -332,5 +332,8 @@ LAUNCHER = Launcher(
     commands=commands,
     tested=TESTED,
     reader=Reader(looks_like=looks_like_torchtitan, read=read_torchtitan),
+    # PyTorch 2.13, schedules.py: _check_torch_compile_compatibility.
+    no_split="PyTorch splits no backward pass through compiled functions, and "
+    "TorchTitan compiles its FlexAttention",
     limits="its pipelines are those of torch.distributed.pipelining: use --for torch",
 )

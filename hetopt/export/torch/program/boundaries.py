@@ -6,7 +6,9 @@ transfer starts as soon as the tensor is there and the one before it is through.
 What arrives early waits as it came; a stage takes in no more than its schedule lets the
 one before it run ahead, which is W - W' micro-batches. Where stages hold several
 chunks, there is one more boundary, from the last stage back to the first, which takes
-in at most p micro-batches before it runs them.
+in at most p micro-batches before it runs them. In a folded pipeline activations of one
+chunk and gradients of the other go the same way, and take turns as the sender has
+them; what goes from chunk to chunk of the last stage stays there.
 
 A rank that tokens pass through on their way holds them for that moment: all of its part
 of the batch under ``leader`` and ``send-recv-all-gather``, where hetopt's table takes
@@ -29,8 +31,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .groups import Place
+from .passes import Side
 from .region import Region
 from .routes import ALL, Step, steps_of
+
+#: What crosses, by the kind of pass that makes it.
+_WAYS = {"F": "forward", "B": "backward"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +46,8 @@ class Transfer:
     Attributes
     ----------
     kind
-        ``receive-forward``, ``send-forward``, ``receive-backward``, ``send-backward``.
+        ``receive-forward``, ``send-forward``, ``receive-backward``, ``send-backward``:
+        an activation, or a gradient.
     number
         Of the pass whose result it is, on the sending stage.
     start_s, end_s
@@ -62,18 +69,18 @@ class Channel:
 
     Parameters
     ----------
-    kind
-        As of ``Transfer``.
-    boundary
-        The stage that it is behind.
+    side
+        Where the boundary is.
+    receives
+        Which end this is.
     """
 
-    def __init__(self, place: Place, kind: str, boundary: int) -> None:
-        self.place, self.kind = place, kind
-        self.receives = kind.startswith("receive")
-        job, onward = place.job, kind.endswith("forward")
+    def __init__(self, place: Place, side: Side, *, receives: bool) -> None:
+        self.place, self.receives = place, receives
+        job, onward = place.job, receives == (side == "before")
         groups = place.forward if onward else place.backward
-        self.group = groups[int(boundary == place.stage)]
+        self.group = groups[int(side == "behind")]
+        boundary = (place.stage - (side == "before")) % len(job.stages)
         ends = boundary, (boundary + 1) % len(job.stages)
         way = job.stages[boundary].resharding
         assert way is not None
@@ -85,21 +92,21 @@ class Channel:
         self.stream = torch.cuda.Stream(place.device) if cuda else None
         self.thread = ThreadPoolExecutor(1, initializer=self._settle)
 
-    def send(self, number: int, x: Tensor) -> Future[Any]:
-        """Send a tensor, (b, m, h), once it is computed."""
+    def send(self, kind: str, number: int, x: Tensor) -> Future[Any]:
+        """Send the result of a pass, (b, m, h), once it is computed."""
         x = x.flatten(0, 1)
         ready = torch.cuda.current_stream().record_event() if self.stream else None
-        return self.thread.submit(self._timed, number, x, ready)
+        return self.thread.submit(self._timed, kind, number, x, ready)
 
-    def receive(self, number: int) -> Future[Tensor]:
+    def receive(self, kind: str, number: int) -> Future[Tensor]:
         """Receive the result of a pass, (b * m, h)."""
-        return self.thread.submit(self._timed, number, None, None)
+        return self.thread.submit(self._timed, kind, number, None, None)
 
     def _settle(self) -> None:
         if self.stream:
             torch.cuda.set_device(self.place.device)
 
-    def _timed(self, number: int, x: Tensor | None, ready: Any) -> Tensor:
+    def _timed(self, kind: str, number: int, x: Tensor | None, ready: Any) -> Tensor:
         start = time.perf_counter()
         counts = [0, 0]
         with torch.cuda.stream(self.stream) if self.stream else nullcontext():
@@ -110,7 +117,7 @@ class Channel:
                 self.stream.synchronize()
         self.transfers.append(
             Transfer(
-                kind=self.kind,
+                kind=("receive-" if self.receives else "send-") + _WAYS[kind],
                 number=number,
                 start_s=start,
                 end_s=time.perf_counter(),
@@ -167,36 +174,47 @@ class Boundaries:
     def __init__(self, place: Place) -> None:
         self.place, self.region = place, Region.of(place)
         self.parts = replace(self.region, splits=True)
+        self.passes = place.job.passes
         stages = len(place.job.stages)
-        before, behind = (place.stage - 1) % stages, place.stage
-        self.channels: dict[str, Channel] = {}
-        if before < place.job.boundaries:
-            self._open("receive-forward", before)
-            self._open("send-backward", before)
-        if behind < place.job.boundaries:
-            self._open("send-forward", behind)
-            self._open("receive-backward", behind)
-        self.coming: dict[str, dict[int, Future[Tensor]]] = {}
+        sides: list[tuple[Side, int]] = [
+            ("before", (place.stage - 1) % stages),
+            ("behind", place.stage),
+        ]
+        open_ = [side for side, number in sides if number < place.job.boundaries]
+        self.into = {side: Channel(place, side, receives=True) for side in open_}
+        self.out = {side: Channel(place, side, receives=False) for side in open_}
+        #: By side, kind and number of the pass whose result it is.
+        self.coming: dict[tuple[Side, str, int], Future[Tensor]] = {}
+        self.staying: dict[tuple[str, int], Tensor] = {}
         self.going: list[Future[Any]] = []
 
-    def _open(self, kind: str, boundary: int) -> None:
-        self.channels[kind] = Channel(self.place, kind, boundary)
-
     def start(self) -> None:
-        """Ask for everything that this iteration will receive, in order."""
-        place, passes = self.place, self.place.job.passes
-        for channel in self.channels.values():
+        """Ask for everything that this iteration will receive, as others send it."""
+        stages = self.passes.stages
+        for channel in (*self.into.values(), *self.out.values()):
             channel.transfers.clear()
-        for kind, number in passes.order(place.plan.warmup):
-            source = passes.source(kind, place.stage, number)
-            if source is not None:
-                name = "receive-forward" if kind == "F" else "receive-backward"
-                own = self.coming.setdefault(name, {})
-                own[source] = self.channels[name].receive(source)
+        for side, channel in self.into.items():
+            sender = (self.place.stage + (1 if side == "behind" else -1)) % stages
+            facing = "before" if side == "behind" else "behind"
+            for kind, number in self.passes.order(sender):
+                if kind == "W" or self.passes.target(kind, sender, number) != facing:
+                    continue
+                self.coming[side, kind, number] = channel.receive(kind, number)
 
     def take(self, kind: str, number: int) -> Tensor:
-        """Wait for the result of a pass; return it as (b, m, h)."""
-        coming = self.coming[kind].pop(number)
+        """Wait for what a pass of this stage takes; return it as (b, m, h).
+
+        Parameters
+        ----------
+        kind
+            ``F`` or ``B``.
+        """
+        source = self.passes.source(kind, self.place.stage, number)
+        assert source is not None
+        side, sent = source
+        if side == "here":
+            return self.staying.pop((kind, sent))
+        coming = self.coming.pop((side, kind, sent))
         while not wait([coming], timeout=1.0).done:
             # It may never come because something could not be sent.
             self._check_sent()
@@ -207,10 +225,15 @@ class Boundaries:
         return x if self.region.splits else self.parts.spread(x)
 
     def give(self, kind: str, number: int, x: Tensor) -> None:
-        """Send the result of a pass, (b, m, h)."""
+        """Send the result of a pass of this stage, (b, m, h)."""
+        side = self.passes.target(kind, self.place.stage, number)
+        assert side is not None
+        if side == "here":
+            self.staying[kind, number] = x
+            return
         if not self.region.splits:
             x = x.chunk(self.region.size, 1)[self.region.rank]
-        self.going.append(self.channels[kind].send(number, x))
+        self.going.append(self.out[side].send(kind, number, x))
 
     def finish(self) -> None:
         """Wait until everything has been sent."""
@@ -227,5 +250,6 @@ class Boundaries:
     @property
     def transfers(self) -> list[Transfer]:
         """What crossed since the start, by the end of it."""
-        found = [each for one in self.channels.values() for each in one.transfers]
+        channels = *self.into.values(), *self.out.values()
+        found = [each for one in channels for each in one.transfers]
         return sorted(found, key=lambda each: each.end_s)

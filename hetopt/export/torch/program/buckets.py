@@ -71,9 +71,18 @@ class Bucket:
         start, end = self.ends[number : number + 2]
         return row[start:end].view_as(self.parameters[number])
 
-    def expect(self) -> None:
-        """Reduce gradients as soon as each parameter got one more."""
-        self.missing = len(self.parameters)
+    def expect(self, among: set[nn.Parameter] | None) -> None:
+        """Reduce gradients as soon as each parameter got one more.
+
+        Parameters
+        ----------
+        among
+            Those that get one more; None: all do.
+        """
+        coming = [each for each in self.parameters if among is None or each in among]
+        self.missing = len(coming)
+        if not coming:
+            self.reduce()
 
     def reduce(self) -> None:
         """Start to sum gradients over the ranks that have parts of them."""
@@ -125,7 +134,9 @@ class Bucket:
 
     def _hook(self, number: int) -> Any:
         def add(parameter: Tensor) -> None:
-            assert parameter.grad is not None
+            if parameter.grad is None:
+                # It was put aside, and will come.
+                return
             self.view(self.gradients, number).add_(parameter.grad)
             parameter.grad = None
             if self.missing > 0:

@@ -7,17 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from .boundaries import Boundaries
 from .groups import Place
+from .later import parameters_of, put_aside, run_aside
 from .stage import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pass:
-    """One forward (``F``) or backward (``B``) pass of this rank.
+    """One forward (``F``), backward (``B``) or weights' (``W``) pass of this rank.
 
     Attributes
     ----------
@@ -39,8 +40,9 @@ class Executor:
 
     Parameters
     ----------
-    last_backward
-        Called with a chunk before its backward pass of the last micro-batch.
+    last_pass
+        Called with a chunk before the pass that adds the last of its gradients, and
+        with the parameters that this pass has gradients of; None: with those of all.
 
     Attributes
     ----------
@@ -55,10 +57,10 @@ class Executor:
         place: Place,
         stage: Stage,
         boundaries: Boundaries,
-        last_backward: Callable[[int], None],
+        last_pass: Callable[[int, set[nn.Parameter] | None], None],
     ) -> None:
         self.place, self.stage, self.boundaries = place, stage, boundaries
-        self.last_backward = last_backward
+        self.last_pass = last_pass
         self.passes = place.job.passes
         self.ran: list[Pass] = []
         self.settles = False
@@ -66,6 +68,8 @@ class Executor:
         # The result itself is not kept: nothing needs it.
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, GradientEdge] = {}
+        # Of passes whose gradients of weights are still to come.
+        self.aside: dict[int, list[Tensor]] = {}
 
     def run(self, batch: Tensor, scale: float) -> Tensor:
         """Run all micro-batches of a global batch; the last transfers may go on.
@@ -79,7 +83,7 @@ class Executor:
 
         Returns
         -------
-        This rank's part of the mean loss per token; 0 but on the last stage.
+        This rank's part of the mean loss per token; 0 but where the head is.
         """
         job = self.place.job
         self.loss = torch.zeros((), device=self.place.device)
@@ -88,60 +92,61 @@ class Executor:
         self.boundaries.start()
         own = batch[job.first_sequence : job.first_sequence + job.batch]
         microbatches = own.chunk(job.microbatches)
-        for kind, number in self.passes.order(self.place.plan.warmup):
+        for kind, number in self.passes.order(self.place.stage):
             chunk, microbatch = self.passes.chunk_and_microbatch(number)
+            is_last = microbatch == job.microbatches - 1
             if kind == "F":
                 self._forward(number, chunk, microbatches[microbatch])
+            elif kind == "W":
+                self._weights(number, chunk, is_last)
+            elif self.passes.splits:
+                with put_aside() as self.aside[number]:
+                    self._backward(number)
             else:
-                if microbatch == job.microbatches - 1:
-                    self.last_backward(chunk)
+                if is_last:
+                    self.last_pass(chunk, None)
                 self._backward(number)
         return self.loss
 
     def _forward(self, number: int, chunk: int, batch: Tensor) -> None:
         place = self.place
         own = batch[place.sequences.start : place.sequences.stop]
-        before, behind = self._neighbours(number)
-        if before is None:
+        has_loss = self.passes.target("F", place.stage, number) is None
+        if self.passes.source("F", place.stage, number) is None:
             x = own[:, place.positions].to(place.device)
         else:
-            x = self.boundaries.take("receive-forward", before).requires_grad_()
+            x = self.boundaries.take("F", number).requires_grad_()
             self.inputs[number] = x
-        targets = (
-            own[:, place.positions + 1].to(place.device) if behind is None else None
-        )
+        targets = own[:, place.positions + 1].to(place.device) if has_loss else None
         start = self._now()
         y = self.stage(chunk, x, targets)
-        if behind is None:
+        if has_loss:
             y = y / (place.job.global_batch * place.job.seq_len)
             self.loss += y.detach()
         self._note("F", number, start)
         self.edges[number] = get_gradient_edge(y)
-        if behind is not None:
-            self.boundaries.give("send-forward", number, y.detach())
+        if not has_loss:
+            self.boundaries.give("F", number, y.detach())
 
     def _backward(self, number: int) -> None:
-        before, behind = self._neighbours(number)
-        grad = (
-            self.seed
-            if behind is None
-            else self.boundaries.take("receive-backward", behind)
-        )
+        stage = self.place.stage
+        has_loss = self.passes.source("B", stage, number) is None
+        grad = self.seed if has_loss else self.boundaries.take("B", number)
         start = self._now()
         torch.autograd.backward((self.edges.pop(number),), (grad,))
         self._note("B", number, start)
-        if before is not None:
+        if self.passes.target("B", stage, number) is not None:
             of_input = self.inputs.pop(number).grad
             assert of_input is not None
-            self.boundaries.give("send-backward", number, of_input)
+            self.boundaries.give("B", number, of_input)
 
-    def _neighbours(self, number: int) -> tuple[int | None, int | None]:
-        """Return the passes that a pass takes its input and its gradient from."""
-        stage = self.place.stage
-        return (
-            self.passes.source("F", stage, number),
-            self.passes.source("B", stage, number),
-        )
+    def _weights(self, number: int, chunk: int, is_last: bool) -> None:
+        aside = self.aside.pop(number)
+        start = self._now()
+        if is_last:
+            self.last_pass(chunk, parameters_of(aside))
+        run_aside(aside)
+        self._note("W", number, start)
 
     def _note(self, kind: str, number: int, start: float) -> None:
         self.ran.append(

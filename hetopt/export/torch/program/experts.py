@@ -6,6 +6,7 @@ a rank takes in beyond the even share is the plan's ``imbalance``.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 
 from .dispatch import Copied, Joined, Routes
 from .groups import Place
-from .operations import Columns, Gated, Rows
+from .later import weight_gradients
+from .operations import Columns, Gated, Rows, linear
 from .unit import Unit
 
 
@@ -122,7 +124,7 @@ class SharedMlp(Unit):
         y: Tensor = Rows.apply(acted, self.region, self.down)
         if not self.model["experts"]["shared_gate"]:
             return y
-        return y * F.linear(x, self.weight).sigmoid()
+        return y * linear(x, self.weight).sigmoid()
 
 
 class Logits(torch.autograd.Function):
@@ -138,13 +140,17 @@ class Logits(torch.autograd.Function):
         )
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return gradients of input, weight and bias."""
         x, weight = ctx.saved_tensors
         of_input = (grad @ weight.float()).to(x.dtype)
-        of_weight = (grad.T @ x.float()).to(weight.dtype)
+        (of_weight,) = weight_gradients(_wide_product, [weight], x, grad)
         of_bias = grad.sum(0).to(weight.dtype) if ctx.biased else None
         return of_input, of_weight, of_bias
+
+
+def _wide_product(x: Tensor, grad: Tensor) -> tuple[Tensor]:
+    return ((grad.T @ x.float()).to(x.dtype),)
 
 
 class Grouped(torch.autograd.Function):
@@ -176,12 +182,21 @@ class Grouped(torch.autograd.Function):
         """Return gradients of the input and the weights."""
         x, *weights = ctx.saved_tensors
         of_input = torch.zeros_like(x)
-        of_weights = [torch.empty_like(weight) for weight in weights]
         for expert, rows in _pieces(ctx.ends):
-            for grad, weight, of_weight in zip(grads, weights, of_weights, strict=True):
+            for grad, weight in zip(grads, weights, strict=True):
                 of_input[rows].addmm_(grad[rows], weight[expert])
-                torch.mm(grad[rows].T, x[rows], out=of_weight[expert])
-        return of_input, None, *of_weights
+        multiply = partial(_grouped_products, ctx.ends)
+        return of_input, None, *weight_gradients(multiply, weights, x, *grads)
+
+
+def _grouped_products(ends: list[int], x: Tensor, *grads: Tensor) -> tuple[Tensor, ...]:
+    """Return gradients of weights, each (experts, outputs, inputs)."""
+    shapes = [(len(ends), grad.shape[1], x.shape[1]) for grad in grads]
+    found = tuple(x.new_empty(shape) for shape in shapes)
+    for expert, rows in _pieces(ends):
+        for grad, of_weight in zip(grads, found, strict=True):
+            torch.mm(grad[rows].T, x[rows], out=of_weight[expert])
+    return found
 
 
 def _pieces(ends: list[int]) -> list[tuple[int, slice]]:

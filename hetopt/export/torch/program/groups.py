@@ -88,13 +88,14 @@ class Place:
         Ranks of ``tensor`` with the same key-value head, if there are more ranks than
         heads; else None.
     forward, backward
-        Groups of the boundaries before and behind this stage, for activations and for
-        their gradients: (before, behind); None where there is no boundary. With several
-        chunks, the first stage is behind the last.
+        Groups of the boundaries before and behind this stage, down and up the pipeline,
+        as activations and gradients go unless it is folded: (before, behind); None
+        where there is no boundary. With several chunks, the first stage is behind the
+        last.
     ends
         Ranks of the first and the last stage if both have the tied table; else None.
     losses
-        Ranks of the last stages of all pipelines, if there are several; else None.
+        Ranks with the heads of all pipelines, if there are several; else None.
     """
 
     def __init__(self, jobs: tuple[Job, ...], rank: int, device: torch.device) -> None:
@@ -118,9 +119,9 @@ class Place:
         return self.stage == 0
 
     @property
-    def is_last(self) -> bool:
-        """Whether this stage has the loss."""
-        return self.stage == len(self.job.stages) - 1
+    def has_loss(self) -> bool:
+        """Whether this stage has the head."""
+        return self.stage == self.job.passes.loss_stage
 
     @property
     def splits_tokens(self) -> bool:
@@ -141,13 +142,14 @@ class Place:
             if job is self.job:
                 before, behind = both[self.stage - 1], both[self.stage]
                 self.forward, self.backward = zip(before, behind, strict=True)
-            if job.model["tied"] and len(stages) > 1:
+            if job.ties_ends:
                 ends = job.ranks(0), job.ranks(stages[-1])
                 row = torch.cat([torch.tensor(own).flatten() for own in ends])
                 self.ends = self._one(row[None]) or self.ends
         if len(self.jobs) > 1:
-            last = [torch.tensor(job.ranks(len(job.stages) - 1)) for job in self.jobs]
-            self.losses = self._one(torch.cat([own.flatten() for own in last])[None])
+            heads = [job.ranks(job.passes.loss_stage) for job in self.jobs]
+            own = [torch.tensor(ranks).flatten() for ranks in heads]
+            self.losses = self._one(torch.cat(own)[None])
         replica = self.dp * self.plan.cp + self.cp
         self.copies = Copies(group=same, size=self.plan.replicas, rank=replica)
         size, shared = self.plan.devices, self.plan.expert_ranks

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .passes import Passes
+from .passes import FoldedPasses, Passes, SplitPasses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class StagePlan:
     first, end
         Units ``first <= u < end``, counted from 0: the embedding, layers, the head.
         Where stages hold several chunks, of the first of them, as if there were no
-        other: ``Job.chunk_units``.
+        other: ``Job.chunk_units``. Of a folded pipeline, those of the way down.
     warmup
         Forward passes before the first backward pass.
     resharding
@@ -80,6 +80,9 @@ class Job:
         ``fp32``, or ``bf16`` for 16-bit gradients in the precision of weights.
     chunks
         Parts of the model that every stage holds.
+    zero_bubble
+        ``zb-h1`` or ``zb-v`` where gradients of weights run later; else None. Under
+        ``zb-v`` the pipeline is folded: stages hold a second part of the model.
     """
 
     model: dict[str, Any]
@@ -90,6 +93,7 @@ class Job:
     seq_len: int
     microbatches: int
     chunks: int
+    zero_bubble: str | None
     precision: str
     optimizer: str
     gradients: str
@@ -147,11 +151,23 @@ class Job:
     @property
     def passes(self) -> Passes:
         """In which order stages run theirs."""
-        return Passes(
-            stages=len(self.stages),
+        kinds = {None: Passes, "zb-h1": SplitPasses, "zb-v": FoldedPasses}
+        return kinds[self.zero_bubble](
+            warmups=tuple(stage.warmup for stage in self.stages),
             microbatches=self.microbatches,
             chunks=self.chunks,
         )
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether micro-batches come back up the pipeline."""
+        return self.zero_bubble == "zb-v"
+
+    @property
+    def ties_ends(self) -> bool:
+        """Whether two stages have the table of a tied model."""
+        tied = bool(self.model["tied"])
+        return tied and len(self.stages) > 1 and not self.is_folded
 
     @property
     def boundaries(self) -> int:
@@ -162,9 +178,14 @@ class Job:
         """Return the units of each chunk of a stage, among all of the model's.
 
         The embedding is in the first stage's first chunk, the head in the last one's
-        last; every chunk of a stage has as many layers.
+        last; every chunk of a stage has as many layers. Of a folded pipeline both ends
+        are in the first stage, and the second chunk has as many units from the head as
+        the first one from the embedding.
         """
         plan, end, last = self.stages[stage], self.stages[-1].end, self.chunks - 1
+        if self.is_folded:
+            back = range(self.units - plan.end, self.units - plan.first)
+            return [range(plan.first, plan.end), back]
         return [
             range(
                 max(plan.first, min(chunk, 1)) + chunk * (end - 2),

@@ -2,6 +2,7 @@
 
 Every ``save_for_backward`` below is one entry of the table; weights are parameters and
 count nowhere. Shapes are (b, n, width): sequences, tokens, numbers of a token.
+Gradients of the weights of multiplications may run later (``later``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from .later import weight_gradients
 from .region import Region
 
 
@@ -90,7 +92,7 @@ class Columns(torch.autograd.Function):
             of_input.addmm_(grad, weight)
         of_input = ctx.region.reduce(of_input.unflatten(0, grads[0].shape[:-1]))
         full = ctx.region.spread(x).flatten(0, -2)
-        of_weights = [g.T @ full for g in flat]
+        of_weights = weight_gradients(_products, weights, full, *flat)
         of_biases = [g.sum(0) for g in flat] if ctx.biased else []
         return of_input, None, None, *of_weights, *of_biases
 
@@ -106,11 +108,29 @@ class Rows(torch.autograd.Function):
         return region.reduce(F.linear(x, weight))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return gradients of the input and the weight."""
         x, weight = ctx.saved_tensors
         grad = ctx.region.spread(grad)
-        return grad @ weight, None, grad.flatten(0, -2).T @ x.flatten(0, -2)
+        factors = x.flatten(0, -2), grad.flatten(0, -2)
+        return grad @ weight, None, *weight_gradients(_products, [weight], *factors)
+
+
+#: Matrices that no other rank has a part of.
+_ALONE = Region(group=None, size=1, rank=0, splits=False)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return what ``nn.Linear`` makes of (b, n, h), by ``Columns``."""
+    parameters = (weight,) if bias is None else (weight, bias)
+    (y,) = Columns.apply(x, _ALONE, bias is not None, *parameters)
+    product: Tensor = y
+    return product
+
+
+def _products(x: Tensor, *grads: Tensor) -> tuple[Tensor, ...]:
+    """Return gradients of weights from their input and those of products, in rows."""
+    return tuple(grad.T @ x for grad in grads)
 
 
 class Gated(torch.autograd.Function):

@@ -54,12 +54,18 @@ class Optimizer:
         else:
             self.inner = torch.optim.SGD(self.masters, lr=lr, momentum=0.9, fused=True)
 
-    def last_backward(self, chunk: int) -> None:
-        """Reduce each unit's gradients as its chunk's last backward pass gets there."""
+    def last_pass(self, chunk: int, among: set[nn.Parameter] | None) -> None:
+        """Reduce each unit's gradients as its chunk's last pass gets there.
+
+        Parameters
+        ----------
+        among
+            The parameters that this pass has gradients of; None: all have.
+        """
         if self.place.job.overlap_gradients:
             for bucket in self.by_chunk[chunk]:
                 if self.tied is None or bucket is not self.tied.bucket:
-                    bucket.expect()
+                    bucket.expect(among)
 
     def reduce(self) -> None:
         """Make gradients those of the whole batch, this replica's share of them."""

@@ -91,7 +91,7 @@ class SideBySide:
         """
         if not hasattr(bucket.parameters[number], "tied_rows"):
             return [name]
-        if len(self.place.job.stages) == 1:
+        if not self.place.job.ties_ends:
             return ["tied first", "tied last"]
         return ["tied first" if self.place.is_first else "tied last"]
 

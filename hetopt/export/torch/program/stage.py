@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .groups import Place
+from .operations import linear
 
 #: Makes a unit by its index, as this rank has it.
 BuildUnit = Callable[[int, Place], nn.Module]
@@ -29,6 +33,8 @@ class Stage(nn.Module):
         if first is not None and last is not None:
             _tie(first, last)
         self.units = nn.ModuleDict({str(index): unit for index, unit in units.items()})
+        if place.job.passes.splits:
+            _split_linears(self)
         self.chunks = [[str(index) for index in own] for own in held]
 
     def forward(self, chunk: int, x: Tensor, targets: Tensor | None) -> Tensor:
@@ -37,6 +43,20 @@ class Stage(nn.Module):
         for unit in before:
             x = unit(x)
         return last(x) if targets is None else last(x, targets)
+
+
+def _split_linears(stage: nn.Module) -> None:
+    """Let the weights' gradients of every ``nn.Linear`` run later."""
+    for module in stage.modules():
+        # A class made of it may do more.
+        if type(module) is nn.Linear:
+            module.forward = partial(_linear, module)
+
+
+def _linear(module: nn.Linear, x: Tensor) -> Tensor:
+    if x.dim() < 2 or torch.is_autocast_enabled(x.device.type):
+        return F.linear(x, module.weight, module.bias)
+    return linear(x, module.weight, module.bias)
 
 
 def _tie(first: nn.Module, last: nn.Module) -> None:

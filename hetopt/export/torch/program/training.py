@@ -58,7 +58,7 @@ class Trainer:
         self.optimizer = Optimizer(self.place, self.stage, lr)
         self.boundaries = Boundaries(self.place)
         self.executor = Executor(
-            self.place, self.stage, self.boundaries, self.optimizer.last_backward
+            self.place, self.stage, self.boundaries, self.optimizer.last_pass
         )
 
     def backward(self, batch: Tensor) -> float | None:
@@ -71,13 +71,13 @@ class Trainer:
 
         Returns
         -------
-        Mean loss per token of the global batch on the last stage, else None.
+        Mean loss per token of the global batch where the head is, else None.
         """
         loss = self.executor.run(batch, self.optimizer.scale.factor)
         self.optimizer.reduce()
         # What is still on its way to the stage before need not hold up gradients.
         self.boundaries.finish()
-        if not self.place.is_last:
+        if not self.place.has_loss:
             return None
         if self.place.losses is not None:
             # Every rank of a tensor-parallel group has the same part.
