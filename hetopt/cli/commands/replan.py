@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from hetopt.problem.document import Document
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
-    from hetopt.replanning.holdings import Layout
     from hetopt.replanning.replan import Change, Replanned
 
 
@@ -259,7 +258,7 @@ def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
 def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
     """Raise CheckError unless independent code agrees with the moves."""
     from hetopt.check.plan.moves import check_moves
-    from hetopt.replanning.layouts import layout_of
+    from hetopt.replanning.layouts import device_names, layout_of
 
     if not found.candidates:
         return
@@ -274,15 +273,11 @@ def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
         asked.problem,
         best.moves.to_csv(),
         (change.plan, best.priced.plan),
-        (_names(before), _names(best.layout)),
+        (device_names(before), device_names(best.layout)),
         left,
     )
     if findings:
         raise CheckError(findings)
-
-
-def _names(layout: Layout) -> list[list[list[str]]]:
-    return [[[device.name for device in own] for own in stages] for stages in layout]
 
 
 def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> None:
