@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.replanning.replan import Change, Replanned
 
+#: What ``--iterations`` may be at most.
+MOST_ITERATIONS = 10**12
+
 
 # One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -56,7 +59,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--iterations",
-        type=whole(1),
+        type=iterations,
         required=True,
         metavar="N",
         help="iterations until the next change is expected: what moving has to pay for",
@@ -120,14 +123,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
+def iterations(text: str) -> int:
+    """Argument type: iterations, whose total time is a number."""
+    number = whole(1)(text)
+    if number > MOST_ITERATIONS:
+        msg = f"{text[:20]!r} is more than {MOST_ITERATIONS:,}"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
 def bandwidth(text: str) -> float:
     """Argument type: bytes per second, with a unit."""
     from hetopt.problem.quantity import parse_bandwidth
 
     try:
-        return parse_bandwidth(text)
+        rate = parse_bandwidth(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if rate < 1:
+        msg = f"is {text!r}, expected at least 1 B/s: leave it out if nothing is read"
+        raise argparse.ArgumentTypeError(msg)
+    return rate
 
 
 class Asked(NamedTuple):
@@ -205,7 +221,7 @@ def _asked(options: argparse.Namespace) -> Asked:
         principles = read_principles({"relaxed": [], **data})
     else:
         principles = principles_of(options.relax)
-    ensure_races(options.solver, "replan")
+    ensure_races(options.solver, "--solver")
     ensure_can(options.solver, principles)
     ensure_plans(options.solver, plan.schedule)
     pipelines = options.pipelines or len(plan.pipelines)
