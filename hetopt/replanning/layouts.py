@@ -53,6 +53,11 @@ def layout_of(problem: Problem, plan: Plan, nodes: Sequence[Node]) -> Layout:
     return layout
 
 
+def device_names(layout: Layout) -> list[list[list[str]]]:
+    """Return the name of the device of every rank, by pipeline and stage."""
+    return [[[device.name for device in own] for own in stages] for stages in layout]
+
+
 def rearranged(
     nodes: Sequence[Node],
     needed: Mapping[Device, Held],

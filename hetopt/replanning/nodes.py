@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 
+#: Of the number of a node or a device: no cluster is so large.
+MOST_DIGITS = 9
+
+
 def nodes_of(problem: Problem) -> list[Node]:
     """Return the nodes of all clusters; without hosts they are named as exporters do.
 
@@ -150,7 +154,7 @@ def _find(nodes: Sequence[Node], text: str) -> tuple[list[Node], int | None]:
         return hit, None
     before, colon, after = text.rpartition(":")
     hit = _named(nodes, before)
-    if colon and hit and after.isascii() and after.isdigit():
+    if colon and hit and _is_number(after):
         if len(hit) == 1:
             return hit, int(after)
         msg = f"{before} is a whole cluster, expected a node before the device"
@@ -170,6 +174,11 @@ def _named(nodes: Sequence[Node], text: str) -> list[Node]:
     own = [node for node in nodes if node.cluster == (cluster if slash else text)]
     if not slash:
         return own
-    if rest.isascii() and rest.isdigit() and int(rest) < len(own):
+    if _is_number(rest) and int(rest) < len(own):
         return [own[int(rest)]]
     return [node for node in own if node.host == rest]
+
+
+def _is_number(text: str) -> bool:
+    """Whether it may be the number of a node or a device."""
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS

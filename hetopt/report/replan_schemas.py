@@ -76,6 +76,10 @@ REPLAN: Schema = {
                 "description": "Bytes that each device sends within its node and "
                 "beyond; `checkpoint` is one of them.",
             },
+            "ranks_before": {
+                **row(row(row(TEXT))),
+                "description": "As `ranks`, of the plan that ran.",
+            },
             "ranks": {
                 **row(row(row(TEXT))),
                 "description": "By pipeline and stage, the device of every rank.",

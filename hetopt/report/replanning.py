@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from hetopt.replanning.layouts import device_names, layout_of
 from hetopt.replanning.moves import CHECKPOINT
 from hetopt.report.plan_report import stage_table
 from hetopt.report.sheet import labelled, sheet
@@ -161,11 +162,9 @@ def replan_to_json(found: Replanned, change: Change) -> dict[str, Any]:
             {"sender": name, "inside_bytes": inside, "beyond_bytes": beyond}
             for name, (inside, beyond) in best.moves.sent.items()
         ],
-        "ranks": []
-        if best is None
-        else [
-            [[device.name for device in stage] for stage in stages]
-            for stages in best.layout
-        ],
+        "ranks_before": device_names(
+            layout_of(change.problem, change.plan, change.before)
+        ),
+        "ranks": [] if best is None else device_names(best.layout),
         "plan": None if best is None else best.priced.plan.to_json(),
     }

@@ -57,6 +57,8 @@ def test_a_node_joins_its_cluster() -> None:
     [
         (["c/0"], [], "no such node"),
         (["a/2"], [], "no such node"),
+        (["a/" + "9" * 5000], [], "no such node"),
+        (["x:" + "9" * 5000], [], "no such node"),
         (["x:2"], [], "no device 2, expected one of 0, 1"),
         (["x:0", "a/0:0"], [], "no device 0, expected one of 1"),
         (["x", "a/0"], [], "lost already"),

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from hetopt.problem.document import Document
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
-    from hetopt.replanning.holdings import Layout
     from hetopt.replanning.replan import Change, Replanned
+
+#: What ``--iterations`` may be at most.
+MOST_ITERATIONS = 10**12
 
 
 # One statement for each option.
@@ -57,7 +59,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--iterations",
-        type=whole(1),
+        type=iterations,
         required=True,
         metavar="N",
         help="iterations until the next change is expected: what moving has to pay for",
@@ -121,14 +123,27 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
 
 
+def iterations(text: str) -> int:
+    """Argument type: iterations, whose total time is a number."""
+    number = whole(1)(text)
+    if number > MOST_ITERATIONS:
+        msg = f"{text[:20]!r} is more than {MOST_ITERATIONS:,}"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
 def bandwidth(text: str) -> float:
     """Argument type: bytes per second, with a unit."""
     from hetopt.problem.quantity import parse_bandwidth
 
     try:
-        return parse_bandwidth(text)
+        rate = parse_bandwidth(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if rate < 1:
+        msg = f"is {text!r}, expected at least 1 B/s: leave it out if nothing is read"
+        raise argparse.ArgumentTypeError(msg)
+    return rate
 
 
 class Asked(NamedTuple):
@@ -206,7 +221,7 @@ def _asked(options: argparse.Namespace) -> Asked:
         principles = read_principles({"relaxed": [], **data})
     else:
         principles = principles_of(options.relax)
-    ensure_races(options.solver, "replan")
+    ensure_races(options.solver, "--solver")
     ensure_can(options.solver, principles)
     ensure_plans(options.solver, plan.schedule)
     pipelines = options.pipelines or len(plan.pipelines)
@@ -259,7 +274,7 @@ def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
 def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
     """Raise CheckError unless independent code agrees with the moves."""
     from hetopt.check.plan.moves import check_moves
-    from hetopt.replanning.layouts import layout_of
+    from hetopt.replanning.layouts import device_names, layout_of
 
     if not found.candidates:
         return
@@ -274,15 +289,11 @@ def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
         asked.problem,
         best.moves.to_csv(),
         (change.plan, best.priced.plan),
-        (_names(before), _names(best.layout)),
+        (device_names(before), device_names(best.layout)),
         left,
     )
     if findings:
         raise CheckError(findings)
-
-
-def _names(layout: Layout) -> list[list[list[str]]]:
-    return [[[device.name for device in own] for own in stages] for stages in layout]
 
 
 def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> None:

@@ -45,16 +45,9 @@ class Checkpoints:
         ValueError
             It is of another job.
         """
-        mine = [
-            int(path.parent.name.removeprefix("step-"))
-            for path in self.folder.glob(f"step-*/{self.name}")
-        ]
-        everyone: list[list[int]] = [[] for _ in range(dist.get_world_size())]
-        dist.all_gather_object(everyone, mine)
-        common = set(mine).intersection(*everyone)
-        if not common:
+        step = newest(self.folder, self.name)
+        if not step:
             return 0
-        step = max(common)
         path = self.folder / f"step-{step}" / self.name
         content = torch.load(path, map_location="cpu", weights_only=True)
         if content["job"] != self.digest:
@@ -62,3 +55,21 @@ class Checkpoints:
             raise ValueError(msg)
         self.optimizer.load(content)
         return step
+
+
+def newest(folder: Path, name: str | None) -> int:
+    """Return the newest step of which all ranks have their files; 0: there is none.
+
+    Parameters
+    ----------
+    name
+        Of this rank's file; None: it needs none.
+    """
+    mine = None
+    if name is not None:
+        paths = folder.glob(f"step-*/{name}")
+        mine = {int(path.parent.name.removeprefix("step-")) for path in paths}
+    everyone: list[set[int] | None] = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, mine)
+    known = [steps for steps in everyone if steps is not None]
+    return max(set.intersection(*known), default=0) if known else 0

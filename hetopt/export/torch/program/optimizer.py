@@ -10,6 +10,8 @@ from torch import nn
 
 from .buckets import Bucket
 from .groups import Copies, Place
+from .ordering import Part
+from .pieces import box_of
 from .scaling import LossScale
 from .side_by_side import SideBySide
 from .stage import Stage
@@ -96,8 +98,14 @@ class Optimizer:
             bucket.gather()
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint of this rank holds."""
+        """Return what a checkpoint of this rank holds.
+
+        Which parts of the model these are, bucket by bucket, too: another plan may go
+        on from them (``moving``).
+        """
         return {
+            "parts": [each.plain for each in parts_of(self.buckets)],
+            "counts": [len(each.names) for each in self.buckets],
             "weights": [each.weights for each in self.buckets],
             "masters": [each.detach() for each in self.masters],
             "states": self.inner.state_dict(),
@@ -113,6 +121,15 @@ class Optimizer:
             master.data.copy_(wide)
         self.inner.load_state_dict(state["states"])
         self.scale.factor, self.scale.good = state["scale"]
+
+
+def parts_of(buckets: list[Bucket]) -> list[Part]:
+    """Return what a rank has of the model's parameters, bucket by bucket."""
+    return [
+        Part(name, tuple(each.shape), box_of(each), hasattr(each, "copies"))
+        for bucket in buckets
+        for name, each in zip(bucket.names, bucket.parameters, strict=True)
+    ]
 
 
 def _buckets(place: Place, parameters: dict[str, nn.Parameter]) -> Iterator[Bucket]:

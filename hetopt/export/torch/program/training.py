@@ -23,6 +23,7 @@ from .failure import Watch
 from .groups import Place
 from .job import Job
 from .measuring import Recorder
+from .moving import Moving
 from .optimizer import Optimizer
 from .stage import BuildUnit, Stage
 from .units import build_unit
@@ -98,6 +99,14 @@ def _options() -> argparse.Namespace:
     )
     add("--data", help="FILE:FUNCTION (step, job) -> tokens (B, s + 1)")
     add("--checkpoints", type=Path, help="folder to save to and to resume from")
+    add(
+        "--moved",
+        nargs=3,
+        type=Path,
+        metavar=("CHECKPOINTS", "ANSWER", "MOVES"),
+        help="go on from another plan's checkpoints: what hetopt replan printed with "
+        "--json, and wrote with --moves",
+    )
     add("--every", type=int, default=100, help="steps between two checkpoints")
     add("--times", type=Path, help="folder for what each rank measures, as hetopt run")
     return parser.parse_args()
@@ -127,7 +136,7 @@ def load(name: str) -> Any:
 def train(
     jobs: tuple[Job, ...], device: torch.device, options: argparse.Namespace
 ) -> None:
-    """Train from the newest checkpoint, or the start, up to ``--steps``."""
+    """Train up to ``--steps``, from the newest checkpoint, what has moved, or 0."""
     build: BuildUnit = load(options.units) if options.units else build_unit
     data: Data = load(options.data) if options.data else made_up_tokens
     trainer = Trainer(jobs, device, lr=options.lr, build_unit=build)
@@ -136,6 +145,8 @@ def train(
         path = HERE / "job.json"
         saved = Checkpoints(options.checkpoints, path, trainer.optimizer)
         first = saved.resume()
+    if options.moved and not first:
+        first = Moving(*options.moved, trainer.optimizer).run()
     recorder = Recorder(trainer, options.times) if options.times else None
     place = trainer.place
     for step in range(first, options.steps):

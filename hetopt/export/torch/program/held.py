@@ -1,0 +1,164 @@
+"""What ranks hold by positions, before and after states move."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .ordering import Numbers, Order, Part, Row, Segment
+from .pieces import inside
+
+#: Numbers of a row: weights (n,), or optimizer states (n, states).
+Key = tuple[Row, str]
+
+
+class Move(NamedTuple):
+    """One line of a file of moves; sender and receiver are devices."""
+
+    key: Key
+    begin: int
+    end: int
+    sender: str
+    receiver: str
+    bytes: int
+
+
+def read_moves(path: Path) -> list[Move]:
+    """Read what ``hetopt replan --moves`` wrote."""
+    found = []
+    with path.open(newline="") as lines:
+        for line in csv.DictReader(lines):
+            unit, part, state = line["tensor"].split(".")
+            row = int(unit.removeprefix("unit-")), part == "routed"
+            found.append(
+                Move(
+                    (row, state),
+                    *(int(line["begin"]), int(line["end"])),
+                    *(line["from"], line["to"], int(line["bytes"])),
+                )
+            )
+    return found
+
+
+class Held:
+    """What a rank holds, or will hold, by row and state."""
+
+    def __init__(self, order: Order, parts: list[Part]) -> None:
+        self.parts = {part.name: part for part in parts}
+        rows = sorted({part.row for part in parts})
+        self.numbers = {row: Numbers(order, row, self.parts) for row in rows}
+        self.values: dict[Key, Tensor] = {}
+
+    def fill(self, tensors: dict[str, dict[str, Tensor]]) -> None:
+        """Take in tensors by state and parameter: (*shape), or (*shape, states)."""
+        for state, by_name in tensors.items():
+            for row, numbers in self.numbers.items():
+                flat = [
+                    by_name[each.name][self._at(each)].flatten(0, len(each.box) - 1)
+                    for each in numbers.segments
+                ]
+                self.values[row, state] = torch.cat(flat)
+
+    def tensors(self, state: str) -> dict[str, Tensor]:
+        """Return what ``fill`` takes in of one state, with zeros where it is padded."""
+        found: dict[str, Tensor] = {}
+        for row, numbers in self.numbers.items():
+            first, flat = 0, self.values[row, state]
+            for each in numbers.segments:
+                part = self.parts[each.name]
+                if each.name not in found:
+                    shape = (*part.shape, *flat.shape[1:])
+                    found[each.name] = flat.new_zeros(shape)
+                place = found[each.name][self._at(each)]
+                end = first + place.numel() // max(1, flat[0].numel())
+                place.copy_(flat[first:end].view_as(place))
+                first = end
+        return found
+
+    def has(self, move: Move) -> bool:
+        """Whether all that moves is here."""
+        own = self.numbers.get(move.key[0])
+        places = () if own is None else own.where(move.begin, move.end)
+        return sum(at.stop - at.start for _, at in places) == move.end - move.begin
+
+    def take(self, move: Move) -> Tensor:
+        """Return what is sent, as bytes."""
+        key, begin, end = move.key, move.begin, move.end
+        own = self.numbers.get(key[0])
+        places = () if own is None else own.where(begin, end)
+        flat = [self.values[key][at] for _, at in places]
+        found = torch.cat(flat) if flat else torch.empty(0)
+        if len(found) != end - begin or found.nbytes != move.bytes:
+            msg = (
+                f"{name_of(key)}: {move.sender} has not what the moves say of {begin} "
+                f"to {end}: are they those of this checkpoint, and of this plan?"
+            )
+            raise ValueError(msg)
+        return found.contiguous().view(-1).view(torch.uint8)
+
+    def _at(self, segment: Segment) -> tuple[slice, ...]:
+        return inside(self.parts[segment.name].box, segment.box)
+
+
+class Arriving:
+    """What a rank will hold, as it comes together.
+
+    Parameters
+    ----------
+    samples
+        No numbers of each state: their type and shape.
+    """
+
+    def __init__(self, held: Held, samples: dict[str, Tensor]) -> None:
+        self.held = held
+        self._there: dict[Key, Tensor] = {}
+        for row, numbers in held.numbers.items():
+            for state, sample in samples.items():
+                shape = (numbers.length, *sample.shape[1:])
+                held.values[row, state] = sample.new_zeros(shape)
+                self._there[row, state] = torch.zeros(numbers.length, dtype=torch.bool)
+
+    def keep(self, old: Held) -> None:
+        """Take over what the device held before."""
+        for (row, state), values in old.values.items():
+            if row not in self.held.numbers:
+                continue
+            mine = self.held.numbers[row]
+            for first, last, number in old.numbers[row].spans:
+                for begin, at in mine.where(first, last):
+                    start = number + begin - first
+                    flat = values[start : start + at.stop - at.start]
+                    self._put((row, state), at, flat)
+
+    def add(self, move: Move, data: Tensor) -> None:
+        """Take in what arrived of one move, as bytes."""
+        sample = self.held.values[move.key]
+        flat = data.view(sample.dtype).view(-1, *sample.shape[1:])
+        numbers = self.held.numbers[move.key[0]]
+        for begin, at in numbers.where(move.begin, move.end):
+            start = begin - move.begin
+            self._put(move.key, at, flat[start : start + at.stop - at.start])
+
+    def ensure_all(self) -> None:
+        """Raise ValueError if something is still lacking."""
+        for key, there in self._there.items():
+            if not there.all():
+                msg = (
+                    f"{name_of(key)}: nobody brings {int((~there).sum())} numbers: are "
+                    "the moves those of this plan?"
+                )
+                raise ValueError(msg)
+
+    def _put(self, key: Key, at: slice, flat: Tensor) -> None:
+        self.held.values[key][at] = flat
+        self._there[key][at] = True
+
+
+def name_of(key: Key) -> str:
+    """Return a tensor's name, as files of moves have it."""
+    (unit, routed), state = key
+    return f"unit-{unit}.{'routed' if routed else 'dense'}.{state}"
