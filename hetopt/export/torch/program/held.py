@@ -36,9 +36,12 @@ def read_moves(path: Path) -> list[Move]:
             row = int(unit.removeprefix("unit-")), part == "routed"
             found.append(
                 Move(
-                    (row, state),
-                    *(int(line["begin"]), int(line["end"])),
-                    *(line["from"], line["to"], int(line["bytes"])),
+                    key=(row, state),
+                    begin=int(line["begin"]),
+                    end=int(line["end"]),
+                    sender=line["from"],
+                    receiver=line["to"],
+                    bytes=int(line["bytes"]),
                 )
             )
     return found
@@ -83,7 +86,8 @@ class Held:
         """Whether all that moves is here."""
         own = self.numbers.get(move.key[0])
         places = () if own is None else own.where(move.begin, move.end)
-        return sum(at.stop - at.start for _, at in places) == move.end - move.begin
+        here: int = sum(at.stop - at.start for _, at in places)
+        return here == move.end - move.begin
 
     def take(self, move: Move) -> Tensor:
         """Return what is sent, as bytes."""

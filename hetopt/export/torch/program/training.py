@@ -146,7 +146,8 @@ def train(
         saved = Checkpoints(options.checkpoints, path, trainer.optimizer)
         first = saved.resume()
     if options.moved and not first:
-        first = Moving(*options.moved, trainer.optimizer).run()
+        before, answer, moves = options.moved
+        first = Moving(before, answer, moves, trainer.optimizer).run()
     recorder = Recorder(trainer, options.times) if options.times else None
     place = trainer.place
     for step in range(first, options.steps):
