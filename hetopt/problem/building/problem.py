@@ -182,6 +182,7 @@ def _link(
     return Link(latency_s=latency, bandwidth_bytes_per_s=bandwidth)
 
 
+# One statement for each field of a cluster.
 def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluster:
     accelerator = _build_accelerator(spec.accelerator, (*path, "accelerator"))
     nodes = nodes_of(spec, path)
