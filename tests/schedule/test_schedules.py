@@ -40,6 +40,9 @@ HOMES = {
     "problem/schema/problem.py",
     "cli/commands/formulate.py",
     "export/job.py",
+    # What bundles hold imports nothing of hetopt; a run's shape says which it was.
+    "export/torch/program/job.py",
+    "running/explaining.py",
     "export/shared/megatron.py",
     "export/hetu/launcher.py",
     "export/hetu/reading.py",
