@@ -199,31 +199,25 @@ class Cluster:
     devices_per_node
         Of the largest node, if they are unequal.
     unequal
-        The devices of each node, in the order of ``hosts``, where they are not the same
-        for all; else None.
-    memory_bytes
-        Per device.
-    overhead_bytes
-        Per device, outside of what the framework allocates.
+        The devices of each node, in the order of ``hosts``; None if all have as many.
+    memory_bytes, overhead_bytes
+        Per device; the overhead is outside of what the framework allocates.
     max_tp
         Largest tensor-parallel degree (H2's TP_MAX); at most ``devices_per_node``.
     group
-        Optional faster link among neighbouring devices inside a node.
+        Faster link among neighbouring devices inside a node.
     nics_per_node
         Network interfaces per node; each carries ``inter_node.bandwidth``.
     uplink_bytes_per_s
-        What all links to other clusters share, per direction; None: nothing but the
-        links themselves limits it.
+        What all links to other clusters share, per direction; None: no limit.
     offload
         What of the training state lies in the hosts' memory; None: nothing.
     host_memory_bytes_per_s
-        What a host reads and writes, per device; it limits the update of an offloaded
-        optimizer.
+        Per device; it limits the update of an offloaded optimizer.
     price_per_hour
         Of one node, in no particular currency, at least 0; None: unknown.
     hosts
-        Names or addresses of the nodes, in the order ranks are placed; None where
-        nobody said. They change no cost, so a plan made without them stays valid.
+        Names or addresses of the nodes, in rank order; None: unknown. No cost changes.
     """
 
     name: str

@@ -19,6 +19,7 @@ from hetopt.cost.table_file import table_digest
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.name_clusters import name_clusters
 from hetopt.export.back.roomy_table import roomy_table
+from hetopt.export.back.warm_ups import is_folded, scheduled
 from hetopt.export.shared.architecture import shown
 from hetopt.formulations.decision import Decision
 from hetopt.pricing import price
@@ -29,8 +30,6 @@ from hetopt.problem.stated import stated
 from hetopt.problem.training import Pins
 from hetopt.result import PricedPlan, Result, Settlement
 from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
-from hetopt.schedule.schedules import FREE, rule_of
-from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.outcome import devices_used, mfu
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from hetopt.plans import Plan, Strategy
     from hetopt.pricing import Price
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
 
 
 #: Of the dispatch of routed experts' tokens.
@@ -137,7 +135,7 @@ def import_plan(
     clusters = name_clusters(pipeline, problem)
     _check_meshes(pipeline, problem, clusters)
     _check_offload(pipeline, problem, clusters)
-    problem, warmups = _scheduled(pipeline, problem, clusters)
+    problem, warmups = scheduled(pipeline, problem, clusters)
     table = (read_table or build_table)(problem)
     strategies = [stage.strategy for stage in pipeline.stages]
     wanted = list(zip(clusters, strategies, strict=True))
@@ -204,7 +202,7 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         told = [f"{name}: {differences[name]}" for name in others]
         msg = "; ".join([differences[first], *told]) + ": correct whichever is wrong"
         raise InputError(msg, field=first)
-    chunks = FOLDED_CHUNKS if _is_folded(pipeline) else pipeline.chunks
+    chunks = FOLDED_CHUNKS if is_folded(pipeline) else pipeline.chunks
     layers = chunks * sum(stage.layers for stage in pipeline.stages)
     further = bool(problem.model.predictions)
     expected = (len(problem.model.units) - 2 - further) // _units_per_layer(problem)
@@ -278,101 +276,6 @@ def _check_offload(
                 f"problem {own or 'none'}: correct whichever is wrong"
             )
             raise InputError(msg, field=f"clusters.{name}.offload")
-
-
-def _scheduled(
-    pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
-) -> tuple[Problem, tuple[int, ...] | None]:
-    """Return the problem under the plan's schedule, and warm-ups if that is ``auto``.
-
-    The problem's own schedule stays if every stage runs under it as the files say;
-    under ``auto`` it always does. The schedule is ``auto`` as well if no schedule
-    prescribes the files' warm-ups.
-    """
-    given = tuple(stage.warmup for stage in pipeline.stages)
-    q, stages = pipeline.microbatches, len(pipeline.stages)
-    if _is_folded(pipeline) and q <= stages:
-        msg = f"is {q}, expected more than the {stages} stages of {pipeline.schedule}"
-        raise InputError(msg, field="microbatches")
-    if pipeline.chunks > 1 and (stages == 1 or q % stages):
-        msg = (
-            f"is {q}, expected a multiple of the {stages} stages of several "
-            "chunks, of which there are at least 2"
-        )
-        raise InputError(msg, field="microbatches")
-    found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)
-    own = tuple(w for w in given if w is not None)
-    if own and len(own) < len(given):
-        msg = "the files give warm-ups of some stages only, expected all or none"
-        raise InputError(msg, field="warmup")
-    if pipeline.chunks > 1 or rule_of(pipeline.schedule).splits:
-        _check_prescribed(pipeline, own, found)
-        return problem.under(pipeline.schedule, pipeline.chunks), None
-    found = own or found
-    if found is None:
-        # The schedule needs times, which plan_of knows.
-        return problem.under(pipeline.schedule), None
-    if rule_of(problem.training.schedule).free:
-        return problem, found
-    names = [problem.training.schedule, pipeline.schedule]
-    for schedule in names:
-        rule = rule_of(schedule)
-        if rule.interleaved or rule.splits:
-            # Files whose stages hold one chunk and run whole backward passes.
-            continue
-        named = _prescribed(schedule, q, clusters)
-        if named is not None and _clipped(named, q) == _clipped(found, q):
-            return problem.under(schedule), None
-    return problem.under(FREE.name), found
-
-
-def _is_folded(pipeline: PipelineReadBack) -> bool:
-    return rule_of(pipeline.schedule).folded
-
-
-def _check_prescribed(
-    pipeline: PipelineReadBack,
-    own: tuple[int, ...],
-    prescribed: tuple[int, ...] | None,
-) -> None:
-    """Raise InputError if stages do not warm up as their schedule prescribes.
-
-    Parameters
-    ----------
-    own
-        What the files say; empty if they say nothing.
-    """
-    assert prescribed is not None
-    passes = pipeline.microbatches * pipeline.chunks
-    expected = _clipped(prescribed, passes)
-    if own and _clipped(own, passes) != expected:
-        msg = (
-            f"is {', '.join(map(str, own))}, expected "
-            f"{', '.join(map(str, expected))}: {pipeline.schedule} prescribes warm-ups"
-        )
-        raise InputError(msg, field="warmup")
-
-
-def _prescribed(
-    schedule: ScheduleName, microbatches: int, clusters: Sequence[str], chunks: int = 1
-) -> tuple[int, ...] | None:
-    """Return warm-ups of a schedule; None if they depend on times."""
-    rule = rule_of(schedule)
-    if rule.free or rule.thresholds:
-        return None
-    return warmup_counts(
-        schedule,
-        microbatches=microbatches,
-        crosses=[before != after for before, after in pairwise(clusters)],
-        round_trip_ns=[1] * len(clusters),
-        transfer_ns=[0] * (len(clusters) - 1),
-        chunks=chunks,
-    )
-
-
-def _clipped(warmups: Iterable[int], microbatches: int) -> list[int]:
-    """Return warm-ups of at most as many micro-batches as there are."""
-    return [min(count, microbatches) for count in warmups]
 
 
 def decision_of(

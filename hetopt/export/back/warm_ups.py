@@ -1,0 +1,113 @@
+"""Under which schedule a plan read back is, and how its stages warm up."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.schedule.schedules import FREE, rule_of
+from hetopt.schedule.warmup import warmup_counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hetopt.export.pipeline import PipelineReadBack
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training import ScheduleName
+
+
+def scheduled(
+    pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
+) -> tuple[Problem, tuple[int, ...] | None]:
+    """Return the problem under the plan's schedule, and warm-ups if that is ``auto``.
+
+    The problem's own schedule stays if every stage runs under it as the files say;
+    under ``auto`` it always does. The schedule is ``auto`` as well if no schedule
+    prescribes the files' warm-ups.
+    """
+    given = tuple(stage.warmup for stage in pipeline.stages)
+    q, stages = pipeline.microbatches, len(pipeline.stages)
+    if is_folded(pipeline) and q <= stages:
+        msg = f"is {q}, expected more than the {stages} stages of {pipeline.schedule}"
+        raise InputError(msg, field="microbatches")
+    if pipeline.chunks > 1 and (stages == 1 or q % stages):
+        msg = (
+            f"is {q}, expected a multiple of the {stages} stages of several "
+            "chunks, of which there are at least 2"
+        )
+        raise InputError(msg, field="microbatches")
+    found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)
+    own = tuple(w for w in given if w is not None)
+    if own and len(own) < len(given):
+        msg = "the files give warm-ups of some stages only, expected all or none"
+        raise InputError(msg, field="warmup")
+    if pipeline.chunks > 1 or rule_of(pipeline.schedule).splits:
+        _check_prescribed(pipeline, own, found)
+        return problem.under(pipeline.schedule, pipeline.chunks), None
+    found = own or found
+    if found is None:
+        # The schedule needs times, which plan_of knows.
+        return problem.under(pipeline.schedule), None
+    if rule_of(problem.training.schedule).free:
+        return problem, found
+    names = [problem.training.schedule, pipeline.schedule]
+    for schedule in names:
+        rule = rule_of(schedule)
+        if rule.interleaved or rule.splits:
+            # Files whose stages hold one chunk and run whole backward passes.
+            continue
+        named = _prescribed(schedule, q, clusters)
+        if named is not None and _clipped(named, q) == _clipped(found, q):
+            return problem.under(schedule), None
+    return problem.under(FREE.name), found
+
+
+def is_folded(pipeline: PipelineReadBack) -> bool:
+    """Whether micro-batches come back up the pipeline."""
+    return rule_of(pipeline.schedule).folded
+
+
+def _check_prescribed(
+    pipeline: PipelineReadBack,
+    own: tuple[int, ...],
+    prescribed: tuple[int, ...] | None,
+) -> None:
+    """Raise InputError if stages do not warm up as their schedule prescribes.
+
+    Parameters
+    ----------
+    own
+        What the files say; empty if they say nothing.
+    """
+    assert prescribed is not None
+    passes = pipeline.microbatches * pipeline.chunks
+    expected = _clipped(prescribed, passes)
+    if own and _clipped(own, passes) != expected:
+        msg = (
+            f"is {', '.join(map(str, own))}, expected "
+            f"{', '.join(map(str, expected))}: {pipeline.schedule} prescribes warm-ups"
+        )
+        raise InputError(msg, field="warmup")
+
+
+def _prescribed(
+    schedule: ScheduleName, microbatches: int, clusters: Sequence[str], chunks: int = 1
+) -> tuple[int, ...] | None:
+    """Return warm-ups of a schedule; None if they depend on times."""
+    rule = rule_of(schedule)
+    if rule.free or rule.thresholds:
+        return None
+    return warmup_counts(
+        schedule,
+        microbatches=microbatches,
+        crosses=[before != after for before, after in pairwise(clusters)],
+        round_trip_ns=[1] * len(clusters),
+        transfer_ns=[0] * (len(clusters) - 1),
+        chunks=chunks,
+    )
+
+
+def _clipped(warmups: Iterable[int], microbatches: int) -> list[int]:
+    """Return warm-ups of at most as many micro-batches as there are."""
+    return [min(count, microbatches) for count in warmups]
