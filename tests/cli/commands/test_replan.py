@@ -41,8 +41,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def replan(ran: Path, *options: str) -> int:
     """Run the command on what ran."""
-    given = [str(ran / "p.yaml"), str(ran / "plan.json"), *options]
-    return main(["replan", *given, *JOBS])
+    given = [str(ran / "p.yaml"), str(ran / "plan.json"), *JOBS]
+    return main(["replan", *given, *options])
 
 
 def test_files_fit_each_other(
@@ -112,7 +112,7 @@ def test_nothing_moves_where_nothing_needed_is_lost(
         (("--lost", "a/0", "--checkpoint-bandwidth", "3"), "bandwidth"),
         (("--lost", "a/0", "--checkpoint-bandwidth", "0 GB/s"), "at least 1 B/s"),
         (("--lost", "a/0", "--iterations", "9" * 400), "is more than"),
-        (("--lost", "a/0", "--solver", "dfs"), "solver dfs"),
+        (("--lost", "a/0", "--solver", "dfs"), "--solver: solver dfs does not race"),
     ],
 )
 def test_refused_in_one_line(
