@@ -60,7 +60,11 @@ MIXED: dict[str, Any] = {
     "model": {"experts": MIXTRAL},
     "training": {"optimizer": "sgd"},
 }
-SIXTHS = {"heads": 6, "kv_heads": 6, "hidden": 96, "ffn": 192, "vocab": 510}
+#: Two and three ranks share heads, widths, the vocabulary and a sequence evenly.
+SIXTHS: dict[str, Any] = {
+    "model": {"heads": 6, "kv_heads": 6, "hidden": 96, "ffn": 192, "vocab": 510},
+    "training": {"seq_len": 36},
+}
 
 CASES = {
     "a lost rank, another cut": Move(
@@ -70,12 +74,12 @@ CASES = {
     ),
     "thirds and halves": Move(
         old=(
-            case((1, 1, 3), layers=(2,), q=3, model=SIXTHS),
-            case(PAIR, layers=(2,), q=2, model=SIXTHS),
+            case((1, 1, 3), layers=(2,), q=3, **SIXTHS),
+            case(PAIR, layers=(2,), q=2, **SIXTHS),
         ),
         new=(
-            case(PAIR, layers=(2,), q=4, model=SIXTHS),
-            case(ONE, layers=(2,), q=1, model=SIXTHS),
+            case(PAIR, layers=(2,), q=4, **SIXTHS),
+            case(ONE, layers=(2,), q=1, **SIXTHS),
         ),
         lost=["hall0/0:5"],
     ),
