@@ -100,6 +100,7 @@ class Order:
             side = self._side(part)
             if side is not None:
                 self._sides[part.name] = side
+        self._cut_experts_alike(chain(*known))
         #: By row, in how many pieces; of all experts' rows in as many.
         self._cuts: dict[Row | None, int] = defaultdict(lambda: 1)
         for own in known:
@@ -114,6 +115,13 @@ class Order:
         for name, box in boxes:
             yield Segment(begin, name, box)
             begin += size_of(box)
+
+    def _cut_experts_alike(self, parts: Iterable[Part]) -> None:
+        """Cut experts that no rank cuts as those of other units are."""
+        alike = {_inside(name): side for name, side in self._sides.items()}
+        for part in parts:
+            if part.routed and _inside(part.name) in alike:
+                self._sides.setdefault(part.name, alike[_inside(part.name)])
 
     def _side(self, part: Part) -> int | None:
         """Return the dimension along which a part is cut; None if it is whole."""
@@ -204,3 +212,8 @@ class Numbers:
             start, stop = max(first, begin), min(last, end)
             if start < stop:
                 yield start, slice(number + start - first, number + stop - first)
+
+
+def _inside(name: str) -> str:
+    """Return a parameter's name inside its unit."""
+    return name.split(".", 2)[2]
