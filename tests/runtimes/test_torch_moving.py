@@ -178,7 +178,7 @@ model: {layers: 4, hidden: 64, heads: 4, ffn: 128, vocab: 128}
 clusters:
   - {name: a, accelerator: A100-40GB, nodes: [2, 2], inter_node: {bandwidth: 1 GB/s}}
 training: {global_batch: 12, seq_len: 64, precision: fp32, zero: 0, schedule: 1f1b}
-pin: {forbid: [{dp: 2}, {dp: 4}]}
+pin: {forbid: {clusters: {a: {dp: [2, 4]}}}}
 """
 
 
