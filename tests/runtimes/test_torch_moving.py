@@ -200,8 +200,9 @@ def test_the_commands_fit_each_other(
     Path("answer.json").write_text(capsys.readouterr().out)
     assert main(["export", "left.yaml", "next.json", *bundle, "second"]) == 0
     arguments = ("--steps", "4", *RATE)
-    whole, _ = told(launch(Path("first"), *arguments, "--checkpoints", "old"))
-    for path in Path("old").glob("step-[34]"):
+    old = tmp_path / "old"
+    whole, _ = told(launch(Path("first"), *arguments, "--checkpoints", str(old)))
+    for path in old.glob("step-[34]"):
         path.rename(path.name)
     rows = csv.DictReader(Path("moves.csv").read_text().splitlines())
     losses, moved = told(launch(Path("second"), *arguments, *given(tmp_path)))
