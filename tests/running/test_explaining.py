@@ -91,6 +91,28 @@ def test_gradients_of_weights_that_run_later_explain_themselves(
     assert alone == pytest.approx(found.measured_s)
 
 
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v"])
+def test_gradients_of_weights_may_take_more_than_half(schedule: str) -> None:
+    """The simulator has them take at most half; what they exceed counts as B."""
+    planned, really = split(1, schedule), split(2, schedule)
+    assert really.weight_ns is not None
+    measured = measured_as(really)
+    stages = tuple(
+        replace(
+            stage,
+            weight_s=0.9 * stage.backward_s,
+            first_chunk_s=None
+            if (first := stage.first_chunk_s) is None
+            else (first[0], first[1], 0.9 * first[1]),
+        )
+        for stage in measured.stages
+    )
+    found = explain_run(planned, replace(measured, stages=stages))
+    busy = sum(measured.stages[0].forward_s for _ in range(5))
+    busy += sum(measured.stages[0].backward_s for _ in range(5))
+    assert found.replayed_s > busy
+
+
 PLANNED = pipeline(
     [10 * MS, 10 * MS],
     [20 * MS, 20 * MS],

@@ -146,6 +146,35 @@ def test_stages_of_several_chunks_are_measured(tmp_path: Path) -> None:
     assert plans[0] == plans[1]
 
 
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v"])
+def test_gradients_of_weights_apart_are_measured(schedule: str, tmp_path: Path) -> None:
+    text = PROBLEM.replace("layers: 3", "layers: 8").replace(
+        "recompute: none", f"recompute: none, schedule: {schedule}"
+    )
+    (tmp_path / "problem.yaml").write_text(text)
+    done = hetopt(tmp_path, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    kept = ["--out", "out", "--iterations", "1", "--measured", "m.json"]
+    pictures = ["--svg", "run.svg", "--trace", "run.json"]
+    done = hetopt(tmp_path, "run", "problem.yaml", "plan.json", *kept, *pictures)
+    assert done.returncode == 0, done.stderr
+    for stage in json.loads((tmp_path / "m.json").read_text())["stages"]:
+        assert 0 < stage["weight_s"] < stage["backward_s"]
+        assert ("first_chunk_s" in stage) == (schedule == "zb-v")
+    # What autograd kept is what the plan counts, what waits for W among it. With tp 2
+    # more waits for W than for B, and the plan takes the larger for all in flight.
+    lines = done.stdout.splitlines()
+    rows = [line.split() for line in lines if "  two  " in line or "  one  " in line]
+    assert len(rows) == 2
+    for row in rows:
+        assert 0.8 < float(row[-1]) / float(row[-2]) < 1.1
+    events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
+    weights = [each for each in events if each["name"].startswith("weight")]
+    assert {each["cat"] for each in weights} == {"modelled", "measured"}
+    done = hetopt(tmp_path, "run", "out", "--iterations", "1")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_rank_that_dies_says_so_first(folder: Path) -> None:
     own = ["--data", "data.py:batch", "--measured", "dead.json"]
     done = hetopt(folder, "run", "problem.yaml", "plan.json", *own)

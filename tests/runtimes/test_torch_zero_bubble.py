@@ -27,7 +27,8 @@ from tests.runtimes.test_torch_execution import (
     exported,
     watched,
 )
-from tests.runtimes.torch_plans import ONE, ZERO_BUBBLE, Case
+from tests.runtimes.torch_plans import ONE, Case
+from tests.runtimes.zero_bubble_plans import ZERO_BUBBLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -15,18 +16,25 @@ from hetopt.running.records import iterations_of
 from tests.report.timeline.making import balanced, timeline_of
 from tests.running.making import ranks_of
 from tests.schedule.pipelines import chunked
+from tests.schedule.test_folding import folded_pipeline
+from tests.schedule.test_weights import split_pipeline
 
 if TYPE_CHECKING:
     from hetopt.report.timeline.timeline import Timeline
 
 
-@pytest.fixture(params=["one chunk", "two chunks"])
+@pytest.fixture(params=["one chunk", "two chunks", "zb-h1", "zb-v"])
 def both(request: pytest.FixtureRequest) -> Timeline:
     times = balanced(3, 4)
     if request.param == "two chunks":
         times = chunked(Random(0), 3, 6, 2)
+    if request.param.startswith("zb"):
+        make = split_pipeline if request.param == "zb-h1" else folded_pipeline
+        times = make(Random(5), stages=3)
+        times = replace(times, occupancy_ns=times.transfer_ns, sync_ns=(9,) * 3)
     chunks = 1 if times.chunks is None else times.chunks.count
-    (iteration,) = iterations_of(ranks_of(times), chunks)
+    folded = times.fold is not None
+    (iteration,) = iterations_of(ranks_of(times), chunks, folded=folded)
     return with_measured(timeline_of(times), iteration)
 
 

@@ -31,14 +31,18 @@ boundary exchange (``routes``, ``boundaries``)
     may have any (dp, cp, tp). ``boundaries`` runs the messages in a thread for each
     direction, beside the computation.
 schedule executor (``passes``, ``executor``)
-    F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Every
-    schedule of hetopt is such a row of counts; all forwards first is W = q. With
-    several chunks a stage, what counts is a pass: one micro-batch on one chunk.
+    F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Most
+    schedules of hetopt are such a row of counts; all forwards first is W = q. With
+    several chunks a stage, what counts is a pass: one micro-batch on one chunk. Under
+    zero bubble a backward pass is two, and under zb-v the pipeline is folded in two.
+gradients of weights (``later``)
+    Where they run later, a multiplication's backward pass puts its factors aside, and
+    a W pass multiplies them.
 optimizer (``buckets``, ``optimizer``, ``tied``, ``scaling``)
     Weights in 16 bits, gradients accumulated in 32, a master copy and the optimizer's
     states in 32, sharded over dp * cp under ZeRO-1. In fp16 the loss is scaled. A
-    unit's gradients are reduced as soon as its last backward pass is over if the plan
-    overlaps them.
+    unit's gradients are reduced as soon as its last backward pass, or W pass, is over
+    if the plan overlaps them.
 pipelines side by side (``pieces``, ``side_by_side``)
     A plan may have several pipelines, each with ranks, stages and a part of the batch
     of its own. Once their gradients are summed inside, they are added up over all, in

@@ -18,7 +18,9 @@ in ``parameter.sum_over``. One of routed experts, which other ranks hold than th
 a seed. Of a tied model the tables of the embedding and of the head name their tokens in
 ``parameter.tied_rows``; on one stage they become one. Where the plan has several
 pipelines, a parameter that tp or ep cuts says which part of the whole it is in
-``parameter.box``, a range for each dimension.
+``parameter.box``, a range for each dimension. Where the plan's gradients of weights run
+later (zero bubble), those of every ``nn.Linear`` do, and of what a unit multiplies by
+``operations.linear``; all others are computed with those of inputs.
 
 A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, given as
 ``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py`` is one.
