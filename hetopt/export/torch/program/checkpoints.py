@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -45,7 +46,7 @@ class Checkpoints:
         ValueError
             It is of another job.
         """
-        step = newest(self.folder, self.name)
+        step = newest(self.folder, [self.name])
         if not step:
             return 0
         path = self.folder / f"step-{step}" / self.name
@@ -57,18 +58,22 @@ class Checkpoints:
         return step
 
 
-def newest(folder: Path, name: str | None) -> int:
+def newest(folder: Path, names: Iterable[str]) -> int:
     """Return the newest step of which all ranks have their files; 0: there is none.
 
     Parameters
     ----------
-    name
-        Of this rank's file; None: it needs none.
+    names
+        Of the files that this rank reads; it may read none.
     """
-    mine = None
-    if name is not None:
-        paths = folder.glob(f"step-*/{name}")
-        mine = {int(path.parent.name.removeprefix("step-")) for path in paths}
+    steps = [
+        {
+            int(path.parent.name.removeprefix("step-"))
+            for path in folder.glob(f"step-*/{name}")
+        }
+        for name in names
+    ]
+    mine = set.intersection(*steps) if steps else None
     everyone: list[set[int] | None] = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
     known = [steps for steps in everyone if steps is not None]

@@ -69,7 +69,9 @@ class Moving:
             A file is missing, or files do not fit each other.
         """
         own = self.device if self.device in self.before else None
-        step = newest(self.folder, None if own is None else self._file(own))
+        absent = {move.sender for move in self._of_no_rank()} & {*self.before}
+        names = absent if own is None else {own, *absent}
+        step = newest(self.folder, map(self._file, names))
         if not step:
             msg = f"{self.folder} has no step of which every device has its file"
             raise ValueError(msg)
@@ -99,11 +101,21 @@ class Moving:
     def _file(self, device: str) -> str:
         return f"rank-{self.before.index(device)}.pt"
 
+    def _of_no_rank(self) -> list[Move]:
+        """Return what comes here from devices that are in no rank any more.
+
+        Their files are read here.
+        """
+        return [
+            move
+            for move in self.moves
+            if move.receiver == self.device and move.sender not in self.after
+        ]
+
     def _read(self, step: int, own: str | None) -> dict[str, dict[str, Any]]:
         """Return what this rank reads of a step's checkpoint, by device."""
-        received = [move for move in self.moves if move.receiver == self.device]
         names = [] if own is None else [own]
-        if any(move.sender not in self.after for move in received):
+        if self._of_no_rank():
             names += [name for name in self.before if name not in self.after]
         paths = {
             name: self.folder / f"step-{step}" / self._file(name) for name in names
