@@ -13,13 +13,16 @@ from hetopt.compiled import kernel
 if TYPE_CHECKING:
     from typing import Any
 
-#: Kinds of events; those before OCCUPY_FORWARD are rows of ``starts`` as well, and
-#: those before INFLIGHT rows of ``fixed``. A transfer belongs to the sending stage;
-#: ``OCCUPY_*`` is the part of it for which the next one in its direction waits.
+#: Kinds of events; those before OCCUPY_FORWARD and WEIGHT are rows of ``starts`` as
+#: well, and those before INFLIGHT rows of ``fixed``. A transfer belongs to the sending
+#: stage; ``OCCUPY_*`` is the part of it for which the next one in its direction waits.
+#: WEIGHT is of gradients of weights that run later (``hetopt.schedule.weights``).
 FORWARD, BACKWARD, SEND_FORWARD, SEND_BACKWARD = range(4)
 OCCUPY_FORWARD, OCCUPY_BACKWARD = range(4, 6)
-#: The row of ``fixed`` with the most micro-batches each stage holds.
-INFLIGHT = 6
+WEIGHT = 6
+#: Rows of ``fixed``: the most micro-batches each stage holds before their backward, and
+#: how many micro-batches later than that its gradients of weights run.
+INFLIGHT, POSTPONED = range(7, 9)
 
 
 @kernel
@@ -30,21 +33,24 @@ def run(fixed: Any, starts: Any, clocks: Any) -> None:
     m-th backward of its stage, then, upstream, the m-th backwards. With warm-ups
     that do not rise, all an event waits for has then run: its own stage's forward
     m + W - 1 follows backward m - 1 of the round before, and the stage before it is
-    at least as many forwards ahead.
+    at least as many forwards ahead. Gradients of weights follow the backward of a later
+    micro-batch, and those that are left come last.
 
     Parameters
     ----------
     fixed
         By kind and stage how long the successor of an event waits for it, and the
-        row INFLIGHT; shape (7, p).
+        rows INFLIGHT and POSTPONED; shape (9, p).
     starts
-        By kind, stage and micro-batch; filled. Shape (4, p, q).
+        By kind, stage and micro-batch; filled. Shape (4, p, q), or (7, p, q) where
+        gradients of weights run later.
     clocks
         Zeros: when a stage, its link downstream and its link upstream are free, and
         how many forwards it has run; shape (4, p).
     """
     free, downstream, upstream, done = clocks[0], clocks[1], clocks[2], clocks[3]
     stages, microbatches = len(fixed[0]), len(starts[0][0])
+    splits = len(starts) > WEIGHT
     for microbatch in range(microbatches):
         for stage in range(stages):
             until = min(microbatch + fixed[INFLIGHT][stage], microbatches)
@@ -69,11 +75,20 @@ def run(fixed: Any, starts: Any, clocks: Any) -> None:
             send = max(free[stage], upstream[stage])
             starts[SEND_BACKWARD][stage][microbatch] = send
             upstream[stage] = send + fixed[OCCUPY_BACKWARD][stage]
+            later = microbatch - fixed[POSTPONED][stage]
+            if splits and later >= 0:
+                starts[WEIGHT][stage][later] = free[stage]
+                free[stage] += fixed[WEIGHT][stage]
+    for stage in range(stages if splits else 0):
+        first = max(0, microbatches - fixed[POSTPONED][stage])
+        for later in range(first, microbatches):
+            starts[WEIGHT][stage][later] = free[stage]
+            free[stage] += fixed[WEIGHT][stage]
 
 
 @kernel
 def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
-    """Walk from the last backward of a stage to time 0; return the number of events.
+    """Walk from the last pass of a stage to time 0; return the number of events.
 
     The walk goes from an event to one that ends when it starts; to the one on the
     same stage or link if there are two.
@@ -85,7 +100,8 @@ def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
         micro-batch, start, end. Shape (any, 5).
     """
     stages, microbatches = len(fixed[0]), len(starts[0][0])
-    kind, microbatch = BACKWARD, microbatches - 1
+    splits = len(starts) > WEIGHT
+    kind, microbatch = WEIGHT if splits else BACKWARD, microbatches - 1
     start = starts[kind][stage][microbatch]
     count = 0
     while True:
@@ -96,9 +112,12 @@ def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
         # The event before it on its own stage or link, and the one that it needs
         # from elsewhere; -1 where there is none.
         before, before_batch, needed, needed_stage = -1, 0, -1, stage
+        postponed = fixed[POSTPONED][stage]
+        # Of passes of their own stage, what follows the backward of this micro-batch.
+        behind = -1
         if kind == FORWARD:
             if microbatch >= fixed[INFLIGHT][stage]:
-                before, before_batch = BACKWARD, microbatch - fixed[INFLIGHT][stage]
+                behind = microbatch - fixed[INFLIGHT][stage]
             elif microbatch:
                 before, before_batch = FORWARD, microbatch - 1
             if stage:
@@ -106,17 +125,27 @@ def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
         elif kind == BACKWARD:
             before, before_batch = FORWARD, microbatch + fixed[INFLIGHT][stage] - 1
             if before_batch >= microbatches:
-                before, before_batch = BACKWARD, microbatch - 1
+                behind = microbatch - 1
             if stage + 1 < stages:
                 needed, needed_stage = SEND_BACKWARD, stage + 1
+        elif kind == WEIGHT:
+            before, before_batch = BACKWARD, microbatch + postponed
+            if before_batch >= microbatches:
+                before, before_batch = WEIGHT, microbatch - 1
+                if not microbatch:
+                    before, before_batch = BACKWARD, microbatches - 1
         else:
             needed = FORWARD
             if kind in (SEND_BACKWARD, OCCUPY_BACKWARD):
                 needed = BACKWARD
             if microbatch:
                 before, before_batch = OCCUPY_FORWARD + needed, microbatch - 1
+        if behind >= 0:
+            before, before_batch = BACKWARD, behind
+            if splits and behind >= postponed:
+                before, before_batch = WEIGHT, behind - postponed
         if before >= 0:
-            row = before - 2 if before >= OCCUPY_FORWARD else before
+            row = before - 2 if OCCUPY_FORWARD <= before < WEIGHT else before
             earlier = starts[row][stage][before_batch]
             if earlier + fixed[before][stage] == start:
                 kind, microbatch, start = before, before_batch, earlier

@@ -15,8 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.events import BACKWARD, FORWARD
-from hetopt.schedule.weights import WEIGHT
+from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

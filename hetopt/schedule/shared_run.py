@@ -23,9 +23,10 @@ from hetopt.schedule.events import (
     OCCUPY_FORWARD,
     SEND_BACKWARD,
     SEND_FORWARD,
+    WEIGHT,
 )
 from hetopt.schedule.folding import CHUNKS, folded_order, sends_to
-from hetopt.schedule.weights import WEIGHT, split_order
+from hetopt.schedule.weights import split_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -28,6 +28,7 @@ from hetopt.schedule.events import (
     FORWARD,
     SEND_BACKWARD,
     SEND_FORWARD,
+    WEIGHT,
     run,
     walk_back,
 )
@@ -35,7 +36,6 @@ from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shared_run import run_sharing
 from hetopt.schedule.times import EventKind
-from hetopt.schedule.weights import WEIGHT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -210,9 +210,20 @@ class Simulation:
         self._walk_back(stage, path)
         return CriticalPath(np.vstack((path[::-1], last)))
 
+    def _all_starts_ns(self) -> NDArray[np.int64]:
+        """Return starts as ``events.run`` fills them."""
+        if self.weight_start_ns is None:
+            return self.starts_ns
+        found = np.zeros((_rows(self.times), *self.starts_ns.shape[1:]), np.int64)
+        found[: len(self.starts_ns)], found[WEIGHT] = (
+            self.starts_ns,
+            self.weight_start_ns,
+        )
+        return found
+
     def _walk_back(self, stage: int, path: NDArray[np.int64]) -> int:
         """Return how many events lead to a stage's end; fill ``path`` with them."""
-        fixed, starts = _fixed(self.times), self.starts_ns
+        fixed, starts = _fixed(self.times), self._all_starts_ns()
         if _is_large(self.times):
             return walk_back(np.array(fixed), starts, stage, path)
         return as_written(walk_back)(fixed, starts.tolist(), stage, path)
@@ -233,13 +244,17 @@ def simulate(times: PipelineTimes) -> Simulation:
         starts_ns = other.starts[: SEND_BACKWARD + 1]
         if times.weight_ns is not None:
             weights = other.starts[WEIGHT]
-    elif _is_large(times):
-        starts_ns = np.zeros((4, p, q), np.int64)
-        run(np.array(_fixed(times)), starts_ns, np.zeros((4, p), np.int64))
     else:
-        starts = [[[0] * q for _ in range(p)] for _ in range(4)]
-        as_written(run)(_fixed(times), starts, [[0] * p for _ in range(4)])
-        starts_ns = np.array(starts, dtype=np.int64)
+        starts_ns = np.zeros((_rows(times), p, q), np.int64)
+        if _is_large(times):
+            run(np.array(_fixed(times)), starts_ns, np.zeros((4, p), np.int64))
+        else:
+            starts = starts_ns.tolist()
+            as_written(run)(_fixed(times), starts, [[0] * p for _ in range(4)])
+            starts_ns = np.array(starts, dtype=np.int64)
+        if times.weight_ns is not None:
+            weights = starts_ns[WEIGHT]
+        starts_ns = starts_ns[: SEND_BACKWARD + 1]
     ends = _last_ends_ns(times, starts_ns, weights)
     makespan = max(end + g for end, g in zip(ends, times.sync_ns, strict=True))
     return Simulation(
@@ -276,12 +291,17 @@ def _last_ends_ns(
 
 
 def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
-    """Run what ``events.run`` cannot: blocking or shared transfers, chunks, weights."""
+    """Run what ``events.run`` cannot: blocking or shared transfers, and chunks."""
     # A stage alone sends nothing.
     if rule_of(times.schedule).blocking and times.stages > 1:
         return run_blocking(times)
     alike = times.sharing is None and times.chunks is None and not times.mixed
-    return None if alike and times.weight_ns is None else run_sharing(times)
+    return None if alike and times.fold is None else run_sharing(times)
+
+
+def _rows(times: PipelineTimes) -> int:
+    """Return how many rows ``starts`` of ``events.run`` has."""
+    return SEND_BACKWARD + 1 if times.weight_ns is None else WEIGHT + 1
 
 
 def _durations_ns(times: PipelineTimes, kind: int) -> NDArray[np.int64]:
@@ -329,14 +349,19 @@ def _is_large(times: PipelineTimes) -> bool:
 def _fixed(times: PipelineTimes) -> list[list[int]]:
     """Return by kind and (sending) stage how long the successor of an event waits.
 
-    The last row is how many micro-batches a stage holds.
+    The last rows are how many micro-batches a stage holds, and how many it postpones
+    gradients of weights by.
     """
+    stages = range(times.stages)
+    splits = times.weight_ns is not None
     return [
         list(times.forward_ns),
-        list(times.backward_ns),
+        [times.durations_ns(stage)[1][0] for stage in stages],
         [*times.transfer_ns, 0],
         [0, *times.transfer_ns],
         [*times.occupancy_ns, 0],
         [0, *times.occupancy_ns],
+        [times.weights_ns(stage)[0] if splits else 0 for stage in stages],
         list(times.inflight),
+        list(times.postponed) if splits else [0 for _ in stages],
     ]

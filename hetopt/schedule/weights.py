@@ -13,13 +13,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.events import BACKWARD, FORWARD
+from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-#: Kind of the gradients of weights, behind the kinds of ``hetopt.schedule.events``.
-WEIGHT = 6
 
 
 def held_and_waiting(warmup: int, stages: int, microbatches: int) -> tuple[int, int]:

@@ -18,9 +18,9 @@ from hetopt.export.torch.program.experts import Grouped, Logits
 from hetopt.export.torch.program.operations import Columns, Rows, linear
 from hetopt.export.torch.program.region import Region
 from hetopt.export.torch.program.stage import _split_linears
-from hetopt.schedule.events import BACKWARD, FORWARD
+from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.folding import folded_order, held_at_ends, sends_to
-from hetopt.schedule.weights import WEIGHT, split_order
+from hetopt.schedule.weights import split_order
 from tests.runtimes.test_torch_execution import (
     batch_of,
     check_training,

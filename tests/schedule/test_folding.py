@@ -13,12 +13,11 @@ from hetopt.check.plan.times import Times
 from hetopt.check.plan.times import closed_form as checked_closed_form
 from hetopt.check.plan.times import simulate as checked_simulate
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.events import BACKWARD, FORWARD
+from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.folding import Fold, folded_order, held_at_ends
 from hetopt.schedule.shares import Share, Sharing
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
-from hetopt.schedule.weights import WEIGHT
 from tests.oracle import folding as oracle
 from tests.schedule.pipelines import Edge, Event, longest_paths
 

@@ -14,12 +14,12 @@ from hetopt.check.plan.times import closed_form as checked_closed_form
 from hetopt.check.plan.times import simulate as checked_simulate
 from hetopt.check.plan.weights import split_bytes
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.events import BACKWARD, FORWARD
+from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.shares import Share, Sharing
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
-from hetopt.schedule.weights import WEIGHT, held_and_waiting, split_order
+from hetopt.schedule.weights import held_and_waiting, split_order
 from tests.oracle import weights as oracle
 from tests.schedule.pipelines import Edge, Event, longest_paths
 
