@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from hetopt.check.plan import times as checked_times
 from hetopt.check.plan.times import Times
 from hetopt.check.plan.times import closed_form as checked_closed_form
 from hetopt.check.plan.times import simulate as checked_simulate
 from hetopt.check.plan.weights import split_bytes
+from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.period import period_by_recursion
@@ -172,7 +174,14 @@ def test_closed_form_and_simulation_are_those_of_the_checker(seed: int) -> None:
         later=times.weight_ns,
     )
     assert checked_closed_form(checked, times.warmups) == closed_form_ns(times)
-    assert checked_simulate(checked, times.warmups) == simulate(times).makespan_ns
+    plain = simulate(times)
+    assert checked_simulate(checked, times.warmups) == plain.makespan_ns
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (checked_times, simulator):
+            patch.setattr(module, "PAYS_FROM", 0)
+        assert checked_simulate(checked, times.warmups) == plain.makespan_ns
+        events = list(simulate(times).critical_path())
+        assert events == list(plain.critical_path())
     _, exact = oracle.closed_form(
         times.microbatches,
         times.forward_ns,

@@ -178,13 +178,15 @@ def last_ends(times: Times, counts: Sequence[int]) -> list[int]:
     if chi := STEPS[times.schedule].blocking:
         passes = Durations(times.forward, times.backward, times.transfer, q)
         return simulate_blocking(passes, counts, chi)
-    if times.alone is not None or times.later is not None:
+    if times.alone is not None:
         return _simulate_together(times, warm)
+    later = list(times.later or [0] * p)
     durations = [
         list(times.forward),
-        list(times.backward),
+        [backward - w for backward, w in zip(times.backward, later, strict=True)],
         [*times.transfer, 0],
         [*times.occupancy, 0],
+        later,
     ]
     sequential = q * (sum(times.both) + 2 * sum(times.transfer))
     if p * q >= PAYS_FROM and sequential < FITS:
@@ -308,8 +310,10 @@ def _run(warm: Any, durations: Any, inboxes: Any, clocks: Any) -> bool:
     warm
         Warm-ups of every stage, at most q.
     durations
-        By stage: forward, backward, and transfer and occupancy of the boundary after
-        it, the last ones 0; shape (4, p).
+        By stage: forward, backward, transfer and occupancy of the boundary after it,
+        the last ones 0, and gradients of weights, which stage i, from 0, runs for a
+        micro-batch once it has run backwards that which comes i later, and for those
+        that are left after its last one; shape (5, p).
     inboxes
         Zeros, for when activations and gradients reach a stage; shape (2, p, q).
     clocks
@@ -317,8 +321,8 @@ def _run(warm: Any, durations: Any, inboxes: Any, clocks: Any) -> bool:
         its boundary is ready for the next activations and gradients, and how many of
         each have been sent to it; shape (6, p).
     """
-    forward, backward, transfer, occupancy = (
-        durations[0], durations[1], durations[2], durations[3]
+    forward, backward, transfer, occupancy, weight = (
+        durations[0], durations[1], durations[2], durations[3], durations[4]
     )  # fmt: skip
     activations, gradients = inboxes[0], inboxes[1]
     free, ran, down, up = clocks[0], clocks[1], clocks[2], clocks[3]
@@ -347,6 +351,10 @@ def _run(warm: Any, durations: Any, inboxes: Any, clocks: Any) -> bool:
                         up[i - 1] = start + occupancy[i - 1]
                         gradients[i - 1][m] = start + transfer[i - 1]
                         grads[i - 1] += 1
+                    if m >= i:
+                        free[i] += weight[i]
+                    if m == q - 1:
+                        free[i] += min(i, q) * weight[i]
                 else:
                     free[i] = max(free[i], activations[i][m]) + forward[i]
                     if i < p - 1:
