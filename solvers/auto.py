@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.request import Request
 
 #: Problems up to this size take CP-SAT seconds, less than compiling dp does.
-_FEW_PROGRAMS, _FEW_UNITS = 1000, 100
+_FEW_PROGRAMS, _FEW_UNITS, _FEW_STRATEGIES = 1000, 100, 4000
 #: Share of a time limit that is kept for a heuristic, should the proof stay open.
 _FALLBACK = 0.15
 #: Seconds that tree search needs to be of any use: workers start in about one, and
@@ -126,8 +126,15 @@ def choose(
     size = f"{programs} programs (p, q), {clusters} clusters, {units} units"
     if principles.relaxed:
         return "dp", f"knows the space without {' and '.join(principles.relaxed)}"
+    strategies = max(
+        (sum(len(own.strategies) for own in part.clusters) for part in table.slices),
+        default=0,
+    )
     small = (
-        programs <= _FEW_PROGRAMS and clusters <= FEW_CLUSTERS and units <= _FEW_UNITS
+        programs <= _FEW_PROGRAMS
+        and clusters <= FEW_CLUSTERS
+        and units <= _FEW_UNITS
+        and strategies <= _FEW_STRATEGIES
     )
     if small:
         from hetopt.compiled import are_kept

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 #: Relaxations that are kept where tasks mostly stay with a q.
 _RELAXATIONS = 4
 
+#: Strategies of a q that bounds on it need not all look at.
+_MANY = 4000
+
 #: A cutoff below this share of the last one is worth leaving more strategies out.
 _KEPT = 0.98
 
@@ -64,6 +67,7 @@ class Programs:
         kept = most_bytes // (2 * largest_box_bounds_bytes(self.table))
         self._cutoff = NO_CUTOFF
         self.part = lru_cache(maxsize=None)(self._part)
+        self._undominated = lru_cache(maxsize=None)(self._undominated_of)
         self._worthwhile = lru_cache(maxsize=None)(self._worthwhile_of)
         self._left = lru_cache(maxsize=None)(self._left_of)
         relaxations = None if keep_all else _RELAXATIONS
@@ -95,9 +99,22 @@ class Programs:
         bounds = self._boxes_of(self._worthwhile(microbatches))
         return left_within(bounds, ticks_above(self._cutoff))
 
+    def _undominated_of(self, microbatches: int) -> TableSlice:
+        """Return a slice without strategies that others make useless, if many are.
+
+        Where experts have degrees of their own one in thirty is left. What that takes
+        pays where bounds on a whole q look at each strategy again and again.
+        """
+        part = self.table.at(microbatches)
+        many = sum(len(cluster.strategies) for cluster in part.clusters) > _MANY
+        # The next best plans may well use what a better strategy replaces.
+        if self.top > 1 or not (many and self._whole_q):
+            return part
+        return undominated(self.table, part, self.chain, self.principles)
+
     def _worthwhile_of(self, microbatches: int) -> TableSlice:
         """Return a slice without strategies that others or the cutoff make useless."""
-        part = self.table.at(microbatches)
+        part = self._undominated(microbatches)
         if self._cutoff != NO_CUTOFF and self.principles.sharing == "one":
             limit = ticks_above(self._cutoff)
             least = least_ns(part, self.chain)
@@ -108,7 +125,7 @@ class Programs:
         return undominated(self.table, part, self.chain, self.principles)
 
     def _box_bounds(self, microbatches: int) -> BoxBounds:
-        return self._boxes_of(self.table.at(microbatches))
+        return self._boxes_of(self._undominated(microbatches))
 
     def _boxes_of(self, part: TableSlice) -> BoxBounds:
         return BoxBounds(

@@ -10,6 +10,7 @@ import pytest
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
 from hetopt.deadline import Deadline
+from hetopt.problem.principles import PRUNED
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers import auto
 from hetopt.solvers.loading import load
@@ -140,6 +141,23 @@ def test_heuristic_is_chosen_by_the_units() -> None:
         )
         chosen[granularity] = auto.heuristic(build_table(problem))
     assert chosen == {"layer": "mcts-guided", "block": "mcts"}
+
+
+def test_many_strategies_are_worth_compiling_dp_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hetopt.compiled.are_kept", lambda _: False)
+    chosen = []
+    for spread in ("", ", experts: {number: 64, per_token: 4, ffn: 256}"):
+        problem = read_problem_text(
+            "model: {layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000"
+            f"{spread}}}\n"
+            "clusters: [{name: a, accelerator: A40, nodes: 64, devices_per_node: 8, "
+            "inter_node: {bandwidth: 100 Gbps, latency: 5 us}}]\n"
+            "training: {global_batch: 256, seq_len: 4096}\n"
+        )
+        chosen.append(auto.choose(problem, build_table(problem), PRUNED)[0])
+    assert chosen == ["cp-sat", "dp"]
 
 
 def test_ctrl_c_is_no_timeout(asked: list[str]) -> None:

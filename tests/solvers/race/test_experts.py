@@ -9,6 +9,7 @@ from hetopt.errors import InputError
 from hetopt.plans import Plan
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.race import programs
 from hetopt.solvers.request import Request
 from tests.oracle.instances import Instance, make_instance
 from tests.solvers.race.agreeing import ensure_best
@@ -26,6 +27,14 @@ def instance_of(seed: int) -> Instance:
 @pytest.mark.parametrize("name", EXACT)
 def test_the_best_plan_is_found(name: str, seed: int) -> None:
     ensure_best(name, instance_of(seed))
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_bounds_leave_out_what_others_replace(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "_MANY", 0)
+    ensure_best("dp", instance_of(seed))
 
 
 @pytest.mark.slow
