@@ -222,7 +222,7 @@ def _cluster_tables(
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
     rows = rows.select(keep := np.flatnonzero(least <= limit_bytes))
     times, where = shard_times(problem, rows, kinds, source)
-    hidden = hidden_share(problem.training, rows.microbatches)
+    hidden = hidden_share(problem.training, rows.microbatches, rows.shape.ep)
     forward_s, backward_s = passes_s(problem, rows, kinds, times, where, hidden)
     parameter_s = times.update_s_per_parameter
     sync_s, sync_unit_s = _sync_s(

@@ -174,7 +174,9 @@ def with_one_beside(table: CostTable) -> CostTable:
         return table
 
     def hold(own: ClusterTable) -> ClusterTable:
-        return replace(own, state_bytes=own.state_bytes + own.activation_bytes)
+        spread = np.array([each.ep > 1 for each in own.strategies])
+        more = np.where(spread[:, None], own.activation_bytes, 0)
+        return replace(own, state_bytes=own.state_bytes + more)
 
     return replace(
         table,

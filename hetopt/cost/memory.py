@@ -115,15 +115,21 @@ def state_bytes(
     copies = FP8_COPIES * (training.precision == "fp8" and kind not in END_KINDS)
     found: list[Floats] = []
     for part in held_alike(model, kind, shape, replicas):
+        over = part.replicas if training.zero >= 3 else one
         per_parameter = (
-            (size.weight + copies) / (part.replicas if training.zero >= 3 else one)
+            (size.weight + copies) / over
             + size.gradient / (part.replicas if training.zero >= 2 else one)
             + optimizer / (part.replicas if training.zero >= 1 else one)
         )
-        parameters = part.parameters
-        if not found:
-            parameters = parameters + _table_parameters(model, kind, tp, alone)
-        found.append(parameters * per_parameter)
+        if found:
+            found.append(part.parameters * per_parameter)
+            continue
+        less = _table_parameters(model, kind, tp, alone)
+        found.append((part.parameters + less) * per_parameter)
+        if copies and kind == PREDICTION:
+            # Its table is looked up, not multiplied.
+            table = model.parts[-1].hidden * vocab_shard(model, tp)
+            found.append(-(table + less) * copies / over)
     return np.ceil(sum_of(found))
 
 

@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from hetopt.problem.training import Training
 
 
-def hidden_share(training: Training, microbatches: Ints) -> Floats:
+def hidden_share(training: Training, microbatches: Ints, ep: Ints) -> Floats:
     """Return which share of dispatches of experts' tokens others hide; (R,).
+
+    Where experts are not spread there is no all-to-all to hide, and no runtime hides
+    the gathers of ranks that share experts.
 
     Of q micro-batches the first one's forward pass and the last one's backward pass
     have no other to run beside.
     """
-    share: Floats = training.moe.overlap * (1 - 1 / microbatches)
+    share: Floats = training.moe.overlap * (1 - 1 / microbatches) * (ep > 1)
     return share
 
 

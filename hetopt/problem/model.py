@@ -321,6 +321,15 @@ class Model:
         return kind in WITHOUT_EXPERTS or (kind == PREDICTION and self.routed[-1])
 
     @property
+    def shares_table(self) -> bool:
+        """Whether the last stage of several has a copy of the embedding's table.
+
+        That of a tied head, or of layers that predict further tokens: gradients of all
+        copies are added up.
+        """
+        return self.tied or self.predictions > 0
+
+    @property
     def cuts(self) -> tuple[str, ...]:
         """Cut class after each unit but the last, length ``len(units) - 1``."""
         if not self.blocks:

@@ -109,7 +109,7 @@ def _orders(own: Problem) -> Iterator[tuple[int, ...]]:
         for order in permutations(range(len(names)), number):
             along = [names[j] for j in order]
             ends = own.links.between(along[0], along[-1]) if number > 1 else True
-            if own.model.tied and ends is None:
+            if own.model.shares_table and ends is None:
                 continue
             if not any(pair in forbidden for pair in pairwise(along)):
                 yield order

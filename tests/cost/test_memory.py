@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hetopt.cost.memory import (
 )
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_parameters
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_DOWN
+from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_DOWN, PREDICTION
 from hetopt.problem.model import Model
 from hetopt.problem.training import Kernel, Optimizer, Precision, Recompute, Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, shape
@@ -280,6 +281,21 @@ def test_fp8_keeps_copies_of_the_layers_weights() -> None:
             )
         )
         assert fp8 / bf16 == pytest.approx((18 + more) / 18)
+
+
+def test_a_table_that_is_looked_up_has_no_copies_in_fp8() -> None:
+    model, one = replace(make_model(), predictions=1), shape((1, 1, 1))
+    table = model.vocab * model.hidden
+    for zero, over in ((1, 1), (3, 4)):
+        bf16, fp8 = (
+            state_bytes(model, training, PREDICTION, one, np.array([4]))[0]
+            for training in (
+                Training(global_batch=8, seq_len=8, zero=zero),
+                Training(global_batch=8, seq_len=8, zero=zero, precision="fp8"),
+            )
+        )
+        others = unit_parameters(model, PREDICTION, one.tp)[0] - table
+        assert fp8 - bf16 == pytest.approx(2 * others / over)
 
 
 def test_gradients_in_16_bits_halve() -> None:

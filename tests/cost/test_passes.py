@@ -15,7 +15,7 @@ from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training import ScheduleName
 
-FORWARD_NS = 40_000
+FORWARD_NS = 80_000
 
 PROBLEM = """\
 model:
@@ -73,7 +73,7 @@ def test_one_micro_batch_has_no_other_to_run_beside() -> None:
 
 
 class _Constant:
-    """Computes every unit forward in 40 us, backward in 80."""
+    """Computes every unit forward in 80 us, backward in 160."""
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
         return "measured"
@@ -100,7 +100,8 @@ def test_no_more_is_hidden_than_is_computed() -> None:
     kind = build_table(problem(0)).kinds.index(LAYER_EXPERTS)
     limited = set()
     for row, own in enumerate(before.strategies):
-        if own.tp > 1 or own.cp > 1 or own.recompute == "selective":
+        others = own.tp > 1 or own.cp > 1 or own.recompute == "selective"
+        if others or own.ep == 1:
             continue
         sent = before.forward_ns[row, kind] - FORWARD_NS
         saved = [
@@ -124,8 +125,20 @@ def test_stages_hold_one_more_micro_batch(schedule: ScheduleName, chunks: int) -
     """What is in flight forward and backward at once is of two micro-batches."""
     before, _, after = (table.at(4).clusters[0] for table in tables(schedule, chunks))
     more = before.activation_bytes * (schedule != "gpipe")
+    # Where experts are not spread, nothing runs beside anything.
+    more[[strategy.ep == 1 for strategy in before.strategies]] = 0
+    assert more.any() == (schedule != "gpipe")
     assert np.array_equal(after.state_bytes, before.state_bytes + more)
     assert np.array_equal(after.activation_bytes, before.activation_bytes)
+
+
+def test_what_ranks_gather_that_share_experts_is_not_hidden() -> None:
+    before, _, after = (table.at(4).clusters[0] for table in tables())
+    alone = [strategy.ep == 1 for strategy in before.strategies]
+    shared = [strategy.etp > 1 for strategy in before.strategies]
+    assert np.any(np.array(alone) & shared)
+    assert np.array_equal(before.forward_ns[alone], after.forward_ns[alone])
+    assert np.array_equal(before.backward_ns[alone], after.backward_ns[alone])
 
 
 def test_layers_without_experts_send_nothing() -> None:

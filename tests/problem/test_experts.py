@@ -114,6 +114,10 @@ def test_they_survive_a_round_trip() -> None:
             "experts.scores: is 'max' (did you mean 'softmax'?), expected one of",
         ),
         (
+            {"experts": {**EXPERTS, "every": 5}},
+            "experts.every: is 5, of 4 layers none is routed",
+        ),
+        (
             {"experts": {**EXPERTS, "dense_layers": 4}},
             "experts.dense_layers: is all layers, expected one that is routed",
         ),

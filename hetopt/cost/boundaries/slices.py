@@ -54,7 +54,7 @@ def table_slices(
         for j in range(len(clusters))
     ]
     drafts = [
-        _Draft.of(keys[q], known, len(cut_classes), tied=problem.model.tied)
+        _Draft.of(keys[q], known, len(cut_classes), tied=problem.model.shares_table)
         for q in keys
     ]
     totals = [
@@ -71,7 +71,7 @@ def table_slices(
             for total in totals
         ]
         tied = None
-        if problem.model.tied:
+        if problem.model.shares_table:
             tied = tied_exchange_s(sender, receiver, problem.links, tied_bytes(problem))
         for number, draft in enumerate(drafts):
             for cut, (total, each) in enumerate(zip(totals, found, strict=True)):

@@ -149,7 +149,10 @@ def all_to_all_s(
         groups, chosen = dispatched.groups
         # Most nodes that experts of one group, which follow one another, lie on.
         spanned = (nodes + 2 * (groups - np.gcd(nodes, groups))) // groups
-        copies = np.minimum(np.minimum(chosen * spanned, dispatched.copies), nodes)
+        # The fullest node takes as many more, but no token twice.
+        over = max(dispatched.load, 1.0)
+        copies = np.minimum(chosen * spanned, dispatched.copies / over)
+        copies = np.minimum(np.minimum(copies, nodes) * over, nodes)
         outside = dispatched.token_bytes * copies * (1 - 1 / nodes)
         inside, messages = total * (here - 1) / here, nodes - 1
     waits = (here - 1) * np.where(fits, wait, cluster.intra_node.latency_s)

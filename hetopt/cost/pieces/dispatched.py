@@ -20,6 +20,8 @@ class Dispatched:
     copies
         Experts that a token is sent to; above those it chose where ranks are filled
         unevenly.
+    load
+        Tokens of the fullest rank over the even share, which ``copies`` count.
     groups
         Groups that experts are in, and of how many a token's are at most: it is sent
         once to each of their nodes, and handed on inside. Where groups limit nothing
@@ -28,6 +30,7 @@ class Dispatched:
 
     token_bytes: Floats
     copies: float
+    load: float = 1.0
     groups: tuple[int, int] | None
 
     @property

@@ -115,6 +115,7 @@ class RoutedMlp(Piece):
         return Dispatched(
             token_bytes=self._own(shape) * self.block.hidden * e,
             copies=experts.per_token * dispatch.load,
+            load=dispatch.load,
             groups=groups,
         )
 

@@ -12,6 +12,7 @@ from hetopt.export.shared.megatron import (
     shards_optimizer,
 )
 from hetopt.export.shared.megatron_architecture import megatron_lm_model
+from hetopt.export.shared.megatron_experts import dispatcher_settings
 from hetopt.export.shared.megatron_layout import layout_text
 from hetopt.export.shared.megatron_model import (
     kernel_settings,
@@ -67,6 +68,8 @@ def _arguments(job: Job) -> list[str]:
         **_training(job),
         **recompute_settings(job.stages[0].strategy.recompute),
     }
+    if job.problem.model.experts is not None:
+        settings = dispatcher_settings(settings, *expert_degrees(job))
     words: list[str] = []
     for name, value in settings.items():
         if value is not False:

@@ -31,6 +31,7 @@ from hetopt.export.shared.megatron_architecture import (
     window_size,
 )
 from hetopt.export.shared.megatron_experts import (
+    dispatcher_settings,
     expert_settings,
     latent_settings,
 )
@@ -275,6 +276,7 @@ def _experts(job: Job) -> dict[str, Any]:
     fields = expert_settings(model, moe) | latent_settings(model)
     if model.experts is not None:
         ep, etp = expert_degrees(job)
+        fields = dispatcher_settings(fields, ep, etp)
         fields |= {
             "num_moe_experts": model.experts.number,
             "expert_model_parallel_size": ep,

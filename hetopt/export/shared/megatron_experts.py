@@ -107,6 +107,17 @@ def expert_settings(model: Model, moe: Dispatch) -> dict[str, Any]:
     return settings
 
 
+def dispatcher_settings(settings: dict[str, Any], ep: int, etp: int) -> dict[str, Any]:
+    """Return settings whose dispatcher runs with such degrees.
+
+    The flexible one asserts several ranks (``moe/token_dispatcher.py``).
+    """
+    if ep * etp > 1 or settings.get("moe_token_dispatcher_type") != "flex":
+        return settings
+    left = {k: v for k, v in settings.items() if k != "moe_flex_dispatcher_backend"}
+    return left | {"moe_token_dispatcher_type": "alltoall"}
+
+
 def latent_settings(model: Model) -> dict[str, Any]:
     """Return the fields of ``MLATransformerConfig`` of latent attention."""
     latent = model.latent

@@ -58,10 +58,14 @@ def experts_say(
         says |= _latent(settings, wrong)
     if not number_of:
         return says
-    says["node_dedup"] = settings.get("moe_token_dispatcher_type") == "flex"
+    ep = whole(settings, "expert_model_parallel_size", wrong, 1)
+    tp = whole(settings, "tensor_model_parallel_size", wrong, 1)
+    etp = whole(settings, "expert_tensor_parallel_size", wrong, tp)
+    if ep * etp > 1:
+        says["node_dedup"] = settings.get("moe_token_dispatcher_type") == "flex"
     capacity = number(settings, "moe_expert_capacity_factor", wrong, 0.0)
     says["capacity"] = capacity or None
-    if whole(settings, "expert_model_parallel_size", wrong, 1) > 1:
+    if ep > 1:
         says["overlaps"] = "overlap_moe_expert_parallel_comm" in settings
     return says
 

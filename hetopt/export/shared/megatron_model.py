@@ -114,6 +114,13 @@ def problem_losses(
     model, training = problem.model, problem.training
     yield from architecture_losses(model, said(model))
     yield from expert_losses(model, said(model))
+    if model.experts is not None and model.experts.shared_ffn and said(model).biases[2]:
+        yield Loss(what="shared experts with biases: it has none", instead=None)
+    if model.predictions and model.positions:
+        yield Loss(
+            what="layers that predict further tokens beside learned positions",
+            instead=None,
+        )
     if training.zero and training.optimizer != "adam":
         yield Loss(
             what=f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",

@@ -72,6 +72,9 @@ def read_torch(folder: Path) -> PipelineReadBack:
         for section, names in _SAYS.items()
         for name in names
     } | {"experts": experts}
+    if experts:
+        # The program drops no token and waits for all-to-alls of all copies.
+        says |= {"capacity": None, "node_dedup": False, "overlaps": False}
     read = stages_of(
         _places(folder, degrees),
         _layers(job, chunks, folded=zero_bubble == "zb-v"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.building.wrong import fault_at, raised_at
+from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
 from hetopt.problem.experts import Experts
 from hetopt.problem.latent import Latent
 
@@ -32,6 +32,10 @@ def build_experts(
     dense = own.pop("dense_layers", ())
     first = range(dense) if isinstance(dense, int) else dense
     every = own.pop("every", 1)
+    if every > layers:
+        raise FieldError(
+            (*path, "every"), f"is {every}, of {layers} layers none is routed"
+        )
     if every > 1:
         between = {layer for layer in range(layers) if (layer + 1) % every}
         first = sorted({*first, *between})

@@ -127,9 +127,12 @@ def all_to_all(
     stride: int = 1,
     groups: tuple[int, int] | None = None,
     cluster: Cluster = CLUSTER,
+    load: float = 1.0,
 ) -> float:
-    """Dispatch 6 copies of tokens of 1 GB."""
-    sent = Dispatched(token_bytes=np.array([1e9]), copies=6.0, groups=groups)
+    """Dispatch 6 copies of tokens of 1 GB, times the load."""
+    sent = Dispatched(
+        token_bytes=np.array([1e9]), copies=6 * load, load=load, groups=groups
+    )
     ranks = np.array([size]), np.array([stride]), np.array([cluster.devices_per_node])
     return float(all_to_all_s(cluster, *ranks, sent)[0])
 
@@ -159,6 +162,15 @@ def test_a_token_goes_to_a_node_once() -> None:
     assert all_to_all(32, groups=(8, 3)) == pytest.approx(expected)
     assert all_to_all(32, groups=(8, 8)) > all_to_all(32, groups=(8, 3))
     assert all_to_all(32) > all_to_all(32, groups=(8, 8))
+
+
+def test_a_node_whose_experts_are_chosen_more_gets_more_tokens() -> None:
+    # Of eight nodes' three, and of four nodes all: no token goes to a node twice.
+    for nodes, reached in ((16, 6), (8, 6), (4, 4)):
+        sent = 1e9 * reached * (1 - 1 / nodes) / 4.5e9 + 12e9 * 7 / 8 / 43.5e9
+        expected = START_ACROSS_S + sent + 7e-6 + (nodes - 1) * 1e-5
+        found = all_to_all(8 * nodes, groups=(8 * nodes, 3), load=2.0)
+        assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.nemo.reading import read_nemo
 from hetopt.export.shared.megatron_experts import layer_runs
 from hetopt.export.shared.megatron_experts_said import experts_say
+from hetopt.problem.architecture import Architecture
 from hetopt.problem.problem import Problem
 from tests.export.scripts import told
 from tests.with_configs import job_of, problem_with_preset
@@ -141,6 +143,48 @@ def test_tokens_sent_once_per_node_take_another_dispatcher() -> None:
     assert argument(once, "--moe-flex-dispatcher-backend") == "deepep"
     assert argument(once, "--moe-expert-capacity-factor") == "1.5"
     assert argument(given, "--moe-token-dispatcher-type") == "alltoall"
+
+
+@pytest.mark.parametrize("launcher", [MEGATRON, NEMO], ids=["megatron", "nemo"])
+def test_the_flexible_dispatcher_is_for_several_ranks(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    given = job(layers=8)
+    training = given.problem.training
+    moe = replace(training.moe, node_dedup=True)
+    problem = replace(given.problem, training=replace(training, moe=moe))
+    stages = tuple(
+        replace(stage, strategy=replace(stage.strategy, ep=1, etp=1))
+        for stage in given.stages
+    )
+    pipeline = replace(given.plan.pipeline, stages=stages)
+    alone = Job.of(problem, replace(given.plan, pipelines=(pipeline,)))
+    for of, name in ((alone, "alltoall"), (Job.of(problem, given.plan), "flex")):
+        folder = tmp_path / name
+        files = bundle(of, launcher, allow_lossy=False)
+        write_folder(folder, files)
+        text = "".join(files.values())
+        assert re.search(rf"dispatcher[-_]type\W+{name}", text)
+        assert ("deepep" in text) == (name == "flex")
+        read = {MEGATRON: read_megatron, NEMO: read_nemo}[launcher](folder)
+        assert read.says.get("node_dedup", True)
+        assert not any("flex" in each.argument for each in read.reported)
+
+
+def test_shared_experts_have_no_biases() -> None:
+    own = job("qwen3-30b-a3b", layers=4, norm="layer", experts=EXPERTS)
+    with pytest.raises(CheckError, match="shared experts with biases: it has none"):
+        bundle(own, MEGATRON, allow_lossy=False)
+
+
+def test_layers_that_predict_have_no_learned_positions() -> None:
+    given = job("qwen3-30b-a3b", layers=4, predictions=1)
+    model = given.problem.model
+    own = replace(model.architecture, rotary_base=Architecture().rotary_base)
+    model = replace(model, architecture=own, positions=8192)
+    learned = Job.of(replace(given.problem, model=model), given.plan)
+    with pytest.raises(CheckError, match="beside learned positions"):
+        bundle(learned, MEGATRON, allow_lossy=False)
 
 
 @pytest.mark.parametrize(

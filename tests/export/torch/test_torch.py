@@ -145,6 +145,11 @@ def test_experts_are_read_back(name: str, tmp_path: Path) -> None:
         each.strategy for each in job.stages
     ]
     assert read.says["experts"] == job.problem.model.experts
+    # It drops no token, and sends every copy before anything else goes on.
+    dispatch = {
+        name: read.says[name] for name in ("capacity", "node_dedup", "overlaps")
+    }
+    assert dispatch == {"capacity": None, "node_dedup": False, "overlaps": False}
 
 
 @pytest.mark.parametrize(
