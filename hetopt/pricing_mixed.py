@@ -3,7 +3,7 @@
 It has a latency table for each length (``hetopt.cost.divided.by_length``). Memory is
 that of the longest it takes, for as many micro-batches as there are warm-ups. What
 backward passes do not hide of adding up gradients is that of the shortest length of the
-problem, whichever the pipeline takes: the others hide more.
+problem that it could take, whichever it takes: the others hide more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def price_mixed(plan: Plan, tables: Mapping[int, CostTable], batch: int) -> Pric
     Parameters
     ----------
     tables
-        By length: of those in the mix, and of the shortest of the problem.
+        By length: of those in the mix, and of shorter ones of the problem.
     batch
         Sequences that the tables are made for: the global batch.
 
@@ -87,7 +87,10 @@ def mixed_times(
         As ``price``.
     """
     own = _taking(plan, microbatches)
-    sync_ns = pipeline_times(own, tables[min(tables)]).sync_ns
+    shortest = next(
+        n for n in sorted(tables) if _takes(own, tables[n]) or n in mix.sequences
+    )
+    sync_ns = pipeline_times(own, tables[shortest]).sync_ns
     each = []
     for tokens, count in mix.microbatches.items():
         times = pipeline_times(own, tables[tokens])
@@ -100,6 +103,19 @@ def mixed_times(
         return replace(each[0], microbatches=total, mixed=tuple(each))
     except ValueError as error:
         raise InputError(str(error), field="pipelines.0.stages") from error
+
+
+def _takes(plan: Plan, table: CostTable) -> bool:
+    """Whether a table has all strategies of a plan of one pipeline."""
+    try:
+        part = table.at(plan.pipeline.microbatches)
+    except KeyError:
+        return False
+    own = dict(zip(table.cluster_names, part.clusters, strict=True))
+    return all(
+        stage.cluster in own and stage.strategy in own[stage.cluster].strategies
+        for stage in plan.pipeline.stages
+    )
 
 
 def _taking(plan: Plan, microbatches: int) -> Plan:

@@ -129,7 +129,10 @@ def depends_on(
     return (
         len(division),
         tuple((name, division[number][name]) for name in names),
-        tuple(each.uplink_bytes_per_s for each in own.clusters),
+        tuple(
+            (each.nics_per_node, each.inter_node, each.uplink_bytes_per_s)
+            for each in own.clusters
+        ),
         tuple(own.links.between(*pair) for pair in combinations(names, 2)),
         tuple(slowest_way(whole, division, number, name) for name in names),
     )

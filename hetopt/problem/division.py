@@ -45,9 +45,7 @@ def part_of(
     """
     own = division[number]
     clusters = tuple(
-        _part(each, own[each.name], division)
-        for each in problem.clusters
-        if own.get(each.name)
+        _part(each, own, division) for each in problem.clusters if own.get(each.name)
     )
     return replace(
         problem,
@@ -109,17 +107,18 @@ def pins_fault(pins: Pins) -> str | None:
     return None
 
 
-def node_share(cluster: Cluster, parts: Sequence[int]) -> Fraction:
-    """Return the least share that parts are of nodes of a cluster.
+def node_share(cluster: Cluster, division: Sequence[Nodes], own: Nodes) -> Fraction:
+    """Return the least share that one pipeline's parts are of nodes of a cluster.
 
-    The smallest nodes are taken to be the whole ones.
+    Parts of a size are whole nodes unless pipelines have more of them together than
+    there are nodes of that size: then any of them may have been cut.
     """
-    sizes = Counter(dict(cluster.sizes))
-    whole = Counter(parts) & sizes
-    rest = Counter(parts) - whole
-    if not rest:
-        return Fraction(1)
-    return Fraction(min(rest), cluster.devices_per_node)
+    whole = Counter(dict(cluster.sizes))
+    cut = Counter(x for nodes in division for x in nodes.get(cluster.name, ())) - whole
+    parts = [size for size in own[cluster.name] if size in cut]
+    return Fraction(
+        min(parts, default=cluster.devices_per_node), cluster.devices_per_node
+    )
 
 
 def halved(cluster: Cluster) -> Cluster | None:
@@ -135,15 +134,15 @@ def halved(cluster: Cluster) -> Cluster | None:
     if len(parts) == cluster.nodes:
         return None
     whole = tuple(sorted(parts, reverse=True))
-    return _part(cluster, whole, [{cluster.name: whole}])
+    own = {cluster.name: whole}
+    return _part(cluster, own, [own])
 
 
-def _part(
-    cluster: Cluster, parts: tuple[int, ...], division: Sequence[Nodes]
-) -> Cluster:
+def _part(cluster: Cluster, own: Nodes, division: Sequence[Nodes]) -> Cluster:
     """Return what a pipeline has of a cluster."""
+    parts = own[cluster.name]
     largest = max(parts)
-    share = node_share(cluster, parts)
+    share = node_share(cluster, division, own)
     interfaces, inter_node = cluster.nics_per_node * share, cluster.inter_node
     if interfaces.denominator > 1:
         slower = inter_node.bandwidth_bytes_per_s * float(share)
@@ -186,7 +185,9 @@ def _links(problem: Problem, division: Sequence[Nodes], own: Nodes) -> ClusterLi
         if link is None:
             continue
         both = [nodes for nodes in division if nodes.get(first) and nodes.get(second)]
-        share = min(node_share(clusters[name], own[name]) for name in (first, second))
+        share = min(
+            node_share(clusters[name], division, own) for name in (first, second)
+        )
         pairs[frozenset({first, second})] = _narrowed(link, len(both), float(share))
     return ClusterLinks(default=problem.links.default, pairs=pairs)
 

@@ -68,7 +68,7 @@ class Candidate(NamedTuple):
     nodes
         In the order in which the plan's ranks are where least has to move.
     change_s
-        Of the moves and the restart; 0 if nothing has to move.
+        Of the moves and the restart; 0 if the same pipelines stay where they are.
     total_s
         N T + z + restart.
     """
@@ -213,7 +213,9 @@ class Replanning:
         needed = states.held(priced.plan, layout)
         network = Network(problem, nodes, change.checkpoint_bytes_per_s)
         moves = moves_between(held, needed, states, network)
-        change_s = moves.seconds + change.restart_s if moves.rows else 0.0
+        # Other pipelines, or the same ones elsewhere, are other processes and groups.
+        same = priced.plan.pipelines == change.plan.pipelines and layout == self._layout
+        change_s = 0.0 if same else moves.seconds + change.restart_s
         return Candidate(
             priced=priced,
             nodes=tuple(nodes),

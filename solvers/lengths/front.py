@@ -30,7 +30,7 @@ class Front:
         """Whether some option is better than all there are."""
         return any(
             option.longest not in self._of
-            or not self._of[option.longest].slower(option)[0].any()
+            or not self._of[option.longest].beaten(option)
             for option in options
         )
 
@@ -53,6 +53,7 @@ class _Kept:
     def __init__(self, option: Option) -> None:
         self.options = [option]
         self._size, self._fixed, self._rates = _arrays([option])
+        self._real = np.array([bool(option.hosts)])
 
     def slower(self, option: Option) -> tuple[Bools, Bools]:
         """Return which ones it is never quicker than, and which never slower than."""
@@ -67,13 +68,21 @@ class _Kept:
 
     def add(self, option: Option) -> None:
         before, after = self.slower(option)
-        if before.any():
+        # A bound is no pipeline: it stands in for none that there is.
+        if (before if not option.hosts else before & self._real).any():
             return
         self.options = [
-            each for each, worse in zip(self.options, after, strict=True) if not worse
+            each
+            for each, worse in zip(self.options, after, strict=True)
+            if not worse or (each.hosts and not option.hosts)
         ]
         self.options.append(option)
         self._size, self._fixed, self._rates = _arrays(self.options)
+        self._real = np.array([bool(each.hosts) for each in self.options])
+
+    def beaten(self, option: Option) -> bool:
+        """Whether some pipeline, not only a bound, is never slower than this."""
+        return bool((self.slower(option)[0] & self._real).any())
 
 
 def _arrays(options: Sequence[Option]) -> tuple[Ints, Ints, Floats]:

@@ -8,7 +8,7 @@ micro-batches.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -88,13 +88,14 @@ class Pricing:
         return range(len(self._slices))
 
     def strategies(self, cluster: int) -> tuple[Strategy, ...]:
-        """Return what a cluster can do with the shortest sequences."""
-        return self._slices[0].clusters[cluster].strategies
+        """Return what a cluster can do with sequences of some length."""
+        each = (part.clusters[cluster].strategies for part in self._slices)
+        return tuple(dict.fromkeys(chain.from_iterable(each)))
 
     def most_stages(self, host: Host) -> int:
         """Return how many stages of a strategy fit its cluster."""
-        own = self._slices[0].clusters[host.cluster]
-        return int(own.max_stages[own.row(host.strategy)])
+        rows = (self.row(number, host) for number in self.lengths)
+        return next((int(t.max_stages[k]) for t, k in filter(None, rows)), 0)
 
     def row(self, number: int, host: Host) -> Row | None:
         """Return the row of a strategy for a length; None if there is none."""
@@ -141,7 +142,7 @@ class Pricing:
         return int(whole * least), int(max(even, window) * least)
 
     def of(self, hosts: Sequence[Host], cuts: Ints) -> Prices | None:
-        """Price every cut; None if the strategies are not for the shortest length.
+        """Price every cut; None if the strategies are not all for one length.
 
         Parameters
         ----------
@@ -149,16 +150,16 @@ class Pricing:
             First units of the stages, and the number of units; (S, p + 1).
         """
         counts = self._before[cuts[:, 1:]] - self._before[cuts[:, :-1]]
-        shortest = self.able(0, hosts)
-        if shortest is None:
+        able = [self.able(number, hosts) for number in self.lengths]
+        known = [number for number in self.lengths if able[number] is not None]
+        if not known:
             return None
-        sync = self._sync(shortest, counts)
+        sync = self._sync(known[0], able[known[0]] or [], counts)
         warmups = warmups_of(self.table.schedule, hosts)
         fill: list[Ints] = []
         rates: list[Ints] = []
         fits: list[NDArray[np.bool_]] = []
-        for number in self.lengths:
-            own = self.able(number, hosts)
+        for number, own in enumerate(able):
             if own is None:
                 never = np.full(len(cuts), -1)
                 fill.append(never)
@@ -174,13 +175,13 @@ class Pricing:
             fits.append(self._fits(hosts, own, counts, warmups))
         return Prices(SCALE * np.stack(fill, 1), np.stack(rates, 1), np.stack(fits, 1))
 
-    def _sync(self, rows: Sequence[Row], counts: Ints) -> Ints:
-        """Return the longest g, of the shortest length; (S,)."""
+    def _sync(self, number: int, rows: Sequence[Row], counts: Ints) -> Ints:
+        """Return the longest g of a length: the shortest that can be taken; (S,)."""
         each = [
             int(t.sync_ns[k]) + counts[:, i] @ t.sync_unit_ns[k]
             for i, (t, k) in enumerate(rows)
         ]
-        tied = self._slices[0].tied_ns
+        tied = self._slices[number].tied_ns
         if tied is not None and len(rows) > 1:
             ends = [int(t.layout[k]) for t, k in (rows[0], rows[-1])]
             each[0] = each[0] + int(tied[ends[0], ends[1]])

@@ -150,8 +150,9 @@ class LengthsSearch:
             [each for each in own if each.fixed + each.rates[-1] < cutoff]
             for own in options
         ]
+        known = cutoff if math.isfinite(self.best_s) else math.inf
         if not all(able):
-            return cutoff, None
+            return known, None
         program = LengthsProgram(able, self._sequences, cutoff, alike)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
@@ -164,7 +165,7 @@ class LengthsSearch:
             solver.parameters.max_time_in_seconds = max(left_s, 0.01)
         name = run(solver, program.model)
         if name == "INFEASIBLE":
-            return cutoff, None
+            return known, None
         if name in ("OPTIMAL", "FEASIBLE"):
             bound = min(solver.best_objective_bound, solver.objective_value)
             return max(bound - 1, 0.0), program.extract(solver.value)

@@ -123,6 +123,19 @@ def test_half_a_node_has_half_of_its_interfaces(problem: Problem) -> None:
     assert (b.nics_per_node, b.inter_node.bandwidth_bytes_per_s) == (1, 50e9 / 8 / 2)
 
 
+def test_a_node_may_be_as_large_as_half_of_another(problem: Problem) -> None:
+    larger = replace(problem.clusters[0], unequal=(2, 2, 2, 1), uplink_bytes_per_s=None)
+    problem = replace(problem, clusters=(larger, problem.clusters[1]))
+    # The node of one and two halves; or that node and whole ones.
+    with_halves = ({"a": (1,)}, {"a": (1,)}, {"a": (2, 2, 1)})
+    assert part_of(problem, with_halves, 0, 1).clusters[0].nics_per_node == 1
+    whole = ({"a": (1, 2)}, {"a": (2, 2)})
+    assert part_of(problem, whole, 0, 1).clusters[0].nics_per_node == 2
+    halves = ({"a": (2, 2, 1)}, {"a": (2,)})
+    cut = ({"a": (2, 2, 1)}, {"a": (1, 1)})
+    assert depends_on(problem, halves, 0) != depends_on(problem, cut, 0)
+
+
 def test_parts_that_cost_the_same_are_known(problem: Problem) -> None:
     assert depends_on(problem, ALIKE, 0) == depends_on(problem, ALIKE, 1)
     assert depends_on(problem, ALIKE, 0) != depends_on(problem, APART, 0)

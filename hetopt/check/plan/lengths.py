@@ -2,7 +2,7 @@
 
 Each length has a table of its own. A stage needs the memory of the longest sequences
 its pipeline takes, for as many micro-batches as it has warm-ups. g is that of the
-shortest length of the problem.
+shortest length of the problem that the pipeline could take.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.schedules import STEPS
 from hetopt.check.plan.several import (
     ensure_own_table,
@@ -101,7 +102,8 @@ def one_length_each(
 ) -> list[dict[int, OneLength]]:
     """Return what every pipeline is priced with, by length; the mixes are sound.
 
-    Beside the lengths that it takes there is the shortest of the problem.
+    Beside the lengths that it takes there is the shortest that it could take: for which
+    the tables have all of its strategies.
 
     Raises
     ------
@@ -120,11 +122,11 @@ def one_length_each(
     found = []
     for number, pipeline in enumerate(plan.pipelines):
         assert pipeline.mix is not None
-        wanted = {*pipeline.mix.sequences, min(problem.training.sequences)}
         known = by_length(problem, division, number, sources)
-        found.append(
-            {each: _alone(pipeline, pipeline.mix, *known[each]) for each in wanted}
-        )
+        own = {n: _alone(pipeline, pipeline.mix, *known[n]) for n in sorted(known)}
+        shortest = next((n for n, each in own.items() if not rows_of(*each)[1]), None)
+        wanted = {*pipeline.mix.sequences, shortest}
+        found.append({n: each for n, each in own.items() if n in wanted})
     return found
 
 

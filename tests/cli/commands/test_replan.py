@@ -101,6 +101,34 @@ def test_nothing_moves_where_nothing_needed_is_lost(
     assert "in all" in printed
 
 
+def test_other_pipelines_are_a_change_though_nothing_moves(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One pipeline of two is left: its processes start again all the same."""
+    fleet = """\
+model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
+clusters:
+  - {name: a, accelerator: A100-40GB, nodes: 2, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: H100, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps}}
+links: {default: {bandwidth: 100 Gbps, latency: 5 us}}
+training: {global_batch: 12, seq_len: 8192, zero: 0, schedule: 1f1b}
+pin: {clusters: {b: {tp: 1}}}
+"""
+    (tmp_path / "p.yaml").write_text(fleet)
+    files = [str(tmp_path / "p.yaml"), str(tmp_path / "plan.json")]
+    side_by_side = ["--pipelines", "2", "--jobs", "1"]
+    assert main(["plan", files[0], *side_by_side, "--out", files[1]]) == 0
+    assert "2 pipelines" in capsys.readouterr().out
+    lost = ["--lost", "b", "--added", "b/n7", "--restart", "1000"]
+    asked = ["--iterations", "500", "--json"]
+    assert main(["replan", *files, *lost, *asked, *side_by_side]) == 0
+    data = json.loads(capsys.readouterr().out)
+    for each in data["candidates"]:
+        assert each["total_s"] >= 500 * each["closed_form_s"] + 1000
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

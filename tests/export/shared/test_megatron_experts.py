@@ -162,7 +162,7 @@ def test_the_flexible_dispatcher_is_for_several_ranks(
     for of, name in ((alone, "alltoall"), (Job.of(problem, given.plan), "flex")):
         folder = tmp_path / name
         files = bundle(of, launcher, allow_lossy=False)
-        write_folder(folder, files)
+        write_folder(str(folder), files)
         text = "".join(files.values())
         assert re.search(rf"dispatcher[-_]type\W+{name}", text)
         assert ("deepep" in text) == (name == "flex")
