@@ -86,6 +86,8 @@ def run(fixed: Any, starts: Any, clocks: Any) -> None:
             free[stage] += fixed[WEIGHT][stage]
 
 
+# One walk over all kinds of events, also run as it is written: Python cannot call a
+# compiled part of it that returns two numbers.
 @kernel
 def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
     """Walk from the last pass of a stage to time 0; return the number of events.

@@ -67,14 +67,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
     zeros = [job.choice(n, "zero", (0, 1)) for n in stages]
     alike = len(set(zeros)) == 1
     experts = _experts(job)
-    says = {
-        name: job.at(section, name)
-        for section, names in _SAYS.items()
-        for name in names
-    } | {"experts": experts}
-    if experts:
-        # The program drops no token and waits for all-to-alls of all copies.
-        says |= {"capacity": None, "node_dedup": False, "overlaps": False}
+    says = _says(job, experts)
     read = stages_of(
         _places(folder, degrees),
         _layers(job, chunks, folded=zero_bubble == "zb-v"),
@@ -104,6 +97,19 @@ def read_torch(folder: Path) -> PipelineReadBack:
         ),
         says={**says, "zero": zeros[0]} if alike else says,
     )
+
+
+def _says(job: _Job, experts: Experts | None) -> dict[str, Any]:
+    """Return what the job says of model and training."""
+    says = {
+        name: job.at(section, name)
+        for section, names in _SAYS.items()
+        for name in names
+    } | {"experts": experts}
+    if experts:
+        # The program drops no token and waits for all-to-alls of all copies.
+        says |= {"capacity": None, "node_dedup": False, "overlaps": False}
+    return says
 
 
 class _Job:
