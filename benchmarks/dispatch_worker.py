@@ -21,9 +21,10 @@ from program.job import Job
 def main() -> None:
     """Dispatch and combine, as often as asked after once to warm up."""
     torch.set_num_threads(1)
-    job = Job.read(Path(__file__).with_name("job.json"))
+    jobs = Job.read(Path(__file__).with_name("job.json"))
     dist.init_process_group("gloo")
-    place = Place(job, dist.get_rank(), torch.device("cpu"))
+    place = Place(jobs, dist.get_rank(), torch.device("cpu"))
+    job = place.job
     experts = job.experts
     assert experts is not None
     tokens = len(place.sequences) * len(place.positions) // place.plan.tp
