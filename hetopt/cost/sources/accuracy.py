@@ -13,7 +13,13 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Protocol
 
-from hetopt.cost.operators.file import MATMUL, MEMORY, SDP_BACKWARD, SDP_FORWARD
+from hetopt.cost.operators.file import (
+    GROUP_MATMUL,
+    MATMUL,
+    MEMORY,
+    SDP_BACKWARD,
+    SDP_FORWARD,
+)
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.problem.catalogue import DATA
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 #: What reports call the classes of operators.
 _WORDS = {
     MATMUL: "multiplications",
+    GROUP_MATMUL: "grouped multiplications",
     SDP_FORWARD: "attention",
     SDP_BACKWARD: "attention",
     MEMORY: "element-wise kernels",
@@ -106,6 +113,8 @@ def latency_notes(
         parts = [f"{cluster.name}: the sum of measured operators"]
         lent: dict[str, dict[str, None]] = {}
         for op, device in source.borrowed.items():
+            if op == GROUP_MATMUL and problem.model.experts is None:
+                continue
             lent.setdefault(device, {})[_WORDS[op]] = None
         parts += [f"{', '.join(ops)} as on {device}" for device, ops in lent.items()]
         known = accuracy_of(cluster.accelerator)

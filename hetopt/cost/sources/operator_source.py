@@ -97,8 +97,9 @@ class OperatorSource:
         """Return the device by class whose efficiencies are borrowed."""
         return {
             name: self.measured[name].device
-            for name in NEEDED
-            if self.measured[name].device != self.accelerator.name
+            for name in WITH_EXPERTS
+            if name in self.measured
+            and self.measured[name].device != self.accelerator.name
         }
 
     def lacks(self, model: Model, training: Training) -> str | None:

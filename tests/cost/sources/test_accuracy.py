@@ -8,6 +8,7 @@ import pytest
 from hetopt.cost.sources.accuracy import accuracies, accuracy_of, latency_notes
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.catalogue import accelerators
+from hetopt.problem.experts import Experts
 from tests.cost.making import make_cluster, make_problem
 
 if TYPE_CHECKING:
@@ -56,6 +57,15 @@ def test_each_cluster_used_says_what_was_borrowed_and_how_far_off_it_is() -> Non
     )
     assert "multiplications, element-wise kernels as on H100" in notes[1]
     assert notes[1].endswith("no published iteration it could be held against")
+
+
+def test_grouped_multiplications_are_named_where_there_are_experts() -> None:
+    dense = problem_of("H100")
+    experts = Experts(number=8, per_token=2, ffn=1024)
+    routed = replace(dense, model=replace(dense.model, experts=experts))
+    for problem, said in ((dense, False), (routed, True)):
+        (note,) = latency_notes(problem, timed(1.0, "H100"))
+        assert ("grouped multiplications" in note) == said
 
 
 @pytest.mark.parametrize(
