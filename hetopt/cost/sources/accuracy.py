@@ -90,10 +90,15 @@ class Timed(Protocol):
 def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
     """Return the errors on each cluster that a plan uses; None where none is known."""
     known = {
-        cluster.name: accuracy_of(cluster.accelerator)
-        for cluster, _ in _summed(problem, plan)
+        cluster.name: _accuracy(cluster, source)
+        for cluster, source in _summed(problem, plan)
     }
     return {stage.cluster: known.get(stage.cluster) for stage in plan.pipeline.stages}
+
+
+def _accuracy(cluster: Cluster, source: OperatorSource) -> Accuracy | None:
+    """Return the errors of a source; None of kernels that a user measured."""
+    return None if source.own else accuracy_of(cluster.accelerator)
 
 
 def latency_notes(
@@ -117,7 +122,10 @@ def latency_notes(
                 continue
             lent.setdefault(device, {})[_WORDS[op]] = None
         parts += [f"{', '.join(ops)} as on {device}" for device, ops in lent.items()]
-        known = accuracy_of(cluster.accelerator)
+        if source.own:
+            words = ", ".join(dict.fromkeys(_WORDS[op] for op in source.own))
+            parts.append(f"{words} as in {source.measured[min(source.own)].name}")
+        known = _accuracy(cluster, source)
         parts.append(
             "no published iteration it could be held against"
             if known is None
