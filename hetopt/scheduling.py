@@ -67,9 +67,12 @@ def schedule_variants(
     chunks
         Of every stage, where a schedule has several; each at least 2.
     """
-    several = [ScheduleVariant(schedule=INTERLEAVED, chunks=v) for v in chunks]
-    one = [ScheduleVariant(schedule=name) for name in SCHEDULES if name != INTERLEAVED]
     training = problem.training
+    tried = list(chunks)
+    if training.schedule == INTERLEAVED and training.chunks not in tried:
+        tried = [training.chunks, *tried]
+    several = [ScheduleVariant(schedule=INTERLEAVED, chunks=v) for v in tried]
+    one = [ScheduleVariant(schedule=name) for name in SCHEDULES if name != INTERLEAVED]
     own = ScheduleVariant(schedule=training.schedule, chunks=training.chunks)
     return tuple(sorted([*one, *several], key=lambda variant: variant != own))
 

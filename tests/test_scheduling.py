@@ -194,6 +194,9 @@ def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
     names = [each.schedule for each in variants if each.chunks == 1]
     assert sorted(names) == sorted((*ONE_CHUNK, FOLDED))
     assert tuple(each.chunks for each in variants if each.chunks > 1) == USUAL_CHUNKS
+    own = schedule_variants(problem.under("interleaved-1f1b", 3), (2, 4))
+    assert own[0] == ScheduleVariant(schedule="interleaved-1f1b", chunks=3)
+    assert [each.chunks for each in own if each.chunks > 1] == [3, 2, 4]
     one = replace(problem, clusters=problem.clusters[:1])
     for name in ("gpipe", "1f1b"):
         training = replace(one.training, schedule=name)

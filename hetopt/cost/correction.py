@@ -65,8 +65,10 @@ def _with_scaled_links(cluster: Cluster, inside: float, network: float) -> Clust
     group = cluster.group
     if group is not None:
         group = replace(group, link=_scaled(group.link, inside))
+    uplink = cluster.uplink_bytes_per_s
     return replace(
         cluster,
+        uplink_bytes_per_s=None if uplink is None else uplink * network,
         intra_node=_scaled(cluster.intra_node, inside),
         inter_node=_scaled(cluster.inter_node, network),
         group=group,

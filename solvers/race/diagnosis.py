@@ -14,7 +14,7 @@ from hetopt.deadline import Deadline, Stopped, run_until
 from hetopt.formulations.chain import Chain
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.quantity import TOO_MANY_BYTES
-from hetopt.problem.training import Pins
+from hetopt.problem.training import FOLDED, Pins
 from hetopt.solvers.bounds.by_count import survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 
@@ -41,11 +41,20 @@ def why_infeasible(
             f"global batch of {problem.training.global_batch}"
         )
     chunks = problem.training.chunks
+    is_folded = problem.training.schedule == FOLDED
     if not problem.stage_counts:
+        parts = 2 if is_folded else chunks
+        what = "pairs" if is_folded else "units"
         return (
             f"pin.stages: no permitted number of stages is between {min(chunks, 2)} "
-            f"and {(len(problem.model.units) - 2) // chunks}, the transformer layers' "
-            f"units{' of a chunk' if chunks > 1 else ''}, with a device for each"
+            f"and {(len(problem.model.units) - 2) // parts}, the transformer layers' "
+            f"{what}{' of a chunk' if chunks > 1 else ''}, with a device for each"
+        )
+    if not problem.programs and is_folded:
+        return (
+            "training.schedule: zb-v has more micro-batches than stages, and no "
+            "permitted number of micro-batches is more than a permitted number of "
+            "stages; permit more of the former, or name another schedule"
         )
     if not problem.programs:
         return (

@@ -25,3 +25,10 @@ def test_links_inside_nodes_and_networks_have_factors_of_their_own() -> None:
         assert ratio == pytest.approx(factor)
         assert new.latency_s == old.latency_s
     assert with_corrected_links(plain) is plain
+
+
+def test_uplinks_are_networks() -> None:
+    plain = make_problem((replace(make_cluster(), uplink_bytes_per_s=1e9),))
+    problem = replace(plain, calibration=Calibration(bandwidth=0.5))
+    (cluster,) = with_corrected_links(problem).clusters
+    assert cluster.uplink_bytes_per_s == pytest.approx(0.5e9)

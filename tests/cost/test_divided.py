@@ -123,6 +123,27 @@ def test_half_a_node_has_half_of_its_interfaces(problem: Problem) -> None:
     assert (b.nics_per_node, b.inter_node.bandwidth_bytes_per_s) == (1, 50e9 / 8 / 2)
 
 
+def test_the_other_ends_uplink_counts_too() -> None:
+    slow = read_problem_text(
+        TEXT.replace(", uplink: 40 Gbps", "").replace(
+            "{bandwidth: 50 Gbps, latency: 5 us}}",
+            "{bandwidth: 50 Gbps, latency: 5 us}, uplink: 4 Gbps}",
+        )
+    )
+    layer = slow.model.units.index("layer")
+    for number in (0, 1):
+        own = part(slow, APART, number, 4)
+        _, unit = added_ns(own.table, build_table(own.problem))
+        strategies = own.table.slices[0].clusters[0].strategies
+        k = next(k for k, each in enumerate(strategies) if each.dp * each.cp == 1)
+        # The four devices of b share its uplink.
+        held = 4 * 512 * 512 + 3 * 512 * 2048 + 2 * 512
+        assert strategies[k].tp == 1
+        kind = own.table.kinds.index(slow.model.units[layer])
+        expected = held * 4 / (4e9 / 8 / 4) * 1e9
+        assert unit[k, kind] == pytest.approx(expected, rel=1e-3)
+
+
 def test_a_node_may_be_as_large_as_half_of_another(problem: Problem) -> None:
     larger = replace(problem.clusters[0], unequal=(2, 2, 2, 1), uplink_bytes_per_s=None)
     problem = replace(problem, clusters=(larger, problem.clusters[1]))

@@ -12,6 +12,7 @@ from hetopt.cost.boundaries.resharding import (
     outer_degree,
     plan_transfer,
 )
+from hetopt.cost.correction import with_corrected_links
 
 if TYPE_CHECKING:
     from hetopt.cost.boundaries.resharding import LinkUse
@@ -24,6 +25,7 @@ def boundary_use(problem: Problem, before: Stage, after: Stage) -> LinkUse | Non
 
     None inside a cluster, and where there is no link.
     """
+    problem = with_corrected_links(problem)
     link = problem.links.between(before.cluster, after.cluster)
     if before.cluster == after.cluster or link is None or before.resharding is None:
         return None

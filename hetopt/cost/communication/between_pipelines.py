@@ -129,10 +129,11 @@ def _across(
     if link is None:
         msg = f"there is no link between {here.name!r} and {there.name!r}"
         raise ValueError(msg)
-    devices = sum(sum(nodes.get(here.name, ())) for nodes in division)
     limits = [_interfaces(here), _interfaces(there), *_limits(link, here, there)]
-    shared = (link.capacity_bytes_per_s, here.uplink_bytes_per_s)
-    limits += [each / devices for each in shared if each is not None]
+    for end in (here, there):
+        devices = sum(sum(nodes.get(end.name, ())) for nodes in division)
+        shared = (link.capacity_bytes_per_s, end.uplink_bytes_per_s)
+        limits += [each / devices for each in shared if each is not None]
     return Way(min(limits), link.latency_s + link.message_s)
 
 

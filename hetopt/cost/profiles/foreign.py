@@ -107,6 +107,9 @@ def converted(
         A degree does not divide the model.
     """
     model, training = target.model, target.training
+    if all(times.tp == 1 for times in found):
+        # Nothing was sent: what other degrees send is not in these times.
+        communication = "excluded"
     rows = [row for times in found for row in _rows(target, times, file)]
     shape = (
         f"model, sequence length and precision are those of the problem it was "

@@ -13,7 +13,13 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Protocol
 
-from hetopt.cost.operators.file import MATMUL, MEMORY, SDP_BACKWARD, SDP_FORWARD
+from hetopt.cost.operators.file import (
+    GROUP_MATMUL,
+    MATMUL,
+    MEMORY,
+    SDP_BACKWARD,
+    SDP_FORWARD,
+)
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.problem.catalogue import DATA
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 #: What reports call the classes of operators.
 _WORDS = {
     MATMUL: "multiplications",
+    GROUP_MATMUL: "grouped multiplications",
     SDP_FORWARD: "attention",
     SDP_BACKWARD: "attention",
     MEMORY: "element-wise kernels",
@@ -83,10 +90,15 @@ class Timed(Protocol):
 def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
     """Return the errors on each cluster that a plan uses; None where none is known."""
     known = {
-        cluster.name: accuracy_of(cluster.accelerator)
-        for cluster, _ in _summed(problem, plan)
+        cluster.name: _accuracy(cluster, source)
+        for cluster, source in _summed(problem, plan)
     }
     return {stage.cluster: known.get(stage.cluster) for stage in plan.pipeline.stages}
+
+
+def _accuracy(cluster: Cluster, source: OperatorSource) -> Accuracy | None:
+    """Return the errors of a source; None of kernels that a user measured."""
+    return None if source.own else accuracy_of(cluster.accelerator)
 
 
 def latency_notes(
@@ -106,9 +118,14 @@ def latency_notes(
         parts = [f"{cluster.name}: the sum of measured operators"]
         lent: dict[str, dict[str, None]] = {}
         for op, device in source.borrowed.items():
+            if op == GROUP_MATMUL and problem.model.experts is None:
+                continue
             lent.setdefault(device, {})[_WORDS[op]] = None
         parts += [f"{', '.join(ops)} as on {device}" for device, ops in lent.items()]
-        known = accuracy_of(cluster.accelerator)
+        if source.own:
+            words = ", ".join(dict.fromkeys(_WORDS[op] for op in source.own))
+            parts.append(f"{words} as in {source.measured[min(source.own)].name}")
+        known = _accuracy(cluster, source)
         parts.append(
             "no published iteration it could be held against"
             if known is None

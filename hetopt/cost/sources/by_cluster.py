@@ -199,7 +199,9 @@ def _operators(
             msg = f"has no matmul operators, and none of {device} or a relative ship"
         remedy = "use roofline, or the path of a profile"
         raise InputError(f"{msg}; {remedy}", file=file, field=field)
-    source = OperatorSource(cluster.accelerator, found, cache=cache)
+    source = OperatorSource(
+        cluster.accelerator, found, own=tuple(measured), cache=cache
+    )
     reason = source.lacks(problem.model, problem.training)
     if reason is not None:
         raise InputError(f"{reason}; use roofline", file=file, field=field)

@@ -32,13 +32,13 @@ from hetopt.cost.operators.shipped import grown, shipped_forest
 from hetopt.cost.shapes import distinct_rows
 from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
-from hetopt.cost.sources.sustained import sustained_of
+from hetopt.cost.sources.sustained import as_measured, sustained_of
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from hetopt.cost.operators.relatives import Measured
@@ -68,6 +68,7 @@ class OperatorSource:
         measured: Mapping[str, Measured],
         *,
         sustained: Sustained | None = None,
+        own: Collection[str] = (),
         cache: Path | None = None,
     ) -> None:
         """Take measured operators.
@@ -78,13 +79,22 @@ class OperatorSource:
             By class; at least multiplications.
         sustained
             What whole iterations sustain; by default what is known of the family.
+        own
+            Classes that the user measured: taken as they are, as what is known of the
+            family was found with other kernels.
         cache
             Folder of predictions made before; the user's cache by default.
         """
         self.accelerator = accelerator
         self.measured = measured
         relative = measured[MATMUL].device
-        self.sustained = sustained or sustained_of(accelerator, relative)
+        self.own = own
+        self.sustained = sustained or as_measured(
+            sustained_of(accelerator, relative),
+            multiplication=MATMUL in own,
+            attention=SDP_FORWARD in own or SDP_BACKWARD in own,
+            elementwise=MEMORY in own,
+        )
         self._cache = cache
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
@@ -97,8 +107,9 @@ class OperatorSource:
         """Return the device by class whose efficiencies are borrowed."""
         return {
             name: self.measured[name].device
-            for name in NEEDED
-            if self.measured[name].device != self.accelerator.name
+            for name in WITH_EXPERTS
+            if name in self.measured
+            and self.measured[name].device != self.accelerator.name
         }
 
     def lacks(self, model: Model, training: Training) -> str | None:

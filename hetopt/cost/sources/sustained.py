@@ -17,7 +17,7 @@ shares of operators, times the one factor that explains it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -81,3 +81,15 @@ def sustained_of(accelerator: Accelerator, relative: str) -> Sustained:
         if fits:
             return SUSTAINED[max(fits, key=len)]
     return AS_MEASURED
+
+
+def as_measured(
+    known: Sustained, *, multiplication: bool, attention: bool, elementwise: bool
+) -> Sustained:
+    """Return shares with those of some classes 1."""
+    return replace(
+        known,
+        multiplication=1.0 if multiplication else known.multiplication,
+        attention=1.0 if attention else known.attention,
+        elementwise=1.0 if elementwise else known.elementwise,
+    )

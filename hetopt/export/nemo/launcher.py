@@ -243,6 +243,12 @@ def recipe(job: Job) -> dict[str, Any]:
             "pipeline_model_parallel_layout": layout_text(
                 layers, job.plan.chunks, predictions=model.predictions
             ),
+            # Megatron-core overlaps nothing unless told; Megatron-LM's parser tells it.
+            **(
+                {"overlap_p2p_comm": True, "batch_p2p_comm": False}
+                if job.plan.chunks > 1
+                else {}
+            ),
             **_experts(job),
             "recompute_granularity": (
                 None if strategy.recompute == "none" else strategy.recompute

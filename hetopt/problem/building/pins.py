@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.problem.building.pinned_meshes import check_meshes
 from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.meshes import Mesh
-from hetopt.problem.training import ANY, ClusterPins, Domain, Pins
+from hetopt.problem.training import ANY, FOLDED, ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ def build_pins(
         ),
     )
     _check_counts(pins, spec, model, clusters, training)
-    _check_units(pins, model)
+    _check_units(pins, model, training)
     _check_hosting(pins, names)
     check_meshes(pins, model, clusters, training)
     return pins
@@ -179,16 +179,29 @@ def _check_counts(
             raise FieldError((*_PIN, "microbatches"), msg)
 
 
-def _check_units(pins: Pins, model: Model) -> None:
+def _check_units(pins: Pins, model: Model, training: Training) -> None:
     units = pins.units
     if units is None:
         return
     path = (*_PIN, "units")
-    total = len(model.units)
+    total, whose, ends = (
+        len(model.units),
+        "the model's",
+        "embedding, {} in between, head",
+    )
+    if training.schedule == FOLDED:
+        total //= 2
+        whose, ends = "the", "of pairs: embedding with head, {} of layers"
+        inside = total - 1
+    else:
+        inside = (total - 2) // training.chunks
+        total = inside + 2
+        if training.chunks > 1:
+            whose = "a chunk's"
     if sum(units) != total:
         msg = (
-            f"sums to {sum(units)}, expected the model's {total} units "
-            f"(embedding, {total - 2} in between, head)"
+            f"sums to {sum(units)}, expected {whose} {total} units "
+            f"({ends.format(inside)})"
         )
         raise FieldError(path, msg)
     if not pins.stages.permits(len(units)):
@@ -196,6 +209,8 @@ def _check_units(pins: Pins, model: Model) -> None:
         raise FieldError(path, msg)
     if len(units) > 1:
         for index, what in ((0, "embedding"), (len(units) - 1, "head")):
+            if training.schedule == FOLDED and index:
+                continue
             if units[index] < 2:
                 msg = f"is {units[index]}, expected more than the {what} alone"
                 raise FieldError((*path, index), msg)

@@ -28,7 +28,7 @@ class ClusterPinSpec(Strict):
         None, description="Pipeline stages it hosts; 0: it is not used."
     )
     units: CountsFromZero = Field(
-        None, description="Units of the model it hosts, embedding and head included."
+        None, description="Units that its stages have, counted as pin.units."
     )
     dp: Counts = Field(None, description="Data parallelism, if the cluster is used.")
     cp: Counts = Field(None, description="Context parallelism, if used.")
@@ -73,7 +73,10 @@ class PinSpec(Strict):
     )
     units: CountList = Field(
         None,
-        description="Units per stage in pipeline order, embedding and head included.",
+        description=(
+            "Units per stage in pipeline order, embedding and head included; of one "
+            "chunk where a stage has several, pairs of units with zb-v."
+        ),
     )
     clusters: Annotated[
         dict[str, ClusterPinSpec],

@@ -51,3 +51,15 @@ def test_a_device_outside_the_catalogue_states_its_rates() -> None:
     found = by_class(rates + HEADER, "x.csv")
     assert (found[MEMORY].rates.flops, found[MEMORY].rates.bytes_per_s) == (1e14, 1e12)
     assert [row.time_us for row in found[MEMORY].rows] == [1.5]
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_columns_may_be_in_any_order(quote: str) -> None:
+    header = HEADER.partition("op,")[0]
+    rates = "# peak_flops: 100 TFLOPS\n# memory_bandwidth: 1 TB/s\n"
+    rows = f"dtype,op,bytes,time_us\nbf16,{quote}memory{quote},1000,1.5\n"
+    columns = "m,k,n,groups,layout,batch,seq,heads,kv_heads,qk_dim,v_dim"
+    rows = rows.replace("time_us\n", f"time_us,{columns}\n").replace(
+        "1.5\n", "1.5" + "," * 11 + "\n"
+    )
+    assert set(by_class(rates + header + rows, "x.csv")) == {MEMORY}

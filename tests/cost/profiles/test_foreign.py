@@ -171,6 +171,29 @@ def test_communication_is_not_counted_twice(tmp_path: Path) -> None:
     assert degrees == {False, True}
 
 
+def test_times_without_tensor_parallelism_hold_no_communication(
+    tmp_path: Path,
+) -> None:
+    source = metis(tmp_path / "m")
+    for path in source.glob("*_tp2_*"):
+        path.unlink()
+    assert read_metis(str(source), TARGET).header["communication"] == "excluded"
+
+
+def test_layers_may_add_up_to_the_pass(tmp_path: Path) -> None:
+    """In binary these sums are a little more than the pass that is written."""
+    folder = tmp_path / "m"
+    folder.mkdir()
+    layers = [4.8, 6.0, 1.6, 1.6, 3.9]
+    execution = {
+        "layer_compute_total_ms": layers,
+        "forward_backward_time_ms": sum(layers) * (1 - 1e-15),
+    }
+    text = json.dumps({"execution_time": execution})
+    (folder / "DeviceType.A100_tp1_bs1.json").write_text(text)
+    assert len(read_metis(str(folder), TARGET).rows) == 3
+
+
 def test_the_optimizer_takes_what_it_took(tmp_path: Path) -> None:
     """6 ms for the whole model on one device, in the part of g that units add."""
     table = table_of(tmp_path, whole(tmp_path / "w"))

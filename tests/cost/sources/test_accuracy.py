@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.cost.sources.accuracy import accuracies, accuracy_of, latency_notes
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.operator_source import OperatorSource
+from hetopt.cost.sources.sustained import sustained_of
 from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.catalogue import accelerators
+from hetopt.problem.experts import Experts
 from tests.cost.making import make_cluster, make_problem
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hetopt.problem.problem import Problem
 
 
@@ -56,6 +62,40 @@ def test_each_cluster_used_says_what_was_borrowed_and_how_far_off_it_is() -> Non
     )
     assert "multiplications, element-wise kernels as on H100" in notes[1]
     assert notes[1].endswith("no published iteration it could be held against")
+
+
+def test_grouped_multiplications_are_named_where_there_are_experts() -> None:
+    dense = problem_of("H100")
+    experts = Experts(number=8, per_token=2, ffn=1024)
+    routed = replace(dense, model=replace(dense.model, experts=experts))
+    for problem, said in ((dense, False), (routed, True)):
+        (note,) = latency_notes(problem, timed(1.0, "H100"))
+        assert ("grouped multiplications" in note) == said
+
+
+def test_what_a_user_measured_is_taken_as_it_is(tmp_path: Path) -> None:
+    """H100's share of attention, and its errors, are of B200's kernels."""
+    path = tmp_path / "mine.csv"
+    rows = [
+        f"{op},bf16,,,,,,{batch},2048,8,8,128,128,,{1000 * batch * part}"
+        for op, part in (("sdp_fwd", 1), ("sdp_bwd", 2.5))
+        for batch in (1, 2, 4)
+    ]
+    path.write_text(
+        "# schema: hetopt-operators/1\n# device: H100\n# kind: measured\n"
+        "# source: a test\n# licence: none\n"
+        "op,dtype,m,k,n,groups,layout,batch,seq,heads,kv_heads,qk_dim,v_dim,bytes,"
+        "time_us\n" + "\n".join(rows) + "\n"
+    )
+    problem = replace(problem_of("H100"), latency={"H100": str(path)})
+    source = latency_sources(problem).by_cluster["H100"]
+    assert isinstance(source, OperatorSource)
+    known = sustained_of(accelerators()["H100"], "H100")
+    assert source.sustained == replace(known, attention=1.0)
+    assert known.attention < 0.5
+    (note,) = latency_notes(problem, timed(1.0, "H100"))
+    assert f"attention as in {path}" in note
+    assert note.endswith("no published iteration it could be held against")
 
 
 @pytest.mark.parametrize(

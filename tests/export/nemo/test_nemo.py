@@ -4,8 +4,11 @@ import pytest
 import yaml
 
 from hetopt.export.bundle import bundle
+from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
+from hetopt.planning import plan
+from hetopt.problem.reading import read_problem_text
 from tests.export.jobs import draw_job
 from tests.export.scripts import told
 
@@ -32,3 +35,25 @@ def test_nemo_has_the_same_layout_and_degrees(seed: int) -> None:
         "--use-distributed-optimizer" in first
     )
     compile(files["pretrain.py"], "pretrain.py", "exec")
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_interleaved_transfers_overlap(chunks: int) -> None:
+    """Megatron-core overlaps none unless told; Megatron-LM's parser tells it."""
+    schedule = "interleaved-1f1b" if chunks > 1 else "1f1b"
+    text = (
+        "model: {layers: 8, hidden: 256, heads: 4, ffn: 1024, vocab: 1000}\n"
+        "clusters: [{name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,"
+        " inter_node: {bandwidth: 100 Gbps}}]\n"
+        "training: {global_batch: 8, seq_len: 512, schedule: SCHEDULE, "
+        "chunks: CHUNKS}\n"
+        "pin: {stages: 2}\n"
+    )
+    text = text.replace("SCHEDULE", schedule).replace("CHUNKS", str(chunks))
+    problem = read_problem_text(text)
+    best = plan(problem, solver="dp", jobs=1).best
+    assert best is not None
+    files = bundle(Job.of(problem, best.plan), NEMO, allow_lossy=True)
+    model = yaml.safe_load(files["recipe.yaml"])["model"]
+    told_so = (model.get("overlap_p2p_comm"), model.get("batch_p2p_comm"))
+    assert told_so == ((True, False) if chunks > 1 else (None, None))

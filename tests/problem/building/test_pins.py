@@ -2,6 +2,8 @@
 
 import pytest
 
+import hetopt
+from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training import ANY, NO_CLUSTER_PINS, Domain, Pins
 
@@ -72,3 +74,39 @@ def test_sums_are_compared_only_where_every_cluster_has_one_value() -> None:
     assert pins("pin: {stages: 5, clusters: {a: {stages: 2}}}")
     assert pins("pin: {stages: 5, clusters: {a: {stages: [1, 2]}, b: {stages: 2}}}")
     assert pins("pin: {stages: 2, order: [a], clusters: {a: {stages: 2}}}")
+
+
+PLACED = """
+model: {layers: 6, hidden: 1024, heads: 8, vocab: 1000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps}}
+training: {global_batch: 4, seq_len: 2048, %s}
+pin: {units: %s, microbatches: 4}
+"""
+
+
+@pytest.mark.parametrize(
+    ("training", "units", "said"),
+    [
+        ("schedule: interleaved-1f1b, chunks: 2", [2, 3], ""),
+        ("schedule: interleaved-1f1b, chunks: 2", [4, 4], "a chunk's 5 units"),
+        ("schedule: zb-v", [3, 1], ""),
+        ("schedule: zb-v", [4, 4], "expected the 4 units (of pairs: embedding with"),
+        ("schedule: 1f1b", [4, 4], ""),
+    ],
+)
+def test_units_are_those_that_stages_place(
+    training: str, units: list[int], said: str
+) -> None:
+    text = PLACED % (training, units)
+    if said:
+        with pytest.raises(InputError) as error:
+            read_problem_text(text)
+        assert said in str(error.value)
+        return
+    problem = read_problem_text(text)
+    result = hetopt.plan(problem, jobs=1)
+    assert result.best is not None
+    stages = result.best.plan.pipeline.stages
+    assert [stage.end_unit - stage.first_unit for stage in stages] == units

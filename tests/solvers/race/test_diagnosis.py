@@ -77,3 +77,26 @@ def test_runs_of_units_by_kind(granularity: str) -> None:
         for n in range(chain.length + 1)
     ]
     assert chain.shortest(cost).tolist() == least
+
+
+ONE = """
+model: {layers: 6, hidden: 1024, heads: 8, vocab: 1000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 4,
+     inter_node: {bandwidth: 100 Gbps}}
+training: {global_batch: 4, seq_len: 2048, schedule: zb-v}
+pin: {%s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pins", "said"),
+    [
+        ("stages: 2, microbatches: 2", "zb-v has more micro-batches than stages"),
+        ("stages: 4", "is between 1 and 3, the transformer layers' pairs"),
+    ],
+)
+def test_folded_pipelines_have_limits_of_their_own(pins: str, said: str) -> None:
+    result = plan(ONE % pins)
+    assert result.status == "infeasible"
+    assert said in str(result.reason)
