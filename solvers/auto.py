@@ -126,10 +126,7 @@ def choose(
     size = f"{programs} programs (p, q), {clusters} clusters, {units} units"
     if principles.relaxed:
         return "dp", f"knows the space without {' and '.join(principles.relaxed)}"
-    strategies = max(
-        (sum(len(own.strategies) for own in part.clusters) for part in table.slices),
-        default=0,
-    )
+    strategies = max((part.strategy_count for part in table.slices), default=0)
     small = (
         programs <= _FEW_PROGRAMS
         and clusters <= FEW_CLUSTERS

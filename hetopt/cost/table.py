@@ -225,6 +225,11 @@ class TableSlice:
         return self.microbatches * self.chunks
 
     @property
+    def strategy_count(self) -> int:
+        """Strategies of all clusters."""
+        return sum(len(cluster.strategies) for cluster in self.clusters)
+
+    @property
     def most_held(self) -> int:
         """Most passes that a stage holds beside those that it holds ahead."""
         return self.passes - self.ahead

@@ -289,13 +289,7 @@ class BoxBounds:
 
 def largest_box_bounds_bytes(table: CostTable) -> int:
     """Return about how many bytes bounds on boxes take: two rows of units each."""
-    strategies = max(
-        (
-            sum(len(cluster.strategies) for cluster in part.clusters)
-            for part in table.slices
-        ),
-        default=1,
-    )
+    strategies = max((part.strategy_count for part in table.slices), default=1)
     # Its table of places takes no more than that again.
     return 4 * 8 * strategies * (len(table.units) + 1)
 

@@ -27,7 +27,7 @@ class Front:
         self._of: dict[int, _Kept] = {}
 
     def passes(self, options: Sequence[Option]) -> bool:
-        """Whether some option is better than all there are."""
+        """Whether some option is better than all pipelines there are."""
         return any(
             option.longest not in self._of
             or not self._of[option.longest].beaten(option)
@@ -68,7 +68,7 @@ class _Kept:
 
     def add(self, option: Option) -> None:
         before, after = self.slower(option)
-        # A bound is no pipeline: it stands in for none that there is.
+        # A bound is not a pipeline, so it replaces none.
         if (before if not option.hosts else before & self._real).any():
             return
         self.options = [

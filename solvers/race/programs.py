@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Relaxations that are kept where tasks mostly stay with a q.
 _RELAXATIONS = 4
 
-#: Strategies of a q that bounds on it need not all look at.
+#: With more strategies at a q, those that others replace go before it is bounded.
 _MANY = 4000
 
 #: A cutoff below this share of the last one is worth leaving more strategies out.
@@ -106,9 +106,8 @@ class Programs:
         pays where bounds on a whole q look at each strategy again and again.
         """
         part = self.table.at(microbatches)
-        many = sum(len(cluster.strategies) for cluster in part.clusters) > _MANY
         # The next best plans may well use what a better strategy replaces.
-        if self.top > 1 or not (many and self._whole_q):
+        if self.top > 1 or not self._whole_q or part.strategy_count <= _MANY:
             return part
         return undominated(self.table, part, self.chain, self.principles)
 

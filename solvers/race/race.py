@@ -143,9 +143,7 @@ def _run(
         principles=params.principles,
         whole_q=whole_q,
     )
-    strategies = sum(
-        len(own.strategies) for part in table.slices for own in part.clusters
-    )
+    strategies = sum(part.strategy_count for part in table.slices)
     pool = open_pool(params, make, payload, growing=quick, strategies=strategies)
     loop = _Race(ledger, pool, request, journal)
     # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.

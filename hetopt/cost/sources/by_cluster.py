@@ -43,6 +43,7 @@ AUTO = "auto"
 ROOFLINE = "roofline"
 OPERATORS = "operators"
 _WHAT = "a profile"
+_REMEDY = "use roofline, or the path of a profile"
 
 
 class ClusterSources:
@@ -157,7 +158,10 @@ def _source(
         text = decoded(content, name, _WHAT)
         if header_of(text).get("schema") == OPERATORS_SCHEMA:
             parse_operators(text, name)
-            return _operators(problem, cluster, by_class(text, name), name, cache)
+            if not (measured := by_class(text, name)):
+                msg = "has no operators, expected rows such as matmul ones; " + _REMEDY
+                raise InputError(msg, file=name, field=f"latency.{cluster.name}")
+            return _operators(problem, cluster, measured, name, cache)
         return _read(name, content, read, cache)
     known = ", ".join((AUTO, ROOFLINE, OPERATORS, *shipped))
     msg = f"is {name!r}, expected {known}, or the path of a {PROFILE_SUFFIX} file"
@@ -197,8 +201,7 @@ def _operators(
         msg = f"no operators of {device} or a relative were measured"
         if file is not None:
             msg = f"has no matmul operators, and none of {device} or a relative ship"
-        remedy = "use roofline, or the path of a profile"
-        raise InputError(f"{msg}; {remedy}", file=file, field=field)
+        raise InputError(f"{msg}; {_REMEDY}", file=file, field=field)
     source = OperatorSource(
         cluster.accelerator, found, own=tuple(measured), cache=cache
     )

@@ -179,39 +179,34 @@ def _check_counts(
             raise FieldError((*_PIN, "microbatches"), msg)
 
 
+def _placed(model: Model, training: Training) -> tuple[int, str]:
+    """Return how many units the stages have in all, and in words."""
+    total = len(model.units)
+    if training.schedule == FOLDED:
+        pairs = total // 2
+        return pairs, f"{pairs} pairs (embedding and head, {pairs - 1} of layers)"
+    inside = (total - 2) // training.chunks
+    whose = "the model's" if training.chunks == 1 else "a chunk's"
+    words = f"{whose} {inside + 2} units (embedding, {inside} in between, head)"
+    return inside + 2, words
+
+
 def _check_units(pins: Pins, model: Model, training: Training) -> None:
     units = pins.units
     if units is None:
         return
     path = (*_PIN, "units")
-    total, whose, ends = (
-        len(model.units),
-        "the model's",
-        "embedding, {} in between, head",
-    )
-    if training.schedule == FOLDED:
-        total //= 2
-        whose, ends = "the", "of pairs: embedding with head, {} of layers"
-        inside = total - 1
-    else:
-        inside = (total - 2) // training.chunks
-        total = inside + 2
-        if training.chunks > 1:
-            whose = "a chunk's"
+    is_folded = training.schedule == FOLDED
+    total, what = _placed(model, training)
     if sum(units) != total:
-        msg = (
-            f"sums to {sum(units)}, expected {whose} {total} units "
-            f"({ends.format(inside)})"
-        )
-        raise FieldError(path, msg)
+        raise FieldError(path, f"sums to {sum(units)}, expected {what}")
     if not pins.stages.permits(len(units)):
         msg = f"lists {len(units)} stages, which pin.stages or pin.forbid rules out"
         raise FieldError(path, msg)
     if len(units) > 1:
         for index, what in ((0, "embedding"), (len(units) - 1, "head")):
-            if training.schedule == FOLDED and index:
-                continue
-            if units[index] < 2:
+            # The head of a folded model is on the first stage.
+            if units[index] < 2 and not (is_folded and index):
                 msg = f"is {units[index]}, expected more than the {what} alone"
                 raise FieldError((*path, index), msg)
 

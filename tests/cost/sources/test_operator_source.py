@@ -330,3 +330,11 @@ def test_operators_that_are_missing_are_an_error_that_says_what_to_do() -> None:
     problem = replace(problem, latency={"a": "operators"})
     with pytest.raises(InputError, match=r"latency\.a: no operators of V100-32GB"):
         latency_sources(problem)
+
+
+def test_a_file_without_operators_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "empty.csv"
+    path.write_text(HEADER)
+    plain = make_problem((make_cluster("a", "H100"),))
+    with pytest.raises(InputError, match=r"latency\.a: has no operators, expected"):
+        latency_sources(replace(plain, latency={"a": str(path)}))

@@ -92,7 +92,7 @@ pin: {units: %s, microbatches: 4}
         ("schedule: interleaved-1f1b, chunks: 2", [2, 3], ""),
         ("schedule: interleaved-1f1b, chunks: 2", [4, 4], "a chunk's 5 units"),
         ("schedule: zb-v", [3, 1], ""),
-        ("schedule: zb-v", [4, 4], "expected the 4 units (of pairs: embedding with"),
+        ("schedule: zb-v", [4, 4], "expected 4 pairs (embedding and head, 3"),
         ("schedule: 1f1b", [4, 4], ""),
     ],
 )
