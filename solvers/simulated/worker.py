@@ -9,6 +9,7 @@ from hetopt.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.space import Simulated, undominated
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.decisions.identical import canonical, leaders
 from hetopt.solvers.race.messages import Found, Verdict
@@ -90,10 +91,15 @@ class SimulatedWorker:
                 msg = f"unknown task {task!r}"
                 raise SolverError(msg)
 
-    def _data(self, microbatches: int, stages: int) -> ProgramData:
+    def _data(self, microbatches: int, stages: int, limit: int) -> ProgramData:
+        part = self.table.at(microbatches)
+        # The next best plans may well use what a better strategy replaces.
+        if self.top == 1:
+            of_interest = Simulated(limit, stages)
+            part = undominated(self.table, part, self.chain, simulated=of_interest)
         return ProgramData.of(
             self.table,
-            self.table.at(microbatches),
+            part,
             self.chain,
             self.problem.rules,
             stages=stages,
@@ -102,7 +108,7 @@ class SimulatedWorker:
 
     def _bound(self, task: BoundTimesTask) -> Ints:
         most = max(p for p in self.problem.stage_counts if p <= self.chain.length)
-        data = self._data(task.microbatches, most)
+        data = self._data(task.microbatches, most, task.limit)
         return survey(data, task.limit, task.share)
 
     def _search(self, task: SearchTask) -> Verdict:
@@ -125,7 +131,7 @@ class SimulatedWorker:
             self._say(Found(decision=own, value=value * PERIOD_SCALE))
 
         search = SimulatedSearch(
-            self._data(task.microbatches, task.stages),
+            self._data(task.microbatches, task.stages, limit()),
             limit=limit,
             found=found,
             deadline=Deadline.after(task.time_limit_s),
