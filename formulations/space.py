@@ -131,13 +131,15 @@ class _Rivals:
         # With chunks, or weights' gradients apart, what units hold depends on p.
         by_warmup = chain.is_uniform and part.chunks == 1 and not self.rule.splits
         self.units = self._units_by_warmup() if by_warmup else None
-        self.others = np.array(
-            [
-                a
-                for a, layout in enumerate(part.layouts)
-                if layout.cluster != j or principles.sharing != "one"
-            ],
-            dtype=np.int64,
+        self.others = np.unique(
+            np.concatenate(
+                [
+                    other.layout
+                    for k, other in enumerate(part.clusters)
+                    if k != j or principles.sharing != "one"
+                ]
+                or [np.zeros(0, dtype=np.int64)]
+            )
         )
         self.tp = np.array([strategy.tp for strategy in cluster.strategies])
         self.falling = principles.sharing == "falling-tp"

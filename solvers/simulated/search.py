@@ -38,6 +38,7 @@ from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from hetopt.cost.table import TableSlice
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.arrays.costs import Ints
 
@@ -181,6 +182,8 @@ class SimulatedSearch:
         Asked again and again: the largest simulated time of interest, in ns.
     found
         Called with every plan within the limit and its simulated time.
+    useful
+        Returns a slice without strategies that others of it make useless.
     """
 
     def __init__(
@@ -189,10 +192,12 @@ class SimulatedSearch:
         *,
         limit: Callable[[], int],
         found: Callable[[Decision, int], None],
+        useful: Callable[[TableSlice], TableSlice],
         deadline: Deadline,
     ) -> None:
         self.data = data
         self.simulated = 0
+        self._useful = useful
         self._limit = limit
         self._found = found
         self._deadline = deadline
@@ -256,7 +261,8 @@ class SimulatedSearch:
             if wanted:
                 kept[j].append(k)
         rows = [np.array(own, dtype=np.int64) for own in kept]
-        part = restrict(self.data.part, rows)
+        # Fewer strategies have fewer layouts beside them.
+        part = self._useful(restrict(self.data.part, rows))
         return View(replace(self.data, part=part), view.within), intervals
 
     def _walk(self, view: View, levels: Levels) -> None:

@@ -91,15 +91,18 @@ class SimulatedWorker:
                 msg = f"unknown task {task!r}"
                 raise SolverError(msg)
 
-    def _data(self, microbatches: int, stages: int, limit: int) -> ProgramData:
-        part = self.table.at(microbatches)
+    def _useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
+        """Return a slice without strategies that others make useless."""
         # The next best plans may well use what a better strategy replaces.
-        if self.top == 1:
-            of_interest = Simulated(limit, stages)
-            part = undominated(self.table, part, self.chain, simulated=of_interest)
+        if self.top > 1:
+            return part
+        of_interest = Simulated(limit, stages)
+        return undominated(self.table, part, self.chain, simulated=of_interest)
+
+    def _data(self, microbatches: int, stages: int, limit: int) -> ProgramData:
         return ProgramData.of(
             self.table,
-            part,
+            self._useful(self.table.at(microbatches), limit, stages),
             self.chain,
             self.problem.rules,
             stages=stages,
@@ -134,6 +137,7 @@ class SimulatedWorker:
             self._data(task.microbatches, task.stages, limit()),
             limit=limit,
             found=found,
+            useful=lambda part: self._useful(part, limit(), task.stages),
             deadline=Deadline.after(task.time_limit_s),
         )
         try:
