@@ -2,7 +2,7 @@
 
 With F the fill, the sum of all tau and 2 kappa, two families of paths through the
 event graph bound the simulated time of a plan (MODEL.md section 4, the second with
-less said there). ``w`` is min(W, q); every path ends with some g.
+less said there). ``w`` is min(W, q); every path ends with g of the first stage.
 
 - One stage: the first micro-batch goes to the last stage and comes back to stage i,
   which then runs the forwards past its warm-up and all other backwards:
@@ -51,6 +51,16 @@ class Boundary(IntEnum):
     """Columns of warm-ups added at a boundary inside a run and between runs."""
 
     INSIDE, ACROSS = range(2)
+
+
+class End(IntEnum):
+    """Columns of what ``at_ends`` returns, by the option at one end of the pipeline.
+
+    Least g of a first stage; what tied embeddings add to it with this option at the
+    end, if it is not alone, and if one run of several stages is all there is.
+    """
+
+    SYNC, TIED, ALONE = range(3)
 
 
 class StageLimits(NamedTuple):
@@ -215,6 +225,26 @@ def limits(
     caps = np.zeros(shape, dtype=np.int64)
     _limit(costs, short, steps, costs.temporary.min(axis=1), longest, excess, caps)
     return StageLimits(excess=excess, caps=caps, inner=inner)
+
+
+def at_ends(costs: Costs) -> Ints:
+    """Return the least that ends add to the fill; shape (O, 3), named by ``End``.
+
+    Every path from the first micro-batch to the first stage ends with its g.
+    """
+    option, layout = costs.option, costs.option[:, Option.LAYOUT]
+    ends = np.zeros((len(option), len(End)), dtype=np.int64)
+    ends[:, End.SYNC] = (
+        option[:, Option.SYNC_FIXED]
+        + option[:, Option.LEAD + Sum.SYNC]
+        + np.diff(costs.sums[Sum.SYNC], axis=1).min(axis=1)
+    )
+    if costs.facts[Fact.TIED]:
+        apart = costs.home[:, None] != costs.home[None, :]
+        least = np.where(apart, costs.tied, INFINITE).min(axis=0)
+        ends[:, End.TIED] = np.where(least < INFINITE, least, 0)[layout]
+        ends[:, End.ALONE] = costs.tied[layout, layout]
+    return ends
 
 
 def inside(costs: Costs) -> Ints:

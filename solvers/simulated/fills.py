@@ -14,7 +14,7 @@ import numpy as np
 from hetopt.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE, slide
-from hetopt.solvers.simulated.bounds import Boundary, Least, fitting
+from hetopt.solvers.simulated.bounds import Boundary, End, Least, fitting
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
@@ -26,6 +26,8 @@ class Runs(NamedTuple):
 
     Attributes
     ----------
+    ends
+        Of ``at_ends``: part of the fills here.
     leading
         Options that between them have the least fills; see ``leading``.
     """
@@ -35,6 +37,7 @@ class Runs(NamedTuple):
     steps: Ints
     joint: Ints
     level: StageLimits
+    ends: Ints
     leading: Ints
 
 
@@ -56,6 +59,23 @@ def _run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
     left = level.excess // turns - 2 * (m - 1) * level.inner[o]
     own = runs.short[Least.BOTH, o]
     return fitting(own, 1, own, 0, left)
+
+
+@step
+def _opening(runs: Runs, o: int) -> int:
+    """Return what the first run adds to the fill beside its body units."""
+    return int(runs.costs.option[o, Option.LEAD + Sum.TAU] + runs.ends[o, End.SYNC])
+
+
+@step
+def _closing(runs: Runs, o: int, m: int, alone: bool) -> int:
+    """Return what the last run adds to the fill beside its body units."""
+    trail = runs.costs.option[o, Option.TRAIL + Sum.TAU]
+    if not alone:
+        trail += runs.ends[o, End.TIED]
+    elif m > 1:
+        trail += runs.ends[o, End.ALONE]
+    return int(trail)
 
 
 @step
@@ -95,7 +115,7 @@ def joints(costs: Costs) -> Ints:
     return joint
 
 
-def worths(costs: Costs, joint: Ints, inner: Ints) -> Ints:
+def worths(costs: Costs, joint: Ints, inner: Ints, ends: Ints) -> Ints:
     """Return what fills are made of, by option: the less, the better.
 
     Shape (O, F).
@@ -105,6 +125,7 @@ def worths(costs: Costs, joint: Ints, inner: Ints) -> Ints:
         np.diff(costs.sums[Sum.TAU], axis=1),
         own[:, [Option.LEAD + Sum.TAU, Option.TRAIL + Sum.TAU]],
         -own[:, [Option.MOST_STAGES]],
+        ends,
         inner[:, None],
         joint.transpose(2, 0, 1).reshape(len(own), -1),
     )
@@ -203,8 +224,6 @@ def _end_with(
             worth[e] = now[e] + tau[e]
             if s:
                 worth[e] += runs.joint[mask, costs.cut[e], o]
-            else:
-                worth[e] += costs.option[o, Option.TRAIL + Sum.TAU]
     total = 0
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], p - s) + 1):
         each = level.caps[ended, o, s + m]
@@ -224,8 +243,10 @@ def _end_with(
             if scratch[2, y] >= INFINITE:
                 continue
             cost = scratch[2, y] - tau[y] + extra
+            if s == 0:
+                cost += _closing(runs, o, m, y == 0)
             if y == 0:
-                cost += costs.option[o, Option.LEAD + Sum.TAU]
+                cost += _opening(runs, o)
             if cost + floor[y] <= most and cost < after[y]:
                 after[y] = cost
 
@@ -260,7 +281,7 @@ def suffixes(runs: Runs, most: int) -> Ints:
     """Return the least fill of the pipeline's end; shape (2 ** J, p + 1, L + 1).
 
     By the clusters used, stages, and the body units *before* it; with none before,
-    it is a whole pipeline of as many stages, lead included. p is the largest of
+    it is a whole pipeline of as many stages, lead and g included. p is the largest of
     interest: one table serves all. Infinite where more than ``most`` ns are certain.
     """
     table, scratch = _table(runs.costs)
@@ -323,9 +344,9 @@ def _begin_with(
             continue
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
         if not ended:
-            extra += costs.option[o, Option.TRAIL + Sum.TAU]
+            extra += _closing(runs, o, m, s == m)
         if s == m:
-            extra += costs.option[o, Option.LEAD + Sum.TAU]
+            extra += _opening(runs, o)
         before = rest[mask ^ (1 << j), s - m]
         start, stop = slide(before, tau, m, longest, not ended, scratch)
         for e in range(start, stop + 1):
@@ -389,15 +410,15 @@ def _completes(
         longest = min(total, _run_cap(runs, o, ended, s + 1, m))
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
         if s + m == p:
-            extra += costs.option[o, Option.LEAD + Sum.TAU]
+            extra += _opening(runs, o)
+        if s == 0:
+            extra += _closing(runs, o, m, m == p)
         for e in range(m, length + 1):
             if end[mask, s, e] >= INFINITE:
                 continue
             so_far = end[mask, s, e] + extra
             if s:
                 so_far += runs.joint[mask, costs.cut[e], o]
-            else:
-                so_far += costs.option[o, Option.TRAIL + Sum.TAU]
             for y in range(max(0, e - longest), e - m + 1):
                 whole = so_far + tau[e] - tau[y] + begin[left, p - s - m, y]
                 if whole <= most:

@@ -15,7 +15,7 @@ from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import Least, inside, limits, shortest
+from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
 from hetopt.solvers.simulated.fills import (
     Runs,
     joints,
@@ -74,15 +74,8 @@ class View:
         self.short = shortest(costs.sums)
         self.joint = joints(costs)
         self.inner = inside(costs)
-        self.worth = worths(costs, self.joint, self.inner)
-        self.least_tau = int(self.short[Least.BOTH, :, 1].min())
-        self.least_sync = int(
-            (
-                costs.option[:, Option.SYNC_FIXED]
-                + costs.option[:, Option.LEAD + Sum.SYNC]
-                + np.diff(costs.sums[Sum.SYNC], axis=1).min(axis=1)
-            ).min()
-        )
+        self.ends = at_ends(costs)
+        self.worth = worths(costs, self.joint, self.inner, self.ends)
         least, most = self.offer.deltas(within.floor, within.ceiling)
         self.delta = most
         same = costs.home[:, None] == costs.home[None, :]
@@ -121,12 +114,12 @@ class View:
         costs = self.costs
         level = limits(costs, self.short, self.steps, self.inner, longest, excess)
         best = leading(costs, self.worth, level)
-        return Runs(costs, self.short, self.steps, self.joint, level, best)
+        return Runs(costs, self.short, self.steps, self.joint, level, self.ends, best)
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
         """Return ``suffixes`` of an interval of the excess."""
         runs = self.runs(limit, high)
-        return runs, suffixes(runs, limit - low - self.least_sync)
+        return runs, suffixes(runs, limit - low)
 
 
 def survey(data: ProgramData, limit: int, share: float) -> Ints:
@@ -155,7 +148,7 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
         low, high = waiting.pop()
         _, table = view.fills(limit, low, high)
         fill = table[:, :, 0].min(axis=0)
-        value = fill + low + view.least_sync
+        value = fill + low
         if (value > limit).all():
             continue
         if high - low > share * limit:
@@ -246,13 +239,13 @@ class SimulatedSearch:
             low, high = waiting.pop()
             runs, table = view.fills(limit, low, high)
             fill = int(table[:, p, 0].min())
-            if fill + low + view.least_sync > limit:
+            if fill + low > limit:
                 continue
             if high - low > share * limit:
                 middle = (low + high) // 2
                 waiting += [(middle + 1, high), (low, middle)]
                 continue
-            most = limit - low - view.least_sync
+            most = limit - low
             promising(runs, table, prefixes(runs, most), most, keep)
             # Ascending: the last one is the widest.
             intervals.append((low, high))
@@ -313,16 +306,17 @@ def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Lev
     """Return what the walk looks ahead with."""
     runs = [view.runs(limit, high) for _, high in intervals]
     rest = [
-        prefixes(own, limit - low - view.least_sync)
+        prefixes(own, limit - low)
         for own, (low, _) in zip(runs, intervals, strict=True)
     ]
-    ends = [view.least_sync, view.within.floor, view.within.ceiling]
+    ends = [view.within.floor, view.within.ceiling]
     return Levels(
         low=np.array([low for low, _ in intervals], dtype=np.int64),
         high=np.array([high for _, high in intervals], dtype=np.int64),
         total=np.cumsum(np.stack([own.level.caps for own in runs]), axis=-1),
         rest=np.stack(rest),
         inner=runs[0].level.inner,
+        ends=view.ends,
         scalars=np.array(ends, dtype=np.int64),
         delta=view.delta,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hetopt.compiled import step
 from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
+from hetopt.solvers.simulated.bounds import End
 from hetopt.solvers.simulated.columns import Clock, StageTime
 from hetopt.solvers.simulated.flow import run_end
 from hetopt.solvers.simulated.state import LevelScalar, Placed, Rest, WalkState, within
@@ -39,20 +40,24 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     excess = (q - counted) * held.forward + (q - 1) * (held.tau - held.forward)
     if depth > 1:
         excess = max(excess, walk.stage[depth - 1, Placed.EXCESS])
+    tied = tied_at_least(costs, levels, walk)
+    if depth == 1:
+        fill += tied
     row[Placed.WARMUP], row[Placed.FILL], row[Placed.EXCESS] = warmup, fill, excess
     ahead, rest = _left(costs, levels, row, p - depth)
     limit = walk.state[WalkState.LIMIT]
-    if not within(levels, limit, fill + ahead, ahead, excess, rest):
+    if not within(levels, limit, fill + ahead, tied + ahead, excess, rest):
         return False
     walk.times[depth, StageTime.FLIGHT] = flight
     if facts[Fact.AUTO]:
         if depth == p:
-            tied = _tied(costs, walk)
-            return warm_up_whole(levels, walk, depth, q, flight, fill, tied)
-        found = warm_up(levels, walk, depth, q, flight, fill + ahead, ahead, rest)
+            own = _tied(costs, walk)
+            return warm_up_whole(levels, walk, depth, q, flight, fill + ahead, own)
+        ahead += tied
+        found = warm_up(levels, walk, depth, q, flight, fill + ahead - tied, ahead, rest)
         walk.state[WalkState.FULL] |= found < 0
         return bool(found > 0)
-    end = run_end(walk, depth, q)
+    end = run_end(walk, depth, q) + tied
     row[Placed.END] = end
     return within(levels, limit, fill + ahead, end + ahead, excess, rest)
 
@@ -108,7 +113,7 @@ def _price(
 
 @step
 def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Rest]:
-    """Return the fill of the rest of a stage's run, and what is left after it.
+    """Return what the rest of a stage's run adds to the fill, and what is left then.
 
     Parameters
     ----------
@@ -119,12 +124,22 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
     tau = costs.sums[Sum.TAU, o]
     ahead = tau[row[Placed.BEGIN]] - tau[y]
     togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
+    if y == 0:
+        ahead += levels.ends[o, End.SYNC]
     if togo:
         ahead += 2 * togo * levels.inner[o]
         if y == 0:
             ahead += costs.option[o, Option.LEAD + Sum.TAU]
     clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
     return ahead, Rest(clusters, stages - togo, y)
+
+
+@step
+def tied_at_least(costs: Costs, levels: Levels, walk: Walk) -> int:
+    """Return what tied embeddings add to g of the first stage, from the last run."""
+    o, m = walk.stage[1, Placed.OPTION], walk.stage[1, Placed.RUN_STAGES]
+    alone = m == costs.facts[Fact.P]
+    return int(levels.ends[o, End.ALONE if alone else End.TIED])
 
 
 @step

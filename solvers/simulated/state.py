@@ -28,9 +28,10 @@ class WalkState(IntEnum):
 class Placed(IntEnum):
     """Columns of ``Walk.stage``.
 
-    Its option, its run (stages, units before it, place), units before and on it, fill
-    and excess so far, end of its last backward, clusters not used before its run, W
-    where it is prescribed, least and most units.
+    Its option, its run (stages, units before it, place), units before and on it; so
+    far: fill, excess, and end of the last backward, with what tied embeddings add at
+    least; clusters not used before its run, W where it is prescribed, least and most
+    units.
     """
 
     OPTION, RUN_STAGES, RUN_BEGIN, RUN_PLACE, BEGIN, LENGTH, FILL = range(7)
@@ -51,6 +52,8 @@ class Levels(NamedTuple):
         ``prefixes`` of each interval; shape (K, 2 ** J, p + 1, L + 1).
     inner
         Least kappa inside a run, by option.
+    ends
+        Of ``simulated.bounds.at_ends``.
     scalars
         Named by ``LevelScalar``.
     delta
@@ -62,6 +65,7 @@ class Levels(NamedTuple):
     total: Ints
     rest: Ints
     inner: Ints
+    ends: Ints
     scalars: Ints
     delta: Ints
 
@@ -119,9 +123,9 @@ class Warmups(NamedTuple):
 
 
 class LevelScalar(IntEnum):
-    """Positions in ``Levels.scalars``: least g, least and most lambda_0, in ns."""
+    """Positions in ``Levels.scalars``: least and most lambda_0, in ns."""
 
-    SYNC, FLOOR, CEILING = range(3)
+    FLOOR, CEILING = range(2)
 
 
 class Vector(IntEnum):
@@ -186,7 +190,6 @@ def within(
     rest
         What is left after that run.
     """
-    limit -= levels.scalars[LevelScalar.SYNC]
     for k in range(len(levels.low)):
         if excess > levels.high[k]:
             continue

@@ -88,7 +88,8 @@ def best_warmups(
         total=none,
         rest=none,
         inner=none[0, 0, 0],
-        scalars=np.zeros(3, dtype=np.int64),
+        ends=none[0, 0],
+        scalars=np.zeros(2, dtype=np.int64),
         delta=none[0],
     )
     if not _place(levels, walk, np.array([0, *reversed(most)], dtype=np.int64), q):
