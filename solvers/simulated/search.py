@@ -309,12 +309,19 @@ def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Lev
         prefixes(own, limit - low)
         for own, (low, _) in zip(runs, intervals, strict=True)
     ]
+    table = np.stack(rest)
+    onward = np.full((len(rest) + 1, *table.shape[1:]), INFINITE, dtype=np.int64)
+    for k, (low, _) in reversed(list(enumerate(intervals))):
+        onward[k] = np.minimum(onward[k + 1], table[k] + low)
+    forward = np.diff(view.costs.sums[Sum.FORWARD], axis=1).min(axis=0)
     ends = [view.within.floor, view.within.ceiling]
     return Levels(
         low=np.array([low for low, _ in intervals], dtype=np.int64),
         high=np.array([high for _, high in intervals], dtype=np.int64),
         total=np.cumsum(np.stack([own.level.caps for own in runs]), axis=-1),
-        rest=np.stack(rest),
+        rest=table,
+        onward=onward,
+        forward=np.concatenate([[0], np.cumsum(forward)]),
         inner=runs[0].level.inner,
         ends=view.ends,
         scalars=np.array(ends, dtype=np.int64),

@@ -10,7 +10,7 @@ from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
 from hetopt.solvers.simulated.bounds import End
 from hetopt.solvers.simulated.columns import Clock, StageTime
 from hetopt.solvers.simulated.flow import run_end
-from hetopt.solvers.simulated.state import LevelScalar, Placed, Rest, WalkState, within
+from hetopt.solvers.simulated.state import LevelScalar, Placed, Rest, WalkState, level_of, within
 from hetopt.solvers.simulated.warmups import warm_up, warm_up_whole
 
 if TYPE_CHECKING:
@@ -40,12 +40,14 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     excess = (q - counted) * held.forward + (q - 1) * (held.tau - held.forward)
     if depth > 1:
         excess = max(excess, walk.stage[depth - 1, Placed.EXCESS])
+        excess = max(excess, (q - 1) * walk.times[depth, StageTime.PACE])
     tied = tied_at_least(costs, levels, walk)
     if depth == 1:
         fill += tied
     row[Placed.WARMUP], row[Placed.FILL], row[Placed.EXCESS] = warmup, fill, excess
     ahead, rest = _left(costs, levels, row, p - depth)
     limit = walk.state[WalkState.LIMIT]
+    row[Placed.LEVEL] = level_of(levels, excess)
     if not within(levels, limit, fill + ahead, tied + ahead, excess, rest):
         return False
     walk.times[depth, StageTime.FLIGHT] = flight
@@ -59,6 +61,8 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         return bool(found > 0)
     end = run_end(walk, depth, q) + tied
     row[Placed.END] = end
+    if _last_end(costs, levels, walk, depth) > limit:
+        return False
     return within(levels, limit, fill + ahead, end + ahead, excess, rest)
 
 
@@ -132,6 +136,21 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
             ahead += costs.option[o, Option.LEAD + Sum.TAU]
     clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
     return ahead, Rest(clusters, stages - togo, y)
+
+
+@step
+def _last_end(costs: Costs, levels: Levels, walk: Walk, depth: int) -> int:
+    """Return when the g of all stages placed have ended at the earliest.
+
+    Before the first forward arrives, all stages before run one.
+    """
+    row, last = walk.stage[depth], 0
+    for i in range(1, depth + 1):
+        last = max(last, walk.clock[i, Clock.FREE] + walk.times[i, StageTime.SYNCED])
+    o, y = row[Placed.OPTION], row[Placed.RUN_BEGIN]
+    forward = costs.sums[Sum.FORWARD, o]
+    last += forward[row[Placed.BEGIN]] - forward[y] + levels.forward[y]
+    return int(last)
 
 
 @step

@@ -31,11 +31,11 @@ class Placed(IntEnum):
     Its option, its run (stages, units before it, place), units before and on it; so
     far: fill, excess, and end of the last backward, with what tied embeddings add at
     least; clusters not used before its run, W where it is prescribed, least and most
-    units.
+    units, and the first interval with such an excess.
     """
 
     OPTION, RUN_STAGES, RUN_BEGIN, RUN_PLACE, BEGIN, LENGTH, FILL = range(7)
-    EXCESS, END, UNUSED, WARMUP, LEAST, MOST = range(7, 13)
+    EXCESS, END, UNUSED, WARMUP, LEAST, MOST, LEVEL = range(7, 14)
 
 
 class Levels(NamedTuple):
@@ -50,6 +50,11 @@ class Levels(NamedTuple):
         runs that have ended before; shape (K, J, O, p + 1).
     rest
         ``prefixes`` of each interval; shape (K, 2 ** J, p + 1, L + 1).
+    onward
+        The least ``rest + low`` of an interval and of all after it; the same shape,
+        with one more that is infinite.
+    forward
+        What forwards of the first body units take at least, by how many; length L + 1.
     inner
         Least kappa inside a run, by option.
     ends
@@ -64,6 +69,8 @@ class Levels(NamedTuple):
     high: Ints
     total: Ints
     rest: Ints
+    onward: Ints
+    forward: Ints
     inner: Ints
     ends: Ints
     scalars: Ints
@@ -176,6 +183,15 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
 
 
 @step
+def level_of(levels: Levels, excess: int) -> int:
+    """Return the first interval with room for an excess; K if there is none."""
+    for k in range(len(levels.high)):
+        if excess <= levels.high[k]:
+            return k
+    return len(levels.high)
+
+
+@step
 def within(
     levels: Levels, limit: int, fill: int, end: int, excess: int, rest: Rest
 ) -> bool:
@@ -190,13 +206,15 @@ def within(
     rest
         What is left after that run.
     """
-    for k in range(len(levels.low)):
-        if excess > levels.high[k]:
-            continue
-        least = levels.rest[k, rest.clusters, rest.stages, rest.units]
-        if end + least > limit:
-            continue
-        if fill + least + max(excess, levels.low[k]) <= limit:
+    mask, stages, units = rest.clusters, rest.stages, rest.units
+    # The wider the interval's excess, the less its fill.
+    if end + levels.rest[-1, mask, stages, units] > limit:
+        return False
+    for k in range(level_of(levels, excess), len(levels.low)):
+        least = levels.rest[k, mask, stages, units]
+        if end + least <= limit and (
+            fill + least + max(excess, levels.low[k]) <= limit
+        ):
             return True
     return False
 

@@ -82,9 +82,12 @@ def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         fill += costs.option[o, Option.LEAD + Sum.TAU] + levels.ends[o, End.SYNC]
     mask ^= 1 << j
     limit = walk.state[WalkState.LIMIT]
-    for k in range(len(levels.low)):
-        if excess > levels.high[k]:
-            continue
+    level = stage[depth - 1, Placed.LEVEL] if depth > 1 else 0
+    least = levels.rest[level, mask, left, y] + max(excess, levels.low[level])
+    least = min(least, levels.onward[level + 1, mask, left, y])
+    if before + fill + least > limit:
+        return False
+    for k in range(level, len(levels.low)):
         total = levels.total[k, ended, o]
         if e - y > total[depth + m - 1] - total[depth - 1]:
             continue

@@ -87,6 +87,8 @@ def best_warmups(
         high=np.full(1, INFINITE, dtype=np.int64),
         total=none,
         rest=none,
+        onward=none,
+        forward=none[0, 0, 0],
         inner=none[0, 0, 0],
         ends=none[0, 0],
         scalars=np.zeros(2, dtype=np.int64),
