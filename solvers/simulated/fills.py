@@ -88,7 +88,7 @@ def _bits(mask: int) -> int:
 
 
 @kernel
-def _join(costs: Costs, joint: Ints) -> None:
+def _join(costs: Costs, busiest: int, joint: Ints) -> None:
     layouts = len(costs.home)
     for x in range(costs.edge.shape[1]):
         for o in range(len(costs.option)):
@@ -96,7 +96,10 @@ def _join(costs: Costs, joint: Ints) -> None:
             for j in range(len(costs.host)):
                 least = INFINITE
                 for b in range(layouts):
-                    if costs.home[b] == j:
+                    if (
+                        costs.home[b] == j
+                        and costs.edge[Edge.OMEGA, x, own, b] <= busiest
+                    ):
                         least = min(least, 2 * costs.edge[Edge.KAPPA, x, own, b])
                 joint[1 << j, x, o] = least
             for mask in range(1, 1 << len(costs.host)):
@@ -104,14 +107,16 @@ def _join(costs: Costs, joint: Ints) -> None:
                 joint[mask, x, o] = min(joint[low, x, o], joint[mask ^ low, x, o])
 
 
-def joints(costs: Costs) -> Ints:
+def joints(costs: Costs, excess: int) -> Ints:
     """Return the least 2 kappa from an option to any of some clusters.
 
-    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option.
+    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. A link
+    takes the fill and q - 1 occupancies: those with a larger excess are infinite.
     """
+    busiest = excess // max(1, int(costs.facts[Fact.Q]) - 1)
     shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
     joint = np.full(shape, INFINITE, dtype=np.int64)
-    _join(costs, joint)
+    _join(costs, busiest, joint)
     return joint
 
 

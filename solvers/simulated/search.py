@@ -72,10 +72,8 @@ class View:
             return
         costs = self.costs = self.offer.costs
         self.short = shortest(costs.sums)
-        self.joint = joints(costs)
         self.inner = inside(costs)
         self.ends = at_ends(costs)
-        self.worth = worths(costs, self.joint, self.inner, self.ends)
         least, most = self.offer.deltas(within.floor, within.ceiling)
         self.delta = most
         same = costs.home[:, None] == costs.home[None, :]
@@ -113,8 +111,9 @@ class View:
         longest = min(self.within.ceiling, limit // self.data.part.microbatches)
         costs = self.costs
         level = limits(costs, self.short, self.steps, self.inner, longest, excess)
-        best = leading(costs, self.worth, level)
-        return Runs(costs, self.short, self.steps, self.joint, level, self.ends, best)
+        joint = joints(costs, excess)
+        best = leading(costs, worths(costs, joint, self.inner, self.ends), level)
+        return Runs(costs, self.short, self.steps, joint, level, self.ends, best)
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
         """Return ``suffixes`` of an interval of the excess."""
