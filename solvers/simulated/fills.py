@@ -113,7 +113,8 @@ def joints(costs: Costs, excess: int) -> Ints:
     Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. A link
     takes the fill and q - 1 occupancies: those with a larger excess are infinite.
     """
-    busiest = excess // max(1, int(costs.facts[Fact.Q]) - 1)
+    more = int(costs.facts[Fact.Q]) - 1
+    busiest = excess // more if more else INFINITE
     shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
     joint = np.full(shape, INFINITE, dtype=np.int64)
     _join(costs, busiest, joint)

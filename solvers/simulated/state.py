@@ -207,10 +207,13 @@ def within(
         What is left after that run.
     """
     mask, stages, units = rest.clusters, rest.stages, rest.units
-    # The wider the interval's excess, the less its fill.
-    if end + levels.rest[-1, mask, stages, units] > limit:
+    first = level_of(levels, excess)
+    if first == len(levels.low):
         return False
-    for k in range(level_of(levels, excess), len(levels.low)):
+    least = levels.rest[first, mask, stages, units] + excess
+    if fill + min(least, levels.onward[first + 1, mask, stages, units]) > limit:
+        return False
+    for k in range(first, len(levels.low)):
         least = levels.rest[k, mask, stages, units]
         if end + least <= limit and (
             fill + least + max(excess, levels.low[k]) <= limit
