@@ -247,9 +247,9 @@ class _Rivals:
         """Whether no path through the events is longer with k' in the place of k.
 
         Before a path takes a transfer of a stage, or after it, it takes the pass that
-        sends or receives, and before g the stage's last backward: each pass makes up for
-        what the transfers beside it lose, and for g. Occupancies decide nothing while
-        they are no longer than any pass of the stage, which takes one after the other.
+        sends or receives, and before g the stage's last backward: each pass makes up
+        for what the transfers beside it lose, and for g. Occupancies decide nothing
+        while they are no longer than any pass of the stage, which takes one at a time.
         """
         cluster, chain = self.cluster, self.chain
         body = list(chain.kinds)

@@ -56,8 +56,9 @@ class Boundary(IntEnum):
 class End(IntEnum):
     """Columns of what ``at_ends`` returns, by the option at one end of the pipeline.
 
-    Least g of a first stage; what tied embeddings add to it with this option at the
-    end, if it is not alone, and if one run of several stages is all there is.
+    g of a first stage but for its body units; what tied embeddings add to it with this
+    option at the end, if it is not alone, and if one run of several stages is all there
+    is.
     """
 
     SYNC, TIED, ALONE = range(3)
@@ -234,11 +235,7 @@ def at_ends(costs: Costs) -> Ints:
     """
     option, layout = costs.option, costs.option[:, Option.LAYOUT]
     ends = np.zeros((len(option), len(End)), dtype=np.int64)
-    ends[:, End.SYNC] = (
-        option[:, Option.SYNC_FIXED]
-        + option[:, Option.LEAD + Sum.SYNC]
-        + np.diff(costs.sums[Sum.SYNC], axis=1).min(axis=1)
-    )
+    ends[:, End.SYNC] = option[:, Option.SYNC_FIXED] + option[:, Option.LEAD + Sum.SYNC]
     if costs.facts[Fact.TIED]:
         apart = costs.home[:, None] != costs.home[None, :]
         least = np.where(apart, costs.tied, INFINITE).min(axis=0)

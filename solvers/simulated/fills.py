@@ -2,189 +2,24 @@
 
 Runs are added one by one, to the pipeline's end or to its beginning. For a given
 option and number of stages, the least over the run's units is one over a window that
-slides along the body.
+slides along the body. The fill includes g of the first stage, which ends every path.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.costs import Fact, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE, slide
-from hetopt.solvers.simulated.bounds import Boundary, End, Least, fitting
+from hetopt.solvers.simulated.runs import bits, closing, opening, run_cap
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
     from hetopt.solvers.simulated.bounds import StageLimits
-
-
-class Runs(NamedTuple):
-    """What runs are made of: costs, and what stages hold within some excess.
-
-    Attributes
-    ----------
-    ends
-        Of ``at_ends``: part of the fills here.
-    leading
-        Options that between them have the least fills; see ``leading``.
-    """
-
-    costs: Costs
-    short: Ints
-    steps: Ints
-    joint: Ints
-    level: StageLimits
-    ends: Ints
-    leading: Ints
-
-
-@step
-def _run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
-    """Return the most body units of a run of m stages by the excess of its window.
-
-    The run's last stage is the ``at``-th from the end.
-    """
-    facts, steps, level = runs.costs.facts, runs.steps[Delta.HEAVY], runs.level
-    q, length = facts[Fact.Q], facts[Fact.L]
-    if m < 2 or facts[Fact.GPIPE] or facts[Fact.AUTO]:
-        return int(length)
-    inside, across = steps[Boundary.INSIDE], steps[Boundary.ACROSS]
-    heavy = 1 + (at - 1 - ended) * inside + ended * across
-    turns = (q - heavy) // (1 + (m - 1) * inside)
-    if turns < 1:
-        return int(length)
-    left = level.excess // turns - 2 * (m - 1) * level.inner[o]
-    own = runs.short[Least.BOTH, o]
-    return fitting(own, 1, own, 0, left)
-
-
-@step
-def _opening(runs: Runs, o: int) -> int:
-    """Return what the first run adds to the fill beside its body units."""
-    return int(runs.costs.option[o, Option.LEAD + Sum.TAU] + runs.ends[o, End.SYNC])
-
-
-@step
-def _closing(runs: Runs, o: int, m: int, alone: bool) -> int:
-    """Return what the last run adds to the fill beside its body units."""
-    trail = runs.costs.option[o, Option.TRAIL + Sum.TAU]
-    if not alone:
-        trail += runs.ends[o, End.TIED]
-    elif m > 1:
-        trail += runs.ends[o, End.ALONE]
-    return int(trail)
-
-
-@step
-def _bits(mask: int) -> int:
-    count = 0
-    while mask:
-        count += mask & 1
-        mask >>= 1
-    return count
-
-
-@kernel
-def _join(costs: Costs, busiest: int, joint: Ints) -> None:
-    layouts = len(costs.home)
-    for x in range(costs.edge.shape[1]):
-        for o in range(len(costs.option)):
-            own = costs.option[o, Option.LAYOUT]
-            for j in range(len(costs.host)):
-                least = INFINITE
-                for b in range(layouts):
-                    if (
-                        costs.home[b] == j
-                        and costs.edge[Edge.OMEGA, x, own, b] <= busiest
-                    ):
-                        least = min(least, 2 * costs.edge[Edge.KAPPA, x, own, b])
-                joint[1 << j, x, o] = least
-            for mask in range(1, 1 << len(costs.host)):
-                low = mask & -mask
-                joint[mask, x, o] = min(joint[low, x, o], joint[mask ^ low, x, o])
-
-
-def joints(costs: Costs, excess: int) -> Ints:
-    """Return the least 2 kappa from an option to any of some clusters.
-
-    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. A link
-    takes the fill and q - 1 occupancies: those with a larger excess are infinite.
-    """
-    more = int(costs.facts[Fact.Q]) - 1
-    busiest = excess // more if more else INFINITE
-    shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
-    joint = np.full(shape, INFINITE, dtype=np.int64)
-    _join(costs, busiest, joint)
-    return joint
-
-
-def worths(costs: Costs, joint: Ints, inner: Ints, ends: Ints) -> Ints:
-    """Return what fills are made of, by option: the less, the better.
-
-    Shape (O, F).
-    """
-    own = costs.option
-    columns = (
-        np.diff(costs.sums[Sum.TAU], axis=1),
-        own[:, [Option.LEAD + Sum.TAU, Option.TRAIL + Sum.TAU]],
-        -own[:, [Option.MOST_STAGES]],
-        ends,
-        inner[:, None],
-        joint.transpose(2, 0, 1).reshape(len(own), -1),
-    )
-    return np.ascontiguousarray(np.concatenate(columns, axis=1))
-
-
-@kernel
-def _lead(cluster: Ints, worth: Ints, caps: Ints, order: Ints, found: Ints) -> int:
-    count = 0
-    for o in order:
-        needed = False
-        for c in range(caps.shape[0]):
-            for i in range(caps.shape[2]):
-                needed = needed or caps[c, o, i] > 0
-        for n in range(count):
-            if needed and cluster[found[n]] == cluster[o]:
-                needed = not _is_as_good(worth, caps, found[n], o)
-        if needed:
-            found[count] = o
-            count += 1
-    return count
-
-
-@step
-def _is_as_good(worth: Ints, caps: Ints, one: int, other: int) -> bool:
-    """Whether an option can take another one's place in any run, at no more cost."""
-    for f in range(worth.shape[1]):
-        if worth[one, f] > worth[other, f]:
-            return False
-    for c in range(caps.shape[0]):
-        for i in range(caps.shape[2]):
-            if caps[c, one, i] < caps[c, other, i]:
-                return False
-    return True
-
-
-def leading(costs: Costs, worth: Ints, level: StageLimits) -> Ints:
-    """Return options that between them have the least fills at some excess.
-
-    Every other one holds no more units on any stage, and is slower on all of them.
-
-    Parameters
-    ----------
-    worth
-        Of ``worths``.
-    """
-    # What is quicker and holds more comes before what it replaces.
-    quick = costs.sums[Sum.TAU, :, -1]
-    order = np.lexsort((-level.caps.sum(axis=(0, 2)), quick))
-    cluster = np.ascontiguousarray(costs.option[:, Option.CLUSTER])
-    found = np.empty(len(order), dtype=np.int64)
-    count = _lead(cluster, worth, level.caps, order, found)
-    return found[:count]
+    from hetopt.solvers.simulated.runs import Runs
 
 
 @kernel
@@ -220,7 +55,7 @@ def _end_with(
 
     From unit ``first`` on, these can be what ends the pipeline.
     """
-    costs, level, ended = runs.costs, runs.level, _bits(mask)
+    costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.TAU, o]
     now, worth = least[mask, s], scratch[0]
@@ -238,23 +73,29 @@ def _end_with(
         total += each
         if not costs.stages_ok[j, m]:
             continue
-        longest = min(total, _run_cap(runs, o, ended, s + 1, m))
+        longest = min(total, run_cap(runs, o, ended, s + 1, m))
         if longest < m:
             continue
         after = least[mask | 1 << j, s + m]
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
         last = max(0, first - longest)
         _slide_back(scratch, first, last, m, longest)
-        for y in range(length - m, last - 1, -1):
+        for y in range(length - m, max(last, 1) - 1, -1):
             if scratch[2, y] >= INFINITE:
                 continue
             cost = scratch[2, y] - tau[y] + extra
             if s == 0:
-                cost += _closing(runs, o, m, y == 0)
-            if y == 0:
-                cost += _opening(runs, o)
+                cost += closing(runs, o, m, False)
             if cost + floor[y] <= most and cost < after[y]:
                 after[y] = cost
+        if s == 0:
+            extra += closing(runs, o, m, True)
+        for e in range(max(first, m), min(longest, length) + 1):
+            if worth[e] < INFINITE:
+                cost = worth[e] + extra
+                cost += opening(costs, runs.ends, o, e - total + each)
+                if cost <= most and cost < after[0]:
+                    after[0] = cost
 
 
 @step
@@ -319,7 +160,7 @@ def _prefixes(runs: Runs, most: int, rest: Ints, scratch: Ints) -> None:
     p, clusters = costs.facts[Fact.P], len(costs.host)
     for mask in range(1 << clusters):
         rest[mask, 0, 0] = 0
-        ended = clusters - _bits(mask)
+        ended = clusters - bits(mask)
         for o in runs.leading:
             if not mask >> costs.option[o, Option.CLUSTER] & 1:
                 continue
@@ -334,7 +175,7 @@ def _begin_with(
     """Let a run of one option be the last of s stages on clusters of ``mask``."""
     costs, level = runs.costs, runs.level
     full = (1 << len(costs.host)) - 1
-    ended = len(costs.host) - _bits(mask)
+    ended = len(costs.host) - bits(mask)
     p, j = costs.facts[Fact.P], costs.option[o, Option.CLUSTER]
     tau, after = costs.sums[Sum.TAU, o], rest[mask, s]
     total = 0
@@ -345,14 +186,12 @@ def _begin_with(
         total += each
         if not costs.stages_ok[j, m]:
             continue
-        longest = min(total, _run_cap(runs, o, ended, p - s + 1, m))
+        longest = min(total, run_cap(runs, o, ended, p - s + 1, m))
         if longest < m:
             continue
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
         if not ended:
-            extra += _closing(runs, o, m, s == m)
-        if s == m:
-            extra += _opening(runs, o)
+            extra += closing(runs, o, m, s == m)
         before = rest[mask ^ (1 << j), s - m]
         start, stop = slide(before, tau, m, longest, not ended, scratch)
         for e in range(start, stop + 1):
@@ -360,6 +199,8 @@ def _begin_with(
             if y < 0:
                 continue
             cost = tau[e] - tau[y] + before[y] + extra
+            if s == m:
+                cost += opening(costs, runs.ends, o, e - total + each)
             if ended:
                 cost += runs.joint[full ^ mask, costs.cut[e], o]
             if cost <= most and cost < after[e]:
@@ -392,7 +233,7 @@ def promising(runs: Runs, end: Ints, begin: Ints, most: int, found: Ints) -> Non
         for mask in range((1 << len(costs.host)) - 1):
             if mask >> j & 1 or found[o]:
                 continue
-            for s in range(_bits(mask), costs.facts[Fact.P]):
+            for s in range(bits(mask), costs.facts[Fact.P]):
                 if not found[o] and _completes(runs, end, begin, mask, s, o, most):
                     found[o] = 1
 
@@ -402,7 +243,7 @@ def _completes(
     runs: Runs, end: Ints, begin: Ints, mask: int, s: int, o: int, most: int
 ) -> bool:
     """Whether a run of one option joins an end of s stages and some beginning."""
-    costs, level, ended = runs.costs, runs.level, _bits(mask)
+    costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     tau = costs.sums[Sum.TAU, o]
     full = (1 << len(costs.host)) - 1
@@ -413,16 +254,16 @@ def _completes(
         if each < 1:
             return False
         total += each
-        longest = min(total, _run_cap(runs, o, ended, s + 1, m))
+        longest = min(total, run_cap(runs, o, ended, s + 1, m))
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
-        if s + m == p:
-            extra += _opening(runs, o)
         if s == 0:
-            extra += _closing(runs, o, m, m == p)
+            extra += closing(runs, o, m, m == p)
         for e in range(m, length + 1):
             if end[mask, s, e] >= INFINITE:
                 continue
             so_far = end[mask, s, e] + extra
+            if s + m == p:
+                so_far += opening(costs, runs.ends, o, e - total + each)
             if s:
                 so_far += runs.joint[mask, costs.cut[e], o]
             for y in range(max(0, e - longest), e - m + 1):

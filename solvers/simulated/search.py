@@ -16,15 +16,8 @@ from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
-from hetopt.solvers.simulated.fills import (
-    Runs,
-    joints,
-    leading,
-    prefixes,
-    promising,
-    suffixes,
-    worths,
-)
+from hetopt.solvers.simulated.fills import prefixes, promising, suffixes
+from hetopt.solvers.simulated.runs import Runs, joints, leading, worths
 from hetopt.solvers.simulated.state import (
     MOST_ANSWERED,
     Levels,

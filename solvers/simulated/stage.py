@@ -10,12 +10,23 @@ from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
 from hetopt.solvers.simulated.bounds import End
 from hetopt.solvers.simulated.columns import Clock, StageTime
 from hetopt.solvers.simulated.flow import run_end
-from hetopt.solvers.simulated.state import LevelScalar, Placed, Rest, WalkState, level_of, within
+from hetopt.solvers.simulated.runs import opening
+from hetopt.solvers.simulated.state import (
+    LevelScalar,
+    Placed,
+    Rest,
+    WalkState,
+    level_of,
+    most_units,
+    runs_ended,
+    within,
+)
 from hetopt.solvers.simulated.warmups import warm_up, warm_up_whole
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
-    from hetopt.solvers.simulated.state import Levels, Walk
+    from hetopt.solvers.simulated.runs import opening
+from hetopt.solvers.simulated.state import Levels, Walk
 
 
 @step
@@ -56,7 +67,9 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
             own = _tied(costs, walk)
             return warm_up_whole(levels, walk, depth, q, flight, fill + ahead, own)
         ahead += tied
-        found = warm_up(levels, walk, depth, q, flight, fill + ahead - tied, ahead, rest)
+        found = warm_up(
+            levels, walk, depth, q, flight, fill + ahead - tied, ahead, rest
+        )
         walk.state[WalkState.FULL] |= found < 0
         return bool(found > 0)
     end = run_end(walk, depth, q) + tied
@@ -128,12 +141,17 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
     tau = costs.sums[Sum.TAU, o]
     ahead = tau[row[Placed.BEGIN]] - tau[y]
     togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
-    if y == 0:
-        ahead += levels.ends[o, End.SYNC]
     if togo:
         ahead += 2 * togo * levels.inner[o]
-        if y == 0:
-            ahead += costs.option[o, Option.LEAD + Sum.TAU]
+    if y == 0:
+        # All stages but the first hold the most they can.
+        depth = costs.facts[Fact.P] - stages + 1
+        ended = runs_ended(costs, row[Placed.UNUSED])
+        units = row[Placed.BEGIN] - most_units(levels, ended, o, depth, togo - 1)
+        if togo == 0:
+            units = row[Placed.LENGTH]
+            ahead -= costs.option[o, Option.LEAD + Sum.TAU]
+        ahead += opening(costs, levels.ends, o, units)
     clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
     return ahead, Rest(clusters, stages - togo, y)
 

@@ -183,6 +183,13 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
 
 
 @step
+def most_units(levels: Levels, ended: int, o: int, depth: int, m: int) -> int:
+    """Return the most body units of m stages of a run, the first at this depth."""
+    total = levels.total[-1, ended, o]
+    return int(total[depth + m - 1] - total[depth - 1])
+
+
+@step
 def level_of(levels: Levels, excess: int) -> int:
     """Return the first interval with room for an excess; K if there is none."""
     for k in range(len(levels.high)):

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 from hetopt.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import End
+from hetopt.solvers.simulated.runs import opening
 from hetopt.solvers.simulated.stage import stage_fits, tied_at_least, whole
 from hetopt.solvers.simulated.state import (
     LevelScalar,
     Placed,
     WalkState,
+    most_units,
     runs_ended,
 )
 
@@ -79,13 +80,14 @@ def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         before, end = stage[depth - 1, Placed.FILL], stage[depth - 1, Placed.END]
         excess = stage[depth - 1, Placed.EXCESS]
     if y == 0:
-        fill += costs.option[o, Option.LEAD + Sum.TAU] + levels.ends[o, End.SYNC]
+        least = e - most_units(levels, ended, o, depth, m - 1)
+        fill += opening(costs, levels.ends, o, least)
     mask ^= 1 << j
     limit = walk.state[WalkState.LIMIT]
     level = stage[depth - 1, Placed.LEVEL] if depth > 1 else 0
-    least = levels.rest[level, mask, left, y] + max(excess, levels.low[level])
-    least = min(least, levels.onward[level + 1, mask, left, y])
-    if before + fill + least > limit:
+    onward = levels.rest[level, mask, left, y] + max(excess, levels.low[level])
+    onward = min(onward, levels.onward[level + 1, mask, left, y])
+    if before + fill + onward > limit:
         return False
     for k in range(level, len(levels.low)):
         total = levels.total[k, ended, o]

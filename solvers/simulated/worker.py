@@ -18,7 +18,7 @@ from hetopt.solvers.simulated.search import SimulatedSearch, survey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from hetopt.solvers.arrays.costs import Ints
