@@ -191,12 +191,13 @@ class OperatorSource:
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.
 
-        They are the file's own, so that times stay as measured, unless the file is
-        another device's: then only its efficiencies are borrowed.
+        They are the accelerator's, which a problem may have changed: its efficiencies
+        are those that were measured. What the user measured on the device itself stays
+        as it is.
         """
         part = self.measured[name]
-        own = part.device == self.accelerator.name
-        return part.rates if own else rates_of(self.accelerator)
+        as_measured = name in self.own and part.device == self.accelerator.name
+        return part.rates if as_measured else rates_of(self.accelerator)
 
     def _times(
         self,
