@@ -98,9 +98,16 @@ class OperatorSource:
         self._cache = cache
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Say that times are sums of measured operators."""
+        """Say that times are sums of measured operators, or modelled."""
         del cluster
-        return "operators"
+        return "modelled" if self.modelled else "operators"
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        """Return the classes whose times were computed, not measured."""
+        return tuple(
+            name for name, part in self.measured.items() if part.kind == "modelled"
+        )
 
     @property
     def borrowed(self) -> Mapping[str, str]:
