@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetopt.calibrating.runs import Repriced
-from hetopt.problem.cluster import most_overhead
+from hetopt.problem.calibration import most_overhead
 
 if TYPE_CHECKING:
     from hetopt.calibrating.runs import MeasuredRun

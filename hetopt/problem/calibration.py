@@ -14,6 +14,11 @@ BANDWIDTH_BOUNDS = (0.1, 2.0)
 RESERVE_BOUNDS = (0.01, 0.5)
 
 
+def most_overhead(memory_bytes: int) -> int:
+    """Return the largest overhead of a device: it leaves some of the memory."""
+    return memory_bytes - 1
+
+
 def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
     low, high = bounds
     if not low <= factor <= high:

@@ -50,11 +50,6 @@ def host_fault(host: str) -> str | None:
     )
 
 
-def most_overhead(memory_bytes: int) -> int:
-    """Return the largest overhead of a device: it leaves some of the memory."""
-    return memory_bytes - 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """An alpha-beta link: ``latency_s + bytes / bandwidth_bytes_per_s``."""

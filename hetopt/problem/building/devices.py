@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.cluster import PeakFlops, most_overhead
+from hetopt.problem.calibration import most_overhead
+from hetopt.problem.cluster import PeakFlops
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster import Accelerator, Cluster
