@@ -305,7 +305,11 @@ def _text(
 ) -> str:
     import json
 
-    overhead = {cluster.name: cluster.overhead_bytes for cluster in problem.clusters}
+    overhead = {
+        cluster.name: cluster.overhead_bytes
+        for cluster in problem.clusters
+        if cluster.name in problem.calibration.overheads
+    }
     if found is not None:
         overhead[found.cluster] = found.overhead_bytes
     sizes = {name: f"{size} B" for name, size in overhead.items()}
