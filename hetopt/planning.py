@@ -337,8 +337,10 @@ def _scheduled(
         raise InputError(msg, field="schedule")
     try:
         return problem.under(schedule or problem.training.schedule, chunks)
-    except ValueError as error:
-        raise InputError(str(error), field="chunks") from None
+    except InputError as error:
+        if error.field != "training.chunks":
+            raise
+        raise InputError(error.message, field="chunks") from None
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:

@@ -220,8 +220,8 @@ class _ScheduleSearch:
         """
         request, began_s = self._request, time.monotonic()
         share_s = self._share_s(variant, waiting)
-        problem = variant.of(request.problem)
         try:
+            problem = variant.of(request.problem)
             ensure_plans(self._solver, variant.schedule)
             ensure_keeps(variant.schedule, request.params.principles)
             table = request.table
@@ -238,7 +238,7 @@ class _ScheduleSearch:
                 )
             )
         except InputError as error:
-            self._passed_over[variant] = error.message
+            self._passed_over[variant] = _reason(error)
             self._errors.append(error)
             return
         taken_s = time.monotonic() - began_s
@@ -342,6 +342,12 @@ class _ScheduleSearch:
         ]
         reason = next(iter(reasons), _LATE)
         return replace(result, status="unknown", reason=reason)
+
+
+def _reason(error: InputError) -> str:
+    """Return why a schedule cannot be searched, with the field of the problem."""
+    is_option = error.field is None or error.field.startswith("--")
+    return error.message if is_option else f"{error.field}: {error.message}"
 
 
 def _together(before: Result, after: Result, table: CostTable) -> Result:

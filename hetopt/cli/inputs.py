@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InputError
 from hetopt.per_schedule import BEST
 from hetopt.problem.principles import Principles
+from hetopt.problem.training import INTERLEAVED
 from hetopt.schedule.schedules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
 
@@ -223,28 +225,87 @@ def load_problem(
     Parameters
     ----------
     schedule, chunks
-        Take the place of those in the file.
+        Of ``--schedule`` and ``--chunks``, which take the place of those in the file.
     lengths
         Whether sequences may have several lengths; else they are refused.
 
     Raises
     ------
     InputError
-        The file is no problem, or the schedule does not go with so many chunks; its
-        sequences have several lengths, and may not.
+        The file is no problem, or what takes the place of its schedule does not go
+        with its model and pins; its sequences have several lengths, and may not.
     """
+    problem = _read(name, lengths=lengths)
+    if schedule is None and chunks is None:
+        return problem
+    own = problem.training
+    if schedule == INTERLEAVED != own.schedule and chunks is None:
+        msg = f"is missing: --schedule {schedule} has 2 or more chunks a stage"
+        raise InputError(msg, field="--chunks")
+    try:
+        found = problem.under(schedule or own.schedule, chunks)
+        _ensure_divides(found)
+    except InputError as error:
+        raise _of_option(error, name, schedule, chunks) from None
+    return found
+
+
+def load_problem_of(
+    name: str, plan: Plan | None, path: str, *, lengths: bool = False
+) -> Problem:
+    """Read a problem and return it under the schedule of a plan, if there is one.
+
+    Parameters
+    ----------
+    name, lengths
+        As of ``load_problem``.
+    path
+        Of the plan's file.
+
+    Raises
+    ------
+    InputError
+        As ``load_problem``.
+    """
+    problem = _read(name, lengths=lengths)
+    if plan is None:
+        return problem
+    found = problem.of_plan(plan.schedule, plan.chunks)
+    try:
+        _ensure_divides(found)
+    except InputError as error:
+        field = (error.field or "").removeprefix("training.")
+        raise InputError(error.message, file=path, field=field) from None
+    return found
+
+
+def _read(name: str, *, lengths: bool) -> Problem:
     from hetopt.problem.named import named_problem
 
     problem = named_problem(name)
     if problem.training.lengths is not None and not lengths:
         msg = "this command takes sequences of one length: leave it out"
         raise InputError(msg, file=name, field="training.lengths")
-    if schedule is None and chunks is None:
-        return problem
-    try:
-        return problem.under(schedule or problem.training.schedule, chunks)
-    except ValueError as error:
-        raise InputError(str(error), field="--chunks") from None
+    return problem
+
+
+def _ensure_divides(problem: Problem) -> None:
+    """Raise InputError if the schedule cannot divide the model among stages."""
+    from hetopt.cost.chunks import placed_units
+
+    training = problem.training
+    placed_units(problem.model, training.schedule, training.chunks)
+
+
+def _of_option(
+    error: InputError, name: str, schedule: ScheduleName | None, chunks: int | None
+) -> InputError:
+    """Return an error about what an option asked for, under the option's name."""
+    if error.field == "training.schedule" and schedule is not None:
+        return InputError(error.message, field="--schedule")
+    if error.field == "training.chunks" and chunks is not None:
+        return InputError(error.message, field="--chunks")
+    return InputError(error.message, file=name, field=error.field)
 
 
 def load_table(problem: Problem, path: str | None) -> CostTable:

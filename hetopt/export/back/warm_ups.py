@@ -44,11 +44,11 @@ def scheduled(
         raise InputError(msg, field="warmup")
     if pipeline.chunks > 1 or rule_of(pipeline.schedule).splits:
         _check_prescribed(pipeline, own, found)
-        return problem.under(pipeline.schedule, pipeline.chunks), None
+        return problem.of_plan(pipeline.schedule, pipeline.chunks), None
     found = own or found
     if found is None:
         # The schedule needs times, which plan_of knows.
-        return problem.under(pipeline.schedule), None
+        return problem.of_plan(pipeline.schedule), None
     if rule_of(problem.training.schedule).free:
         return problem, found
     names = [problem.training.schedule, pipeline.schedule]
@@ -59,8 +59,8 @@ def scheduled(
             continue
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
-            return problem.under(schedule), None
-    return problem.under(FREE.name), found
+            return problem.of_plan(schedule), None
+    return problem.of_plan(FREE.name), found
 
 
 def is_folded(pipeline: PipelineReadBack) -> bool:

@@ -44,12 +44,12 @@ def fitted(limits: Limits, problem: Problem, asked: ScheduleName | None) -> Prob
         msg = f"the launcher runs {', '.join(limits.schedules)}, not {asked}"
         raise InputError(msg, field="--schedule")
     _ensure_runs(limits, problem)
-    training, pins = problem.training, problem.pins
-    if training.schedule not in limits.schedules:
-        training = training.under(limits.schedules[0])
+    if problem.training.schedule not in limits.schedules:
+        problem = problem.under(limits.schedules[0])
+    pins = problem.pins
     known = frozenset(limits.resharding)
     ways = replace(pins.resharding, allowed=known & (pins.resharding.allowed or known))
-    return replace(problem, training=training, pins=replace(pins, resharding=ways))
+    return replace(problem, pins=replace(pins, resharding=ways))
 
 
 def _ensure_runs(limits: Limits, problem: Problem) -> None:

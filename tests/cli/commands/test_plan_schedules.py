@@ -175,8 +175,11 @@ def test_chunks_to_try(
         ([*asked, "2,2"], "'2,2' has a number twice"),
         ([*asked, "two"], "'two' is not a whole number of at least 1"),
         (["--schedule", "interleaved-1f1b", "--chunks", "2,4"], "has 2 numbers"),
-        (["--schedule", "interleaved-1f1b"], "interleaved-1f1b has 2 or more"),
-        (["--schedule", "1f1b", "--chunks", "2"], "chunks is 2, 1f1b has 1"),
+        (["--schedule", "interleaved-1f1b"], "--chunks: is missing: --schedule inter"),
+        (
+            ["--schedule", "1f1b", "--chunks", "2"],
+            "--chunks: is 2 with schedule 1f1b, expected 1, or schedule interleaved-1f",
+        ),
     ):
         try:
             code = main(["plan", problem, *words])
@@ -184,3 +187,67 @@ def test_chunks_to_try(
             code = error.code if isinstance(error.code, int) else 1
         assert code == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("training", "units", "options", "said"),
+    [
+        ("", [3, 3], ["--schedule", "zb-v"], "sums to 6, expected 3 pairs"),
+        (
+            "",
+            [3, 3],
+            ["--schedule", "interleaved-1f1b", "--chunks", "2"],
+            "sums to 6, expected a chunk's 4 units",
+        ),
+        (
+            ", schedule: zb-v",
+            [2, 1],
+            ["--schedule", "1f1b"],
+            "sums to 3, expected the model's 6 units",
+        ),
+        (
+            ", schedule: interleaved-1f1b, chunks: 2",
+            [2, 2],
+            ["--chunks", "4"],
+            "sums to 4, expected a chunk's 3 units",
+        ),
+    ],
+)
+def test_pinned_units_are_those_of_the_schedule_asked_for(
+    training: str,
+    units: list[int],
+    options: list[str],
+    said: str,
+    problem: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = SMALL.replace("seq_len: 1024", f"seq_len: 1024{training}")
+    Path(problem).write_text(f"{text}pin: {{units: {units}}}\n")
+    out = tmp_path / "plan.json"
+    assert main(["plan", problem, *options, "--out", str(out)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"{problem}: pin.units: {said}")
+    assert "\n" not in error
+    assert not out.exists()
+
+
+def test_schedules_that_pinned_units_do_not_fit_are_named(
+    problem: str, tmp_path: Path
+) -> None:
+    Path(problem).write_text(f"{SMALL}pin: {{units: [3, 3]}}\n")
+    out = tmp_path / "plan.json"
+    schedules = plan(problem, "--schedule", "best", out=out)["schedules"]
+    assert isinstance(schedules, list)
+    passed = {
+        (x["schedule"], x["chunks"]): x["reason"]
+        for x in schedules
+        if x["status"] == "passed-over"
+    }
+    assert set(passed) == {
+        ("zb-v", 1),
+        ("interleaved-1f1b", 2),
+        ("interleaved-1f1b", 4),
+    }
+    assert all(why.startswith("pin.units: sums to 6") for why in passed.values())
+    assert main(["check", problem, str(out)]) == 0

@@ -70,6 +70,10 @@ def test_plans_are_read_back_as_they_were(
     imported = import_plan(found, replace(problem, training=training))
     assert imported.plan == job.plan
     assert imported.findings == ()
+    # Pinned units that are of the problem's own schedule are broken, not in the way.
+    pins = replace(problem.pins, units=(len(problem.model.units),))
+    pinned = replace(problem, training=training, pins=pins)
+    assert any("pin units" in each for each in import_plan(found, pinned).findings)
 
 
 def test_a_layout_names_every_chunk(job: Job) -> None:
