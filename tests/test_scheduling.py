@@ -20,7 +20,8 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training import FOLDED, INTERLEAVED, SCHEDULES, Pins
 from hetopt.result import Result
 from hetopt.schedule.schedules import rule_of
-from hetopt.scheduling import ScheduleVariant, best_schedule, schedule_variants
+from hetopt.schedule_variants import ScheduleVariant, schedule_variants
+from hetopt.scheduling import best_schedule
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.cli.conftest import SMALL
@@ -251,6 +252,12 @@ def test_plan_takes_chunks() -> None:
         hetopt.plan(problem, schedule=INTERLEAVED, solver="dp", jobs=1)
     with pytest.raises(InputError, match="expected one number, or the schedule best"):
         hetopt.plan(problem, schedule=INTERLEAVED, chunks=(2, 4), solver="dp", jobs=1)
+    with pytest.raises(InputError, match="chunks: is 1, which all other schedules"):
+        hetopt.plan(problem, schedule=BEST, chunks=1, solver="dp", jobs=1)
+    undivided = problem.under(INTERLEAVED, 3)
+    found = hetopt.plan(undivided, schedule=BEST, chunks=2, solver="dp", jobs=1)
+    assert found.lower_bound_s == best.lower_bound_s
+    assert found.schedules[0].status == "passed-over"
     pinned = replace(problem, pins=Pins(units=(3, 3)))
     with pytest.raises(InputError, match="sums to 6, expected a chunk's 4 units"):
         hetopt.plan(pinned, schedule=INTERLEAVED, chunks=2, solver="dp", jobs=1)

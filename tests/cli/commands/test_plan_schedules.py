@@ -251,3 +251,36 @@ def test_schedules_that_pinned_units_do_not_fit_are_named(
     }
     assert all(why.startswith("pin.units: sums to 6") for why in passed.values())
     assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--for", "hetu"]])
+def test_the_schedule_of_the_file_need_not_fit_the_model(
+    options: list[str], problem: str, tmp_path: Path
+) -> None:
+    text = SMALL.replace("vocab: 32000", "vocab: 32000, tied: false").replace(
+        "seq_len: 1024", "seq_len: 1024, schedule: interleaved-1f1b, chunks: 3"
+    )
+    Path(problem).write_text(text)
+    assert main(["plan", problem]) == 2
+    out = tmp_path / "plan.json"
+    found = plan(problem, "--schedule", "best", *options, out=out)
+    assert found["status"] == "optimal"
+    schedules = found["schedules"]
+    assert isinstance(schedules, list)
+    own = schedules[0]
+    assert (own["schedule"], own["chunks"]) == ("interleaved-1f1b", 3)
+    assert own["status"] == "passed-over"
+    if not options:
+        assert own["reason"].startswith("training.chunks: is 3, but the model's 4 unit")
+    assert main(["check", problem, str(out)]) == 0
+
+
+def test_no_schedule_fits(problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SMALL.replace(
+        "seq_len: 1024", "seq_len: 1024, schedule: interleaved-1f1b, chunks: 3"
+    )
+    Path(problem).write_text(f"{text}pin: {{units: [9]}}\n")
+    assert main(["plan", problem, "--schedule", "best"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "training.chunks: is 3, but the model's 4 units" in error
+    assert "\n" not in error
