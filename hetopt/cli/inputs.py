@@ -219,6 +219,7 @@ def load_problem(
     chunks: int | None = None,
     *,
     lengths: bool = False,
+    divided: bool = True,
 ) -> Problem:
     """Read a problem by path, or by the name of one that ships with hetopt.
 
@@ -228,26 +229,28 @@ def load_problem(
         Of ``--schedule`` and ``--chunks``, which take the place of those in the file.
     lengths
         Whether sequences may have several lengths; else they are refused.
+    divided
+        Whether the schedule has to divide the model; else another one may be meant.
 
     Raises
     ------
     InputError
-        The file is no problem, or what takes the place of its schedule does not go
-        with its model and pins; its sequences have several lengths, and may not.
+        The file is no problem, or its schedule, or what takes the place of that, does
+        not go with its model and pins; its sequences have several lengths, and may not.
     """
     problem = _read(name, lengths=lengths)
-    if schedule is None and chunks is None:
-        return problem
     own = problem.training
     if schedule == INTERLEAVED != own.schedule and chunks is None:
         msg = f"is missing: --schedule {schedule} has 2 or more chunks a stage"
         raise InputError(msg, field="--chunks")
     try:
-        found = problem.under(schedule or own.schedule, chunks)
-        _ensure_divides(found)
+        if schedule is not None or chunks is not None:
+            problem = problem.under(schedule or own.schedule, chunks)
+        if divided:
+            _ensure_divides(problem)
     except InputError as error:
-        raise _of_option(error, name, schedule, chunks) from None
-    return found
+        raise placed(error, name, schedule, chunks) from None
+    return problem
 
 
 def load_problem_of(
@@ -297,15 +300,32 @@ def _ensure_divides(problem: Problem) -> None:
     placed_units(problem.model, training.schedule, training.chunks)
 
 
-def _of_option(
-    error: InputError, name: str, schedule: ScheduleName | None, chunks: int | None
+def placed(
+    error: InputError, name: str | None, schedule: str | None, chunks: object | None
 ) -> InputError:
-    """Return an error about what an option asked for, under the option's name."""
-    if error.field == "training.schedule" and schedule is not None:
-        return InputError(error.message, field="--schedule")
-    if error.field == "training.chunks" and chunks is not None:
-        return InputError(error.message, field="--chunks")
-    return InputError(error.message, file=name, field=error.field)
+    """Return an error with the option, or the problem's file, that it is about.
+
+    Parameters
+    ----------
+    error
+        That knows a field of a problem, and no file; others are returned as they are.
+    name
+        Of the problem; None: of none that is known.
+    schedule, chunks
+        What options have put in the place of the file's; None: nothing.
+    """
+    field = error.field or ""
+    if error.file is not None or field.startswith("--"):
+        return error
+    from hetopt.problem.schema.problem import SECTIONS
+
+    if field.partition(".")[0] not in SECTIONS:
+        return error
+    given = {"training.schedule": schedule, "training.chunks": chunks}.get(field)
+    if given is not None:
+        option = f"--{field.removeprefix('training.')}"
+        return type(error)(error.message, field=option)
+    return type(error)(error.message, file=name, field=field)
 
 
 def load_table(problem: Problem, path: str | None) -> CostTable:

@@ -28,7 +28,7 @@ def search_schedules(
     options: argparse.Namespace, principles: Principles
 ) -> BestSchedule:
     """Find the best plan over all schedules; what solvers say is not checked yet."""
-    asked = load_problem(options.problem)
+    asked = load_problem(options.problem, divided=False)
     chunks = chunks_to_try(options.chunks, field="--chunks")
     variants = schedule_variants(asked, chunks)
     if options.launcher is None:

@@ -31,10 +31,13 @@ def scheduled(
     if is_folded(pipeline) and q <= stages:
         msg = f"is {q}, expected more than the {stages} stages of {pipeline.schedule}"
         raise InputError(msg, field="microbatches")
-    if pipeline.chunks > 1 and (stages == 1 or q % stages):
+    if pipeline.chunks > 1 and stages == 1:
+        msg = f"is {pipeline.chunks}, expected 1 where there is one stage"
+        raise InputError(msg, field="chunks")
+    if pipeline.chunks > 1 and q % stages:
         msg = (
-            f"is {q}, expected a multiple of the {stages} stages of several "
-            "chunks, of which there are at least 2"
+            f"is {q}, expected a multiple of the {stages} stages, each of which holds "
+            f"{pipeline.chunks} chunks"
         )
         raise InputError(msg, field="microbatches")
     found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)

@@ -284,3 +284,80 @@ def test_no_schedule_fits(problem: str, capsys: pytest.CaptureFixture[str]) -> N
     error = capsys.readouterr().err.strip()
     assert "training.chunks: is 3, but the model's 4 units" in error
     assert "\n" not in error
+
+
+INSIDE = "is 3, but the model's 4 units between embedding and head do not divide into 3"
+THREE = ", schedule: interleaved-1f1b, chunks: 3"
+TWO = ", schedule: interleaved-1f1b, chunks: 2"
+
+
+@pytest.mark.parametrize(
+    ("training", "command", "said"),
+    [
+        (THREE, "plan FILE", f"FILE: training.chunks: {INSIDE}"),
+        (THREE, "table FILE", f"FILE: training.chunks: {INSIDE}"),
+        (THREE, "explain FILE", f"FILE: training.chunks: {INSIDE}"),
+        (THREE, "compare FILE --out compared", f"FILE: training.chunks: {INSIDE}"),
+        (TWO, "plan FILE --chunks 3", f"--chunks: {INSIDE}"),
+        (TWO, "whatif FILE --chunks 3 --drop-each", f"--chunks: {INSIDE}"),
+        ("", "whatif FILE --chunks 3 --drop-each", "--chunks: is 3 with schedule virt"),
+        (
+            TWO,
+            "plan FILE --solver uniform",
+            "FILE: training.schedule: solver uniform has no stages of several chunks "
+            "(interleaved-1f1b): use auto",
+        ),
+        (
+            "",
+            "plan FILE --solver uniform --schedule interleaved-1f1b --chunks 2",
+            "--schedule: solver uniform has no stages of several chunks",
+        ),
+        (
+            TWO,
+            "plan FILE --objective simulated",
+            "FILE: training.schedule: does not go with --objective simulated: "
+            "interleaved-1f1b has 2 chunks a stage; minimise the closed form",
+        ),
+        (
+            TWO,
+            "formulate FILE --p 2 --q 2 --formulation miqp --out out.lp",
+            "FILE: training.chunks: is 2, and miqp has one chunk a stage: use cp-sat",
+        ),
+    ],
+)
+def test_refused_chunks_are_named_where_they_are_asked_for(
+    training: str,
+    command: str,
+    said: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(problem).write_text(SMALL.replace("seq_len: 1024", f"seq_len: 1024{training}"))
+    assert main([problem if word == "FILE" else word for word in command.split()]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(said.replace("FILE", problem))
+    assert "\n" not in error
+    if INSIDE in said:
+        assert error.endswith("that are alike: expected 2, or another schedule")
+
+
+def test_chunks_of_a_plan_are_named_by_its_file(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    asked = ["--schedule", "interleaved-1f1b", "--chunks", "2"]
+    data = plan(problem, *asked, out=out)
+    found = data["plan"]
+    assert isinstance(found, dict)
+    for schedule, chunks, said in (
+        ("interleaved-1f1b", 3, f"chunks: {INSIDE}"),
+        ("1f1b", 2, "plan.chunks: is 2 with schedule 1f1b, expected 1"),
+    ):
+        found |= {"schedule": schedule, "chunks": chunks}
+        out.write_text(json.dumps(data))
+        capsys.readouterr()
+        assert main(["check", problem, str(out)]) == 2
+        assert capsys.readouterr().err.startswith(f"{out}: {said}")

@@ -11,6 +11,7 @@ import hetopt
 from hetopt.cli import main
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.importing import import_plan
+from hetopt.export.back.warm_ups import scheduled
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
@@ -122,11 +123,11 @@ def test_arguments_of_people_are_read(
         (
             "--num-virtual-stages-per-pipeline-rank 2 "
             "--decoder-first-pipeline-num-layers 4",
-            "is given with virtual stages",
+            "is given with 2 virtual stages on each rank, .* leave it out",
         ),
         (
             "--pipeline-model-parallel-layout 'Et*5|t*7|t*6|t*6L'",
-            "has chunks that differ",
+            "has chunks that differ in their layers, 5, 7, 6, 6 of 2 stages",
         ),
     ],
 )
@@ -141,8 +142,11 @@ def test_microbatches_have_to_fill_rounds(job: Job, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write_folder(str(folder), bundle(job, MEGATRON, allow_lossy=False))
     found = replace(read_megatron(folder), microbatches=2)
-    with pytest.raises(InputError, match="expected a multiple of the 4 stages"):
+    with pytest.raises(InputError, match="is 2, expected a multiple of the 4 stages"):
         import_plan(found, job.problem)
+    alone = replace(found, stages=found.stages[:1], chunks=8)
+    with pytest.raises(InputError, match="chunks: is 8, expected 1 where there is one"):
+        scheduled(alone, job.problem, ["a100"])
 
 
 def test_explain_asks_for_as_many_chunks(
