@@ -172,15 +172,18 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
     if rest or not chunks:
         msg = f"has {len(layers)} stages, expected a multiple of {PIPELINE}, {stages}"
         raise arguments.wrong(LAYOUT, msg)
-    if arguments.count(VIRTUAL_SIZE, chunks) != chunks:
-        msg = f"is given beside {LAYOUT}, which has {chunks} on each rank: leave it out"
+    told = arguments.count(VIRTUAL_SIZE, chunks)
+    if told != chunks:
+        msg = (
+            f"is {told}, and is not the {chunks} on each rank of {LAYOUT}: leave it out"
+        )
         raise arguments.wrong(VIRTUAL_SIZE, msg)
     count = arguments.count("--num-layers", sum(layers))
     if sum(layers) != count:
         msg = f"has {sum(layers)} layers, expected {count} as in --num-layers"
         raise arguments.wrong(LAYOUT, msg)
-    told = whole(arguments.values, "mtp_num_layers", arguments.wrong, 0, least=0)
-    if told != further:
+    predicted = whole(arguments.values, "mtp_num_layers", arguments.wrong, 0, least=0)
+    if predicted != further:
         msg = f"has {further} layers of multi-token prediction, not --mtp-num-layers"
         raise arguments.wrong(LAYOUT, msg)
     if not all(layers[:-1]) or not layers[-1] + further:

@@ -138,6 +138,50 @@ def test_what_cannot_be_priced_is_refused(
         read_megatron(script(tmp_path, words))
 
 
+GROUPS = "--microbatch-group-size-per-virtual-pipeline-stage"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "group", "said"),
+    [
+        (3, 2, None),
+        (
+            3,
+            4,
+            "is 4: hetopt models the order of groups of 2, one micro-batch for each "
+            "stage; with 4 stages run their chunks in another order, and hold the "
+            "activations of up to 4 more passes",
+        ),
+        (1, 4, "has no effect on what the script says"),
+    ],
+)
+def test_another_order_is_reported_as_one(
+    chunks: int, group: int, said: str | None, tmp_path: Path
+) -> None:
+    words = f"{GROUPS} {group}"
+    if chunks > 1:
+        words += f" --num-virtual-stages-per-pipeline-rank {chunks}"
+    found = read_megatron(script(tmp_path, words))
+    told = {each.argument: each.why for each in found.reported}
+    assert told.get(GROUPS) == said
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (1, r"is 1, expected 2 \(the stages\) to 16 \(the micro-batches\)"),
+        (17, r"is 17, expected 2 \(the stages\) to 16"),
+        (5, "is 5, which leaves a last group of 1 of the 16 micro-batches, expected"),
+    ],
+)
+def test_orders_that_the_runtime_refuses_are_refused(
+    group: int, message: str, tmp_path: Path
+) -> None:
+    words = f"--num-virtual-stages-per-pipeline-rank 3 {GROUPS} {group}"
+    with pytest.raises(InputError, match=f"{GROUPS}: {message}"):
+        read_megatron(script(tmp_path, words))
+
+
 def test_microbatches_have_to_fill_rounds(job: Job, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write_folder(str(folder), bundle(job, MEGATRON, allow_lossy=False))
