@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.cli.inputs import add_problem, load_problem
+from hetopt.cli.inputs import add_problem, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
@@ -240,7 +240,7 @@ def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
     from hetopt.cli.planned import load_checked
 
     _, plan = load_checked(name, path, None)
-    problem = load_problem(name, plan.schedule, plan.chunks)
+    problem = load_problem_of(name, plan, path)
     if isinstance(measured, Path):
         measured = _median(problem, plan, measured)
     return MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured)
