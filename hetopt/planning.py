@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 from hetopt.money import cost_of
-from hetopt.per_schedule import BEST, USUAL_CHUNKS
+from hetopt.per_schedule import BEST
 from hetopt.problem.named import named_problem
 from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
@@ -156,6 +156,12 @@ def plan(
         about_one = {"table": table is not None, "top": top > 1}
         about_one |= {"budget or objective": objective != "closed" or bool(spending)}
         ensure_several(problem, solver, pipelines, about_one, field="pipelines")
+    if schedule == BEST:
+        from hetopt.schedule_variants import chunks_to_try, schedule_variants, under_any
+
+        tried = (chunks,) if isinstance(chunks, int) else chunks
+        variants = schedule_variants(problem, chunks_to_try(tried, field="chunks"))
+        problem = under_any(problem, variants)
     costs = _table_of(problem, table)
     request = Request(
         problem=problem,
@@ -168,8 +174,7 @@ def plan(
         from hetopt.scheduling import best_schedule
 
         solve = partial(search, solver=solver, objective=objective)
-        tried = (chunks,) if isinstance(chunks, int) else chunks or USUAL_CHUNKS
-        found = best_schedule(request, solve, solver=solver, chunks=tuple(tried))
+        found = best_schedule(request, solve, solver=solver, variants=variants)
         problem, costs, result = found.problem, found.table, found.result
     else:
         result = search(
@@ -337,8 +342,10 @@ def _scheduled(
         raise InputError(msg, field="schedule")
     try:
         return problem.under(schedule or problem.training.schedule, chunks)
-    except ValueError as error:
-        raise InputError(str(error), field="chunks") from None
+    except InputError as error:
+        if error.field != "training.chunks":
+            raise
+        raise InputError(error.message, field="chunks") from None
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:

@@ -18,22 +18,23 @@ import numpy as np
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.interruption import requested
-from hetopt.per_schedule import USUAL_CHUNKS, ScheduleBound
-from hetopt.problem.training import INTERLEAVED, SCHEDULES
+from hetopt.per_schedule import ScheduleBound
 from hetopt.result import OPTIMALITY_GAP
+from hetopt.schedule_variants import schedule_variants
 from hetopt.solvers.race.device_time import least_times_s
 from hetopt.solvers.race.merging import value_of, with_plans
 from hetopt.solvers.registry import ensure_keeps, ensure_plans
 from hetopt.solvers.registry import solver as solver_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection
 
     from hetopt.cost.table import CostTable
     from hetopt.per_schedule import ScheduleStatus
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Result, Status
+    from hetopt.schedule_variants import ScheduleVariant
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.request import Request, Solve
 
@@ -43,38 +44,6 @@ _ROUNDS = 2
 #: Seconds that a search gets however late it is.
 _LEAST_S = 0.01
 _LATE = "not searched: it was stopped before"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleVariant:
-    """What takes the place of a problem's own in its training section."""
-
-    schedule: ScheduleName
-    chunks: int = 1
-
-    def of(self, problem: Problem) -> Problem:
-        """Return the problem with this schedule."""
-        return problem.under(self.schedule, self.chunks)
-
-
-def schedule_variants(
-    problem: Problem, chunks: Iterable[int] = USUAL_CHUNKS
-) -> tuple[ScheduleVariant, ...]:
-    """Return every schedule that prescribes its warm-ups, the problem's own first.
-
-    Parameters
-    ----------
-    chunks
-        Of every stage, where a schedule has several; each at least 2.
-    """
-    training = problem.training
-    tried = list(chunks)
-    if training.schedule == INTERLEAVED and training.chunks not in tried:
-        tried = [training.chunks, *tried]
-    several = [ScheduleVariant(schedule=INTERLEAVED, chunks=v) for v in tried]
-    one = [ScheduleVariant(schedule=name) for name in SCHEDULES if name != INTERLEAVED]
-    own = ScheduleVariant(schedule=training.schedule, chunks=training.chunks)
-    return tuple(sorted([*one, *several], key=lambda variant: variant != own))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,30 +77,31 @@ def best_schedule(
     *,
     solver: str,
     launcher: tuple[str, Collection[ScheduleName]] | None = None,
-    chunks: Iterable[int] = USUAL_CHUNKS,
+    variants: tuple[ScheduleVariant, ...] | None = None,
 ) -> BestSchedule:
     """Find the best plan over all schedules, and prove how good it is.
 
     Parameters
     ----------
     request
-        Its problem and table are under any schedule; its deadline is of all searches
-        together.
+        Its problem and table are under any schedule that can divide the model
+        (``under_any``); its deadline is of all searches together.
     solve
         What minimises a time under one schedule.
     solver
         Its name.
     launcher
         Name and schedules of the one that has to run the plan; None: any.
-    chunks
-        As of ``schedule_variants``.
+    variants
+        What to search, in this order; None: ``schedule_variants`` of the problem.
 
     Raises
     ------
     InputError
         No schedule can be searched; why the first one cannot.
     """
-    variants = schedule_variants(request.problem, chunks)
+    if variants is None:
+        variants = schedule_variants(request.problem)
     search = _ScheduleSearch(request, solve, solver, variants)
     if launcher is not None:
         search.keep_to(*launcher)
@@ -220,8 +190,8 @@ class _ScheduleSearch:
         """
         request, began_s = self._request, time.monotonic()
         share_s = self._share_s(variant, waiting)
-        problem = variant.of(request.problem)
         try:
+            problem = variant.of(request.problem)
             ensure_plans(self._solver, variant.schedule)
             ensure_keeps(variant.schedule, request.params.principles)
             table = request.table
@@ -238,7 +208,7 @@ class _ScheduleSearch:
                 )
             )
         except InputError as error:
-            self._passed_over[variant] = error.message
+            self._passed_over[variant] = _reason(error)
             self._errors.append(error)
             return
         taken_s = time.monotonic() - began_s
@@ -342,6 +312,12 @@ class _ScheduleSearch:
         ]
         reason = next(iter(reasons), _LATE)
         return replace(result, status="unknown", reason=reason)
+
+
+def _reason(error: InputError) -> str:
+    """Return why a schedule cannot be searched, with the field of the problem."""
+    is_option = error.field is None or error.field.startswith("--")
+    return error.message if is_option else f"{error.field}: {error.message}"
 
 
 def _together(before: Result, after: Result, table: CostTable) -> Result:

@@ -200,20 +200,20 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
     if rule_of(schedule).blocking and not solver(name).blocks:
         able = ", ".join(each.name for each in _ALL if each.blocks)
         msg = f"solver {name} has no transfers that block ({schedule}): use {able}"
-        raise InputError(msg, field="--schedule")
+        raise InputError(msg, field="training.schedule")
     if rule_of(schedule).interleaved and not solver(name).interleaves:
         able = ", ".join(each.name for each in _ALL if each.interleaves)
         msg = f"solver {name} has no stages of several chunks ({schedule}): use {able}"
-        raise InputError(msg, field="--schedule")
+        raise InputError(msg, field="training.schedule")
     if rule_of(schedule).splits and not solver(name).splits:
         able = ", ".join(each.name for each in _ALL if each.splits)
         msg = f"solver {name} has no weights' gradients apart ({schedule}): use {able}"
-        raise InputError(msg, field="--schedule")
+        raise InputError(msg, field="training.schedule")
     if rule_of(schedule).free and not solver(name).frees_warmups:
         msg = (
             f"solver {name} cannot choose warm-up counts ({schedule}): use dp or cp-sat"
         )
-        raise InputError(msg, field="--schedule")
+        raise InputError(msg, field="training.schedule")
 
 
 def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:

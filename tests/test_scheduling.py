@@ -17,10 +17,11 @@ from hetopt.per_schedule import BEST, USUAL_CHUNKS
 from hetopt.planning import search
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import FOLDED, INTERLEAVED, SCHEDULES
+from hetopt.problem.training import FOLDED, INTERLEAVED, SCHEDULES, Pins
 from hetopt.result import Result
 from hetopt.schedule.schedules import rule_of
-from hetopt.scheduling import ScheduleVariant, best_schedule, schedule_variants
+from hetopt.schedule_variants import ScheduleVariant, schedule_variants
+from hetopt.scheduling import best_schedule
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.cli.conftest import SMALL
@@ -78,8 +79,8 @@ def optima(request: Request) -> dict[ScheduleName, float]:
     """Return the least closed form of each schedule that has a plan, by all plans."""
     found: dict[ScheduleName, float] = {}
     for name in (*ONE_CHUNK, FOLDED):
-        problem = ScheduleVariant(schedule=name).of(request.problem)
         try:
+            problem = ScheduleVariant(schedule=name).of(request.problem)
             table = under(problem, request.table)
         except InputError:
             continue
@@ -122,7 +123,8 @@ def test_it_is_the_best_of_all_plans(seed: int, request_of: RequestOf) -> None:
     for each in found.result.schedules:
         known_status: tuple[str, ...] = ("optimal", "refuted", "infeasible")
         if each.schedule == FOLDED and each.reason is not None:
-            assert "zb-v folds the model in two" in each.reason
+            cannot = ("training.schedule: zb-v folds the model in two", "pin.units: ")
+            assert each.reason.startswith(cannot)
             known_status = ("passed-over",)
         assert each.status in (known_status if each.chunks == 1 else ("passed-over",))
 
@@ -246,10 +248,19 @@ def test_plan_takes_chunks() -> None:
     best = hetopt.plan(problem, schedule=BEST, chunks=2, solver="dp", jobs=1)
     several = [each.chunks for each in best.schedules if each.chunks > 1]
     assert several == [2]
-    with pytest.raises(InputError, match="interleaved-1f1b has 2 or more"):
+    with pytest.raises(InputError, match="chunks: is 1 with schedule interl"):
         hetopt.plan(problem, schedule=INTERLEAVED, solver="dp", jobs=1)
     with pytest.raises(InputError, match="expected one number, or the schedule best"):
         hetopt.plan(problem, schedule=INTERLEAVED, chunks=(2, 4), solver="dp", jobs=1)
+    with pytest.raises(InputError, match="chunks: is 1, which all other schedules"):
+        hetopt.plan(problem, schedule=BEST, chunks=1, solver="dp", jobs=1)
+    undivided = problem.under(INTERLEAVED, 3)
+    found = hetopt.plan(undivided, schedule=BEST, chunks=2, solver="dp", jobs=1)
+    assert found.lower_bound_s == best.lower_bound_s
+    assert found.schedules[0].status == "passed-over"
+    pinned = replace(problem, pins=Pins(units=(3, 3)))
+    with pytest.raises(InputError, match="sums to 6, expected a chunk's 4 units"):
+        hetopt.plan(pinned, schedule=INTERLEAVED, chunks=2, solver="dp", jobs=1)
 
 
 @pytest.mark.slow

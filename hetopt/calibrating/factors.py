@@ -82,7 +82,10 @@ def with_values(
 ) -> Calibration:
     """Return the calibration with other values of these factors, within bounds."""
     efficiency = dict(calibration.efficiency)
-    links: dict[str, float] = {}
+    links = {
+        "intra_node": calibration.intra_node,
+        "bandwidth": calibration.bandwidth,
+    }
     for factor, value in zip(factors, values, strict=True):
         low, high = factor.bounds
         within = float(min(max(value, low), high))
@@ -90,7 +93,12 @@ def with_values(
             efficiency[factor.cluster] = within
         else:
             links[factor.kind] = within
-    return replace(calibration, efficiency=efficiency, **links)
+    return replace(
+        calibration,
+        efficiency=efficiency,
+        intra_node=links["intra_node"],
+        bandwidth=links["bandwidth"],
+    )
 
 
 def rounded(value: float) -> float:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetopt.calibrating.runs import Repriced
-from hetopt.problem.calibration import MOST_OVERHEAD
+from hetopt.problem.calibration import most_overhead
 
 if TYPE_CHECKING:
     from hetopt.calibrating.runs import MeasuredRun
@@ -47,7 +46,7 @@ def fit_overhead(run: MeasuredRun, measured_bytes: int) -> Overhead:
     memory = plan.price(run.problem.calibration).memory_bytes
     name = run.plan.pipeline.stages[memory.index(max(memory))].cluster
     size = next(c.memory_bytes for c in run.problem.clusters if c.name == name)
-    most = math.floor(size * MOST_OVERHEAD)
+    most = most_overhead(size)
     exact = measured_bytes - max(memory)
     found = min(max(exact, 0), most)
     return Overhead(

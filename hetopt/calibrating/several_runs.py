@@ -10,17 +10,16 @@ judged on runs that were left out of the fit, one after the other.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import least_squares
 
+from hetopt.calibrating.alike import ensure_alike
 from hetopt.calibrating.factors import factors_of, rounded, value_of, with_values
 from hetopt.calibrating.runs import Repriced
 from hetopt.calibrating.shares import time_shares
 from hetopt.errors import InputError
-from hetopt.problem.schema.fields import AUTO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from hetopt.calibrating.factors import Corrected, Factor
     from hetopt.calibrating.runs import MeasuredRun
     from hetopt.problem.calibration import Calibration
-    from hetopt.problem.problem import Problem
 
 #: Weight of a factor's change relative to a run's error, both as logarithms: a ratio of
 #: standard deviations. A corrected table still misses a run by about 1.5%, and factors
@@ -79,7 +77,7 @@ def fit_jointly(
     Parameters
     ----------
     runs
-        Two or more, of problems with the same clusters and calibration.
+        Two or more, of problems with the same clusters, links and calibration.
     correct
         The one thing that differences are blamed on; None for everything.
     clusters
@@ -88,11 +86,11 @@ def fit_jointly(
     Raises
     ------
     InputError
-        Clusters, latency sources or calibrations of two problems differ, or no plan's
-        time depends on what is to be corrected.
+        Clusters, links, latency sources or calibrations of two problems differ, or no
+        plan's time depends on what is to be corrected.
     """
     for run in runs[1:]:
-        _ensure_alike(runs[0], run)
+        ensure_alike(runs[0], run)
     kinds: tuple[Corrected, ...] = ("efficiency", "intra_node", "bandwidth")
     used = dict.fromkeys(name for run in runs for name in run.clusters)
     factors = factors_of(kinds if correct is None else [correct], clusters or used)
@@ -155,41 +153,3 @@ def _fitted(
     )
     values = [rounded(value) for value in start * np.exp(solved.x)]
     return with_values(old, factors, values)
-
-
-def _ensure_alike(first: MeasuredRun, other: MeasuredRun) -> None:
-    """Refuse a run whose problem a factor of the first one's would not correct."""
-    names = [[c.name for c in run.problem.clusters] for run in (first, other)]
-    if sorted(names[0]) != sorted(names[1]):
-        msg = (
-            f"are {', '.join(names[1])}, expected those of {first.name} "
-            f"({', '.join(names[0])}): calibrate runs on the same clusters together"
-        )
-        raise InputError(msg, file=other.name, field="clusters")
-    wanted = _facts(first.problem)
-    for field, value in _facts(other.problem).items():
-        if value != wanted[field]:
-            msg = (
-                f"is {value}, expected {wanted[field]} as in {first.name}: runs are "
-                "calibrated together from the same start"
-            )
-            raise InputError(msg, file=other.name, field=field)
-
-
-def _facts(problem: Problem) -> dict[str, str]:
-    """Return what has to be equal, by its field."""
-    calibration = problem.calibration
-    found = {
-        "calibration.bandwidth": f"{calibration.bandwidth:g}",
-        "calibration.intra_node": f"{calibration.intra_node:g}",
-    }
-    for cluster in problem.clusters:
-        name = cluster.name
-        efficiency = calibration.efficiency_of(name)
-        found |= {
-            f"clusters.{name}.accelerator": cluster.accelerator.name,
-            f"clusters.{name}.overhead": f"{cluster.overhead_bytes} bytes",
-            f"latency.{name}": PurePath(problem.latency.get(name, AUTO)).name,
-            f"calibration.efficiency.{name}": f"{efficiency:g}",
-        }
-    return found

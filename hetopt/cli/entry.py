@@ -16,6 +16,7 @@ from hetopt.errors import (
     InfeasibleError,
     InputError,
 )
+from hetopt.per_schedule import BEST
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def run_command(arguments: Sequence[str] | None) -> int:
     try:
         named = [name for name in COMMANDS if name in given]
         options = parser(named).parse_args(given)
-        code: int = options.run(options)
+        code: int = _run(options)
     except InputError as error:
         complain(str(error))
         return BAD_INPUT
@@ -155,4 +156,22 @@ def run_command(arguments: Sequence[str] | None) -> int:
         # Help text into a closed pipe; what commands print goes through emit().
         discard_output()
         return 0
+    return code
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run a command; errors about its problem name the file, or the option."""
+    try:
+        code: int = options.run(options)
+    except InputError as error:
+        from hetopt.cli.inputs import placed
+
+        given = vars(options)
+        asked = given.get("schedule")
+        raise placed(
+            error,
+            given.get("problem"),
+            None if asked == BEST else asked,
+            given.get("chunks"),
+        ) from error
     return code

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InputError
 from hetopt.per_schedule import BEST
 from hetopt.problem.principles import Principles
+from hetopt.problem.training import INTERLEAVED
 from hetopt.schedule.schedules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.cost.table import CostTable
+    from hetopt.plans import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training import ScheduleName
 
@@ -217,34 +219,113 @@ def load_problem(
     chunks: int | None = None,
     *,
     lengths: bool = False,
+    divided: bool = True,
 ) -> Problem:
     """Read a problem by path, or by the name of one that ships with hetopt.
 
     Parameters
     ----------
     schedule, chunks
-        Take the place of those in the file.
+        Of ``--schedule`` and ``--chunks``, which take the place of those in the file.
     lengths
         Whether sequences may have several lengths; else they are refused.
+    divided
+        Whether the schedule has to divide the model; else another one may be meant.
 
     Raises
     ------
     InputError
-        The file is no problem, or the schedule does not go with so many chunks; its
-        sequences have several lengths, and may not.
+        The file is no problem, or its schedule, or what takes the place of that, does
+        not go with its model and pins; its sequences have several lengths, and may not.
     """
+    problem = _read(name, lengths=lengths)
+    own = problem.training
+    if schedule == INTERLEAVED != own.schedule and chunks is None:
+        msg = f"is missing: --schedule {schedule} has 2 or more chunks a stage"
+        raise InputError(msg, field="--chunks")
+    try:
+        if schedule is not None or chunks is not None:
+            problem = problem.under(schedule or own.schedule, chunks)
+        if divided:
+            _ensure_divides(problem)
+    except InputError as error:
+        raise placed(error, name, schedule, chunks) from None
+    return problem
+
+
+def load_problem_of(
+    name: str, plan: Plan | None, path: str, *, lengths: bool = False
+) -> Problem:
+    """Read a problem and return it under the schedule of a plan, if there is one.
+
+    Parameters
+    ----------
+    name, lengths
+        As of ``load_problem``.
+    path
+        Of the plan's file.
+
+    Raises
+    ------
+    InputError
+        As ``load_problem``.
+    """
+    problem = _read(name, lengths=lengths)
+    if plan is None:
+        return problem
+    found = problem.of_plan(plan.schedule, plan.chunks)
+    try:
+        _ensure_divides(found)
+    except InputError as error:
+        field = (error.field or "").removeprefix("training.")
+        raise InputError(error.message, file=path, field=field) from None
+    return found
+
+
+def _read(name: str, *, lengths: bool) -> Problem:
     from hetopt.problem.named import named_problem
 
     problem = named_problem(name)
     if problem.training.lengths is not None and not lengths:
         msg = "this command takes sequences of one length: leave it out"
         raise InputError(msg, file=name, field="training.lengths")
-    if schedule is None and chunks is None:
-        return problem
-    try:
-        return problem.under(schedule or problem.training.schedule, chunks)
-    except ValueError as error:
-        raise InputError(str(error), field="--chunks") from None
+    return problem
+
+
+def _ensure_divides(problem: Problem) -> None:
+    """Raise InputError if the schedule cannot divide the model among stages."""
+    from hetopt.cost.chunks import placed_units
+
+    training = problem.training
+    placed_units(problem.model, training.schedule, training.chunks)
+
+
+def placed(
+    error: InputError, name: str | None, schedule: str | None, chunks: object | None
+) -> InputError:
+    """Return an error with the option, or the problem's file, that it is about.
+
+    Parameters
+    ----------
+    error
+        That knows a field of a problem, and no file; others are returned as they are.
+    name
+        Of the problem; None: of none that is known.
+    schedule, chunks
+        What options have put in the place of the file's; None: nothing.
+    """
+    field = error.field or ""
+    if error.file is not None or field.startswith("--"):
+        return error
+    from hetopt.problem.schema.problem import SECTIONS
+
+    if field.partition(".")[0] not in SECTIONS:
+        return error
+    given = {"training.schedule": schedule, "training.chunks": chunks}.get(field)
+    if given is not None:
+        option = f"--{field.removeprefix('training.')}"
+        return type(error)(error.message, field=option)
+    return type(error)(error.message, file=name, field=field)
 
 
 def load_table(problem: Problem, path: str | None) -> CostTable:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from hetopt import reading
-from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table
+from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
 from hetopt.errors import CheckError, InputError
 from hetopt.plans import PLAN_SCHEMA
 from hetopt.result import RESULT_SCHEMA, Objective, Result
@@ -86,14 +86,13 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     data = read_json(path)
     with _named(path):
         points = items(data, "points", "")
-        schedules = {
-            (plan.schedule, plan.chunks)
+        plans = [
+            read_plan(mapping(item, place).get("plan"), f"{place}.plan")
             for place, item in points
-            for plan in [read_plan(mapping(item, place).get("plan"), f"{place}.plan")]
-        }
-        if len(schedules) > 1:
+        ]
+        if len({(plan.schedule, plan.chunks) for plan in plans}) > 1:
             raise InputError("have several schedules", field="points")
-    problem = load_problem(problem_name, *next(iter(schedules), ()))
+    problem = load_problem_of(problem_name, next(iter(plans), None), path)
     table = load_table(problem, table_path)
     with _named(path):
         if findings := check_front(problem, table, data):
@@ -154,7 +153,7 @@ def load_reported(
         plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
         if len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=several)
-    problem = load_problem(problem_name, plan.schedule, plan.chunks, lengths=lengths)
+    problem = load_problem_of(problem_name, plan, plan_path, lengths=lengths)
     if problem.training.lengths is not None and table_path is not None:
         msg = "does not go with sequences of several lengths: leave it out"
         raise InputError(msg, field="--table")
@@ -252,9 +251,8 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
                 "`hetopt check` adds up what bounds its file has"
             )
             raise InputError(msg, field="pipelines")
-    asked = () if plan is None else (plan.schedule, plan.chunks)
     return Planned(
-        problem=load_problem(problem_name, *asked),
+        problem=load_problem_of(problem_name, plan, plan_path),
         plan=plan,
         relaxed=relaxed,
         objective=objective,

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import load_problem, load_table
 from hetopt.cli.searching import searching
-from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
-from hetopt.per_schedule import USUAL_CHUNKS
 from hetopt.planning import search
+from hetopt.schedule_variants import chunks_to_try, schedule_variants, under_any
 from hetopt.scheduling import best_schedule
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
     from hetopt.result import Result
+    from hetopt.schedule_variants import ScheduleVariant
     from hetopt.scheduling import BestSchedule
     from hetopt.solvers.request import Request, Solve
 
@@ -28,23 +28,33 @@ def search_schedules(
     options: argparse.Namespace, principles: Principles
 ) -> BestSchedule:
     """Find the best plan over all schedules; what solvers say is not checked yet."""
-    asked = problem = load_problem(options.problem)
-    if options.launcher is not None:
-        from hetopt.export.planning.limits import fitted
+    asked = load_problem(options.problem, divided=False)
+    chunks = chunks_to_try(options.chunks, field="--chunks")
+    variants = schedule_variants(asked, chunks)
+    if options.launcher is None:
+        problem, runs = asked, variants
+    else:
+        from hetopt.export.planning.limits import resharded
 
-        problem = fitted(limits_of(options.launcher), asked, None)
+        limits = limits_of(options.launcher)
+        problem = resharded(limits, asked)
+        runs = tuple(each for each in variants if each.schedule in limits.schedules)
+    problem = under_any(problem, runs)
     table = load_table(problem, None)
     with searching(problem, table, options, principles) as request:
         if options.launcher is None:
             solve = partial(search, solver=options.solver, objective=options.objective)
             return best_schedule(
-                request, solve, solver=options.solver, chunks=_chunks(options)
+                request, solve, solver=options.solver, variants=variants
             )
-        return _launchable(request, asked, options)
+        return _launchable(request, asked, variants, options)
 
 
 def _launchable(
-    request: Request, asked: Problem, options: argparse.Namespace
+    request: Request,
+    asked: Problem,
+    variants: tuple[ScheduleVariant, ...],
+    options: argparse.Namespace,
 ) -> BestSchedule:
     """Find the best plan that a launcher can run, and what its limits cost."""
     from hetopt.export.planning.search import priced, solve_launchable
@@ -60,36 +70,19 @@ def _launchable(
         partial(solve, wrapped=within_limits),
         solver=options.solver,
         launcher=(options.launcher, limits.schedules),
-        chunks=_chunks(options),
+        variants=variants,
     )
 
     def without_limits(request: Request) -> Result:
         return best_schedule(
-            request, solve, solver=options.solver, chunks=_chunks(options)
+            request, solve, solver=options.solver, variants=variants
         ).result
 
     result = priced(
         found.result,
         request,
         launcher=options.launcher,
-        asked=asked,
+        asked=under_any(asked, variants),
         solve=without_limits,
     )
     return replace(found, result=result)
-
-
-def _chunks(options: argparse.Namespace) -> tuple[int, ...]:
-    """Return how many chunks to try where there are several.
-
-    A 1 is what all other schedules have, which are searched anyway.
-
-    Raises
-    ------
-    InputError
-        There is no other number.
-    """
-    chunks = tuple(v for v in options.chunks or USUAL_CHUNKS if v > 1)
-    if not chunks:
-        msg = "is 1, which all other schedules have: name 2 or more, or leave it out"
-        raise InputError(msg, field="--chunks")
-    return chunks

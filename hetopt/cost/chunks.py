@@ -60,25 +60,39 @@ def one_chunk(model: Model, chunks: int) -> Chunk:
     """
     if chunks == 1:
         return Chunk(units=model.units, cuts=model.cuts)
-    inside = [u for u, kind in enumerate(model.units) if kind not in END_KINDS]
-    first, length = inside[0], len(inside)
-    part = length // chunks
-    body, cuts = model.units[first : first + length], model.cuts[first:]
-    alike = part * chunks == length and all(
-        body[u] == body[u % part] and (u + 1 == length or cuts[u] == cuts[u % part])
-        for u in range(length)
-    )
-    if not alike:
+    first, length = _body(model)
+    if not _divides(model, chunks):
+        # There are at least two stages, and each has a unit of every chunk.
+        able = [v for v in range(2, length // 2 + 1) if _divides(model, v)]
+        known = f"expected {' or '.join(map(str, able))}, or another schedule"
         msg = (
             f"is {chunks}, but the model's {length} units between embedding and head "
-            f"do not divide into {chunks} parts that are alike"
+            f"do not divide into {chunks} parts that are alike: "
+            f"{known if able else 'name a schedule of one chunk'}"
         )
         raise InputError(msg, field="training.chunks")
-    after = first + length
+    part, after = length // chunks, first + length
     return Chunk(
         units=(*model.units[: first + part], *model.units[after:]),
         cuts=(*model.cuts[: first + part - 1], *model.cuts[after - 1 :]),
-        way_back=cuts[part - 1],
+        way_back=model.cuts[first + part - 1],
+    )
+
+
+def _body(model: Model) -> tuple[int, int]:
+    """Return the first unit between the ends of a model, and how many there are."""
+    inside = [u for u, kind in enumerate(model.units) if kind not in END_KINDS]
+    return inside[0], len(inside)
+
+
+def _divides(model: Model, chunks: int) -> bool:
+    """Whether the body of a model is so many equal parts."""
+    first, length = _body(model)
+    part, rest = divmod(length, chunks)
+    units, cuts = model.units[first:], model.cuts[first:]
+    return not rest and all(
+        units[u] == units[u % part] and (u + 1 == length or cuts[u] == cuts[u % part])
+        for u in range(length)
     )
 
 

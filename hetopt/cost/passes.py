@@ -106,7 +106,7 @@ def _passes_s(
         )
         ring = exposed_ring_s(moved.ring_s, core, shape.cp)
         ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
-        alone = not times.communicates[number]
+        alone = ~times.communicates[where, number]
         sent_s = alone * moved.forward_s / times.tensor
         repeated = computed + (sent_s + moved.dispatch_s) + ring
         repeated = np.where(full & (kind not in END_KINDS), repeated, 0.0)

@@ -117,7 +117,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     if rule_of(schedule).interleaved and schedule not in runs:
         yield Loss(
             what=f"schedule {schedule}: it has no virtual stages, and the plan has "
-            f"{job.plan.chunks} chunks on each",
+            f"{job.plan.chunks} chunks on each; plan again under another schedule",
             instead=None,
         )
 

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 EFFICIENCY_BOUNDS = (0.25, 2.0)
 BANDWIDTH_BOUNDS = (0.1, 2.0)
 RESERVE_BOUNDS = (0.01, 0.5)
-#: Largest share of a device's memory that may be overhead.
-MOST_OVERHEAD = 0.5
+
+
+def most_overhead(memory_bytes: int) -> int:
+    """Return the largest overhead of a device: it leaves some of the memory."""
+    return memory_bytes - 1
 
 
 def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
@@ -27,7 +30,8 @@ def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
 class Calibration:
     """Factors by which the latency table of a problem is corrected.
 
-    Another correction, of the overhead, is ``Cluster.overhead_bytes`` itself.
+    Another correction, of the overhead, is ``Cluster.overhead_bytes`` itself;
+    ``overheads`` says which of these it gave.
 
     Attributes
     ----------
@@ -40,11 +44,14 @@ class Calibration:
     intra_node
         How much more bandwidth the links inside nodes, and those of device groups, have
         than the problem says.
+    overheads
+        Names of the clusters whose overhead is the calibration's.
     """
 
     efficiency: Mapping[str, float] = field(default_factory=dict)
     bandwidth: float = 1.0
     intra_node: float = 1.0
+    overheads: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         for name, factor in self.efficiency.items():

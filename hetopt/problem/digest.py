@@ -28,6 +28,7 @@ _LABELS = frozenset(
         ("Accelerator", "sources"),
         ("Accelerator", "sold_as_bytes"),
         ("Cluster", "hosts"),
+        ("Calibration", "overheads"),
     }
 )
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
+from hetopt.errors import InputError
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.meshes import divisors
+from hetopt.problem.pinned_units import units_fault
 from hetopt.problem.training import FOLDED, Pins
 from hetopt.shown import Shown
 
@@ -140,9 +142,36 @@ class Problem(Shown):
         return replace(self, training=self.training.of_length(tokens))
 
     def under(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
-        """Return it with another schedule; see ``Training.under``."""
-        training = self.training.under(schedule, chunks)
-        return replace(self, training=training)
+        """Return it with another schedule, under which its pins still can be meant.
+
+        Parameters
+        ----------
+        schedule, chunks
+            As of ``Training.under``.
+
+        Raises
+        ------
+        InputError
+            The schedule does not go with so many chunks, or its stages do not hold
+            as many units as are pinned; the field says which.
+        """
+        found = self.of_plan(schedule, chunks)
+        units = self.pins.units
+        fault = units and units_fault(units, self.model, found.training)
+        if fault:
+            path, message = fault
+            raise InputError(message, field=".".join(map(str, path)))
+        return found
+
+    def of_plan(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
+        """Return it with the schedule of a plan, which may break any pin.
+
+        Raises
+        ------
+        InputError
+            The schedule does not go with so many chunks.
+        """
+        return replace(self, training=self.training.under(schedule, chunks))
 
     def cluster_index(self, name: str) -> int:
         """Position of the cluster of this name; raises KeyError if there is none."""

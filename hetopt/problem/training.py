@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
+from hetopt.errors import InputError
 from hetopt.problem.dispatch import EVEN, Dispatch
 from hetopt.problem.lengths import lengths_fault, sequences_of
 
@@ -48,6 +49,15 @@ RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
+
+
+def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
+    """Return why a schedule has not so many chunks a stage; None if it may have."""
+    interleaved = schedule == INTERLEAVED
+    if chunks > 1 if interleaved else chunks == 1:
+        return None
+    expected = "2 or more" if interleaved else f"1, or schedule {INTERLEAVED}"
+    return f"is {chunks} with schedule {schedule}, expected {expected}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +126,9 @@ class Training:
             if fault is not None:
                 msg = f"lengths {fault}"
                 raise ValueError(msg)
-        interleaved = self.schedule == INTERLEAVED
-        if self.chunks < 1 + interleaved or (self.chunks > 1 and not interleaved):
-            expected = "2 or more" if interleaved else "1"
-            msg = f"chunks is {self.chunks}, {self.schedule} has {expected}"
+        fault = chunks_fault(self.schedule, self.chunks)
+        if fault is not None:
+            msg = f"chunks {fault}"
             raise ValueError(msg)
         if self.zero not in range(4):
             msg = f"zero is {self.zero}, expected 0, 1, 2 or 3"
@@ -154,11 +163,14 @@ class Training:
 
         Raises
         ------
-        ValueError
+        InputError
             The schedule does not go with so many chunks.
         """
         if chunks is None:
             chunks = self.chunks if schedule == INTERLEAVED else 1
+        fault = chunks_fault(schedule, chunks)
+        if fault is not None:
+            raise InputError(fault, field="training.chunks")
         return replace(self, schedule=schedule, chunks=chunks)
 
 

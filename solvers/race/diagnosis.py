@@ -12,6 +12,7 @@ from hetopt.cost.build import coefficients, usable_bytes
 from hetopt.cost.table import LONGEST_NS, LONGEST_S
 from hetopt.deadline import Deadline, Stopped, run_until
 from hetopt.formulations.chain import Chain
+from hetopt.problem.pinned_units import units_fault
 from hetopt.problem.principles import PRUNED
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training import FOLDED, Pins
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
 
+#: The ZeRO stage that shards most.
+_MOST_ZERO = 3
 #: Seconds for finding out what the bounds refute.
 _MOST_S = 1.5
 
@@ -40,27 +43,15 @@ def why_infeasible(
             "pin.microbatches: no permitted number of micro-batches divides the "
             f"global batch of {problem.training.global_batch}"
         )
-    chunks = problem.training.chunks
-    is_folded = problem.training.schedule == FOLDED
+    units = problem.pins.units
+    fault = units and units_fault(units, problem.model, problem.training)
+    if fault:
+        path, message = fault
+        return f"{'.'.join(map(str, path))}: {message}"
     if not problem.stage_counts:
-        parts = 2 if is_folded else chunks
-        what = "pairs" if is_folded else "units"
-        return (
-            f"pin.stages: no permitted number of stages is between {min(chunks, 2)} "
-            f"and {(len(problem.model.units) - 2) // parts}, the transformer layers' "
-            f"{what}{' of a chunk' if chunks > 1 else ''}, with a device for each"
-        )
-    if not problem.programs and is_folded:
-        return (
-            "training.schedule: zb-v has more micro-batches than stages, and no "
-            "permitted number of micro-batches is more than a permitted number of "
-            "stages; permit more of the former, or name another schedule"
-        )
+        return _without_stages(problem)
     if not problem.programs:
-        return (
-            "training.chunks: no permitted number of micro-batches is a multiple of a "
-            "permitted number of stages"
-        )
+        return _without_programs(problem)
     if not table.slices:
         return "; ".join(unusable(problem, table))
     if any(_is_needed(problem, name) for name in without_strategy(table)):
@@ -74,6 +65,48 @@ def why_infeasible(
         return "memory or time: which of both is in the way takes long to find out"
 
 
+def _without_stages(problem: Problem) -> str:
+    """Say why no number of stages is possible."""
+    chunks, is_folded = problem.training.chunks, problem.training.schedule == FOLDED
+    least = min(chunks, 2)
+    body = (len(problem.model.units) - 2) // (2 if is_folded else chunks)
+    devices = sum(cluster.devices for cluster in problem.clusters)
+    if body < least:
+        return (
+            f"training.chunks: is {chunks}, so that a chunk has {body} unit between "
+            f"embedding and head, and the stages of several chunks are at least {least}"
+            ": name fewer chunks, or a schedule of one"
+        )
+    if devices < least:
+        return (
+            f"clusters: there is {devices} device, and the stages of several chunks "
+            f"(training.chunks is {chunks}) are at least {least}, with a device for "
+            "each: add devices, or name a schedule of one chunk"
+        )
+    whose, what = ("a chunk's" if chunks > 1 else "the"), "pairs" * is_folded or "units"
+    return (
+        f"pin.stages: no permitted number of stages is between {least} and "
+        f"{min(body, devices)}: {whose} transformer layers are {body} {what}, and the "
+        f"clusters have {devices} devices"
+    )
+
+
+def _without_programs(problem: Problem) -> str:
+    """Say why no permitted numbers of stages and micro-batches go together."""
+    if problem.training.schedule == FOLDED:
+        return (
+            "training.schedule: zb-v has more micro-batches than stages, and no "
+            "permitted number of micro-batches is more than a permitted number of "
+            "stages; permit more of the former, or name another schedule"
+        )
+    return (
+        f"training.chunks: is {problem.training.chunks}, which needs as many "
+        "micro-batches as stages, or a multiple of that, and no permitted numbers are; "
+        "change training.global_batch, pin.microbatches or pin.stages, or name a "
+        "schedule of one chunk"
+    )
+
+
 def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> str:
     """Name what the bounds refute, where each cluster by itself could do its part."""
     chain = Chain.of(table)
@@ -84,8 +117,8 @@ def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> st
             for name, units in zip(table.cluster_names, held, strict=True)
         )
         return (
-            f"memory: all clusters together hold at most {sum(held)} of the model's "
-            f"{chain.length} body units ({shares})"
+            f"memory: all clusters together hold at most {sum(held)} of "
+            f"{_placed_words(table, chain)} ({shares}); {_of_help(problem)} would help"
         )
     least_ns = _least_ns(problem, table, chain, principles)
     if np.isfinite(least_ns) and least_ns > LONGEST_NS:
@@ -112,6 +145,25 @@ def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> st
         "position, as earlier stages keep more micro-batches in flight; full "
         "recomputation, a higher ZeRO stage or schedule 1f1b need less"
     )
+
+
+def _placed_words(table: CostTable, chain: Chain) -> str:
+    """Return what stages divide between the ends of the model, in words."""
+    if table.pairs is not None:
+        return f"the model's {chain.length} pairs of body units"
+    if table.chunks > 1:
+        return f"the {chain.length} body units of each of {table.chunks} chunks"
+    return f"the model's {chain.length} body units"
+
+
+def _of_help(problem: Problem) -> str:
+    """Return what would let the devices hold more, in words."""
+    training, found = problem.training, ["more memory or devices"]
+    if not all("full" in permitted for permitted in training.recompute.values()):
+        found.append("full recomputation")
+    if training.zero < _MOST_ZERO:
+        found.append("a higher ZeRO stage")
+    return " or ".join(found)
 
 
 def _least_ns(
@@ -191,7 +243,7 @@ def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
 
 def _least_bytes(table: CostTable, cluster: ClusterTable) -> NDArray[np.int64]:
     """Bytes of a stage with the smallest body unit, one micro-batch in flight."""
-    body = [kind for kind, inside in enumerate(table.body) if inside]
+    body = _placed_kinds(table)
     unit = (cluster.state_bytes + cluster.activation_bytes + cluster.temporary_bytes)[
         :, body
     ]
@@ -199,10 +251,14 @@ def _least_bytes(table: CostTable, cluster: ClusterTable) -> NDArray[np.int64]:
     return least
 
 
+def _placed_kinds(table: CostTable) -> list[int]:
+    """Return the kinds of what stages divide between the ends of the model."""
+    return [kind for kind in dict.fromkeys(table.units) if table.body[kind]]
+
+
 def _body_name(table: CostTable) -> str:
-    return " or ".join(
-        kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside
-    )
+    name = " or ".join(table.kinds[kind] for kind in _placed_kinds(table))
+    return name if table.chunks == 1 else f"{name} of each of {table.chunks} chunks"
 
 
 def _most_units(table: CostTable, chain: Chain, principles: Principles) -> list[int]:

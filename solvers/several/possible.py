@@ -40,8 +40,12 @@ def ensure_several(
             msg = "is about plans of one pipeline: leave it out, or ask for one"
             raise InputError(msg, field=other)
     ensure_races(name, field)
-    if problem.training.chunks > 1:
-        msg = "is for one chunk a stage: name another schedule"
+    chunks = problem.training.chunks
+    if chunks > 1:
+        msg = (
+            f"is for one chunk a stage, not the {chunks} of "
+            f"{problem.training.schedule}: leave it out, or name another schedule"
+        )
         raise InputError(msg, field=field)
     pin = pins_fault(problem.pins)
     if pin is not None:

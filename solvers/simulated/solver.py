@@ -100,6 +100,23 @@ def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -
         raise InputError(msg, field=field)
 
 
+def _ensure_known(table: CostTable) -> None:
+    """Raise InputError if simulated times under a schedule are not minimised."""
+    rule, why = rule_of(table.schedule), ""
+    if rule.blocking:
+        why = f"{table.schedule} blocks"
+    elif rule.splits:
+        why = f"{table.schedule} runs gradients of weights later"
+    elif table.chunks > 1:
+        why = f"{table.schedule} has {table.chunks} chunks a stage"
+    if why:
+        msg = (
+            f"does not go with --objective simulated: {why}; minimise the closed form, "
+            "or name another schedule"
+        )
+        raise InputError(msg, field="training.schedule")
+
+
 def solve_simulated(request: Request, *, solver: str) -> Result:
     """Find the plan of least simulated time and prove that there is none quicker.
 
@@ -116,15 +133,7 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
     problem, table, params = request.problem, request.table, request.params
     deadline, limit_s = request.deadline, request.deadline.limit_s
     ensure_can_simulate(solver, params.principles, journal=params.journal is not None)
-    if rule_of(table.schedule).blocking:
-        msg = f"does not go with --objective simulated: {table.schedule} blocks"
-        raise InputError(msg, field="--schedule")
-    if rule_of(table.schedule).splits:
-        msg = f"does not go with --objective simulated: {table.schedule} runs gradients"
-        raise InputError(f"{msg} of weights later", field="--schedule")
-    if table.chunks > 1:
-        msg = f"does not go with --objective simulated: {table.schedule} has chunks"
-        raise InputError(msg, field="--schedule")
+    _ensure_known(table)
     first = deadline.within(None if limit_s is None else limit_s * _START_SHARE)
     started = load(solver)(
         replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)

@@ -71,7 +71,7 @@ def test_it_is_read_from_a_file_and_written_back(tmp_path: Path) -> None:
         ("{overhead: 2 GB}", "calibration.overhead: is '2 GB', expected a mapping"),
         ("{overhead: {a: 2}}", "calibration.overhead.a: is 2 without a unit"),
         ("{overhead: {b: 2 GB}}", "calibration.overhead.b: is 'b', expected a cluster"),
-        ("{overhead: {a: 1 TB}}", "expected at most half of the memory"),
+        ("{overhead: {a: 1 TB}}", "is 1000000000000 bytes, expected less than"),
         ("{reserve: 0.9}", "reserve: is 0.9, expected a share from 0.01 to 0.5"),
         ("{reserve: 9}", "calibration.reserve: is 9, expected a fraction"),
         ("{factor: 1}", "calibration.factor: is not a known field"),
@@ -82,6 +82,20 @@ def test_what_cannot_be_used(section: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         read_problem_text(f"{TEXT}calibration: {section}\n")
     assert message in str(error.value)
+
+
+def test_an_overhead_has_one_bound_wherever_it_stands() -> None:
+    """Less than the memory, in a cluster and in a calibration of it alike."""
+    smaller = TEXT.replace("nodes: 1", "nodes: 1, memory: 10 GB")
+    for text in (
+        smaller.replace("10 GB", "10 GB, overhead: SIZE"),
+        smaller + "calibration: {overhead: {a: SIZE}}\n",
+    ):
+        for size in (0, 6 * 10**9, 10**10 - 1):
+            problem = read_problem_text(text.replace("SIZE", f"{size} B"))
+            assert problem.clusters[0].overhead_bytes == size
+        with pytest.raises(InputError, match="expected less than the memory"):
+            read_problem_text(text.replace("SIZE", "10 GB"))
 
 
 def test_nouns_are_bounded() -> None:

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from hetopt.errors import InputError
 from hetopt.plans import MOST_PIPELINES, PLAN_SCHEMA, Plan
 from hetopt.problem.principles import Principles
-from hetopt.problem.training import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training import (
+    RECOMPUTE,
+    RESHARDING,
+    SCHEDULE_CHOICES,
+    chunks_fault,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +37,9 @@ def read_plan(data: object, field: str) -> Plan:
     choice(plan, "schedule", SCHEDULE_CHOICES, field)
     if "chunks" in plan:
         whole(plan, "chunks", field)
+    fault = chunks_fault(plan["schedule"], plan.get("chunks", 1))
+    if fault is not None:
+        raise InputError(fault, field=_join(field, "chunks"))
     text(plan, "problem_digest", field)
     text(plan, "table_digest", field)
     pipelines = items(plan, "pipelines", field)

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.cli.inputs import add_problem, load_problem
+from hetopt.cli.inputs import add_problem, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
@@ -240,7 +240,7 @@ def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
     from hetopt.cli.planned import load_checked
 
     _, plan = load_checked(name, path, None)
-    problem = load_problem(name, plan.schedule, plan.chunks)
+    problem = load_problem_of(name, plan, path)
     if isinstance(measured, Path):
         measured = _median(problem, plan, measured)
     return MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured)
@@ -305,7 +305,11 @@ def _text(
 ) -> str:
     import json
 
-    overhead = {cluster.name: cluster.overhead_bytes for cluster in problem.clusters}
+    overhead = {
+        cluster.name: cluster.overhead_bytes
+        for cluster in problem.clusters
+        if cluster.name in problem.calibration.overheads
+    }
     if found is not None:
         overhead[found.cluster] = found.overhead_bytes
     sizes = {name: f"{size} B" for name, size in overhead.items()}

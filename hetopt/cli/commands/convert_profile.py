@@ -128,7 +128,7 @@ def _convert_layers(options: argparse.Namespace) -> tuple[int, str]:
     if options.problem is None:
         msg = f"is needed: the file of {options.form} does not say what was measured"
         raise InputError(msg, field="--problem")
-    problem = load_problem(options.problem)
+    problem = load_problem(options.problem, divided=False)
     target = Target(
         model=problem.model,
         training=problem.training,

@@ -101,8 +101,9 @@ def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
     if rule_of(problem.training.schedule).splits and form == "miqp":
         msg = "miqp has no gradients of weights apart: use cp-sat or intervals"
         raise InputError(msg, field="training.schedule")
-    if problem.training.chunks > 1 and form in ("miqp", "uniap"):
-        msg = f"{form} has no stages of several chunks: use cp-sat or intervals"
+    chunks = problem.training.chunks
+    if chunks > 1 and form == "miqp":
+        msg = f"is {chunks}, and miqp has one chunk a stage: use cp-sat or intervals"
         raise InputError(msg, field="training.chunks")
     return problem, load_table(problem, options.table)
 

@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         problems=(options.problem,),
         plans=True,
     )
-    problem = load_problem(options.problem)
+    problem = load_problem(options.problem, divided=False)
     read = None if options.table is None else partial(_own, options.table, problem)
     imported = read_folder(problem, options.folder, options.form, read)
     text = json.dumps(imported.to_json(), indent=2, allow_nan=False)

@@ -11,6 +11,7 @@ from hetopt.cli.inputs import (
     add_problem,
     add_schedule,
     add_solver,
+    load_problem,
     schedule_of,
     seconds,
     whole,
@@ -113,7 +114,10 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(msg)
     ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
     ensure_searchable(options.solver, options.objective, PRUNED)
-    made = Variants(problem_path(options.problem), schedule_of(options), options.chunks)
+    schedule, chunks = schedule_of(options), options.chunks
+    # What the options make of the problem is wrong about them, not about its file.
+    load_problem(options.problem, schedule, chunks)
+    made = Variants(problem_path(options.problem), schedule, chunks)
     variants = made.all(
         drop_each=options.drop_each,
         added=options.add,

@@ -106,7 +106,7 @@ def searched_table(
     if rule_of(table.schedule).blocking:
         msg = (
             f"{table.schedule} is for boundaries that share no link and no uplink: "
-            "name a schedule whose stages compute meanwhile"
+            "name a schedule whose stages compute meanwhile, such as 1f1b"
         )
         raise InputError(msg, field="training.schedule")
     placed = exact and principles.consecutive and not simulated

@@ -45,14 +45,14 @@ RELATIVES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Measured operators of one class.
+    """Operators of one class, with their times.
 
     Attributes
     ----------
     op
         The class.
     device, rates
-        What they were measured on, and what it could do at best.
+        What they are of, and what it could do at best.
     name, text
         What errors call the file, and its content, which is read when it is needed.
     """
@@ -62,6 +62,11 @@ class Measured:
     rates: Rates
     name: str
     text: str
+
+    @property
+    def kind(self) -> str:
+        """Return how the file got its times: measured, published or modelled."""
+        return header_of(self.text)["kind"]
 
     @property
     def rows(self) -> tuple[OperatorRow, ...]:

@@ -9,7 +9,8 @@ A profile is UTF-8 text. It opens with header lines ``# key: value``:
                     what was measured, with what and when (measured profiles)
     source          formula or paper (modelled and published profiles)
     communication   included: the times of all units hold tensor parallelism's
-                    communication; excluded (default): they hold none
+                    communication, which is added at degrees that have no rows;
+                    excluded (default): they hold none
     optimizer_s_per_parameter
                     what the optimizer's step takes for each parameter it updates
     notes           anything else

@@ -43,7 +43,8 @@ _COMMON_NOTES = (
 )
 
 _COMMUNICATES = {
-    "included": "include tensor-parallel communication, so that hetopt adds none",
+    "included": "include tensor-parallel communication, and hetopt adds it at "
+    "degrees that were not timed",
     "excluded": "are computation alone: hetopt adds tensor-parallel communication",
 }
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from hetopt.plans import Plan
     from hetopt.problem.cluster import Accelerator, Cluster
+    from hetopt.problem.model import Model
     from hetopt.problem.problem import Problem
 
 
@@ -115,7 +116,8 @@ def latency_notes(
     """
     notes, errors = [], []
     for cluster, source in _summed(problem, best.plan):
-        parts = [f"{cluster.name}: the sum of measured operators"]
+        how = _how_known(source, problem.model)
+        parts = [f"{cluster.name}: the sum of {how} operators"]
         lent: dict[str, dict[str, None]] = {}
         for op, device in source.borrowed.items():
             if op == GROUP_MATMUL and problem.model.experts is None:
@@ -124,7 +126,9 @@ def latency_notes(
         parts += [f"{', '.join(ops)} as on {device}" for device, ops in lent.items()]
         if source.own:
             words = ", ".join(dict.fromkeys(_WORDS[op] for op in source.own))
-            parts.append(f"{words} as in {source.measured[min(source.own)].name}")
+            file = source.measured[min(source.own)]
+            kind = "" if file.kind == "measured" else f" ({file.kind})"
+            parts.append(f"{words} as in {file.name}{kind}")
         known = _accuracy(cluster, source)
         parts.append(
             "no published iteration it could be held against"
@@ -148,6 +152,14 @@ def latency_notes(
             "be hidden behind another micro-batch's computation, as far as it lasts"
         )
     return notes
+
+
+def _how_known(source: OperatorSource, model: Model) -> str:
+    """Say whether the operators of a model were measured, or some or all were not."""
+    used = {*source.measured} - ({GROUP_MATMUL} if model.experts is None else set())
+    if not source.modelled:
+        return "measured"
+    return "modelled" if used <= {*source.modelled} else "measured and modelled"
 
 
 def _summed(problem: Problem, plan: Plan) -> Iterator[tuple[Cluster, OperatorSource]]:

@@ -9,6 +9,8 @@ one of the blocks   its share of the layer in the roofline, if only layers were
 attention core      from ``attention-core`` rows, never more than the unit it is part
                     of; without such rows its share of the unit in the roofline
 weights' gradients  their share of the backward pass in the roofline
+communication       where profiled times hold that of tensor parallelism, at the degrees
+                    that were profiled; at others it is added
 
 bf16 and fp16 take equally long on the devices we know of, so each learns from both
 (which of the two is a feature); fp32 learns from fp32 alone.
@@ -177,8 +179,8 @@ class ForestSource:
             attention_core_s=core[:, :, 0],
             attention_core_backward_s=core[:, :, 1],
             weight_s=times[:, :, 1] * apart[:, : len(kinds)],
-            communicates=tuple(
-                self.profile.communicates and bool(parts[kind]) for kind in kinds
+            communicates=np.stack(
+                [self._communicates(parts[kind], fp32, shape) for kind in kinds], axis=1
             ),
             update_s_per_parameter=self.profile.optimizer_s_per_parameter,
         )
@@ -217,6 +219,18 @@ class ForestSource:
         if kind in BLOCKS and (LAYER, fp32) in self._rows:
             return (LAYER,)
         return ()
+
+    def _communicates(
+        self, parts: tuple[str, ...], fp32: bool, shape: Shape
+    ) -> NDArray[np.bool_]:
+        """Whether times of shards hold tensor parallelism's communication; (R,).
+
+        They do at the degrees that all parts were profiled at. At others nobody timed
+        what is sent.
+        """
+        degrees = [{row.tp for row in self._rows[unit, fp32]} for unit in parts]
+        held = set.intersection(*degrees) if degrees else set()
+        return np.isin(shape.tp, [*held]) & self.profile.communicates
 
     def _predict(self, wanted: dict[str, Shards], fp32: bool) -> dict[str, Floats]:
         """Return forward and backward seconds by unit, from the cache if possible."""

@@ -98,9 +98,16 @@ class OperatorSource:
         self._cache = cache
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Say that times are sums of measured operators."""
+        """Say that times are sums of measured operators, or modelled."""
         del cluster
-        return "operators"
+        return "modelled" if self.modelled else "operators"
+
+    @property
+    def modelled(self) -> tuple[str, ...]:
+        """Return the classes whose times were computed, not measured."""
+        return tuple(
+            name for name, part in self.measured.items() if part.kind == "modelled"
+        )
 
     @property
     def borrowed(self) -> Mapping[str, str]:
@@ -191,12 +198,13 @@ class OperatorSource:
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.
 
-        They are the file's own, so that times stay as measured, unless the file is
-        another device's: then only its efficiencies are borrowed.
+        They are the accelerator's, which a problem may have changed: its efficiencies
+        are those that were measured. What the user measured on the device itself stays
+        as it is.
         """
         part = self.measured[name]
-        own = part.device == self.accelerator.name
-        return part.rates if own else rates_of(self.accelerator)
+        as_measured = name in self.own and part.device == self.accelerator.name
+        return part.rates if as_measured else rates_of(self.accelerator)
 
     def _times(
         self,

@@ -19,6 +19,7 @@ _ARRAYS = (
     "attention_core_s",
     "attention_core_backward_s",
     "weight_s",
+    "communicates",
 )
 
 

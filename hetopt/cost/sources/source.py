@@ -9,11 +9,12 @@ tens of milliseconds per call, for one row or for thousands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from hetopt.cost.shapes import Shape
@@ -60,8 +61,8 @@ class ShardTimes:
     weight_s
         The part of ``backward_s`` that computes gradients of weights.
     communicates
-        Of each kind: whether its times hold the tensor-parallel communication too,
-        which is then not added; (N,).
+        Whether times hold the tensor-parallel communication too, which is then not
+        added; (R, N), nowhere by default.
     update_s_per_parameter
         What the optimizer takes for a parameter; None if the source does not know.
     sharding
@@ -76,15 +77,17 @@ class ShardTimes:
     attention_core_s: NDArray[np.float64]
     attention_core_backward_s: NDArray[np.float64]
     weight_s: NDArray[np.float64]
-    communicates: tuple[bool, ...] = ()
+    communicates: NDArray[np.bool_] = field(
+        default_factory=lambda: np.zeros(0, dtype=np.bool_)
+    )
     update_s_per_parameter: float | None = None
     sharding: float = 1.0
     tensor: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.communicates:
-            nothing = (False,) * self.forward_s.shape[1]
-            object.__setattr__(self, "communicates", nothing)
+        if not self.communicates.size:
+            nowhere = np.zeros(self.forward_s.shape, dtype=np.bool_)
+            object.__setattr__(self, "communicates", nowhere)
 
 
 class LatencySource(Protocol):

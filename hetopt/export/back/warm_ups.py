@@ -31,10 +31,13 @@ def scheduled(
     if is_folded(pipeline) and q <= stages:
         msg = f"is {q}, expected more than the {stages} stages of {pipeline.schedule}"
         raise InputError(msg, field="microbatches")
-    if pipeline.chunks > 1 and (stages == 1 or q % stages):
+    if pipeline.chunks > 1 and stages == 1:
+        msg = f"is {pipeline.chunks}, expected 1 where there is one stage"
+        raise InputError(msg, field="chunks")
+    if pipeline.chunks > 1 and q % stages:
         msg = (
-            f"is {q}, expected a multiple of the {stages} stages of several "
-            "chunks, of which there are at least 2"
+            f"is {q}, expected a multiple of the {stages} stages, each of which holds "
+            f"{pipeline.chunks} chunks"
         )
         raise InputError(msg, field="microbatches")
     found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)
@@ -44,11 +47,11 @@ def scheduled(
         raise InputError(msg, field="warmup")
     if pipeline.chunks > 1 or rule_of(pipeline.schedule).splits:
         _check_prescribed(pipeline, own, found)
-        return problem.under(pipeline.schedule, pipeline.chunks), None
+        return problem.of_plan(pipeline.schedule, pipeline.chunks), None
     found = own or found
     if found is None:
         # The schedule needs times, which plan_of knows.
-        return problem.under(pipeline.schedule), None
+        return problem.of_plan(pipeline.schedule), None
     if rule_of(problem.training.schedule).free:
         return problem, found
     names = [problem.training.schedule, pipeline.schedule]
@@ -59,8 +62,8 @@ def scheduled(
             continue
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
-            return problem.under(schedule), None
-    return problem.under(FREE.name), found
+            return problem.of_plan(schedule), None
+    return problem.of_plan(FREE.name), found
 
 
 def is_folded(pipeline: PipelineReadBack) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron_arguments import FLAGSCALE
+from hetopt.export.shared.megatron_chunks import chunk_notes
 from hetopt.export.shared.megatron_pipeline import pipeline_of
 from hetopt.export.shared.megatron_says import notes
 from hetopt.export.shared.shell_arguments import ShellArguments
@@ -34,7 +35,11 @@ def read_one_mesh(found: Experiment) -> PipelineReadBack:
     places = _places(found)
     world = len(places) if places is not None else _world(found)
     pipeline = pipeline_of(arguments, world, places, found.folder)
-    reported = (*notes(values, train.wrong), *FLAGSCALE.report(values.left()))
+    reported = (
+        *chunk_notes(arguments, pipeline),
+        *notes(values, train.wrong),
+        *FLAGSCALE.report(values.left()),
+    )
     return replace(pipeline, reported=reported)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.megatron.deepspeed import deepspeed_says
 from hetopt.export.shared.megatron_arguments import DEEPSPEED, MEGATRON
+from hetopt.export.shared.megatron_chunks import chunk_notes
 from hetopt.export.shared.megatron_pipeline import (
     batches_of,
     degrees_of,
@@ -71,7 +72,10 @@ def read_megatron(folder: Path) -> PipelineReadBack:
     deepspeed = deepspeed_says(folder, arguments, sizes)
     legacy = deepspeed is not None
     found = pipeline_of(arguments, world, places, folder, legacy=legacy)
-    reported = _reported(arguments, legacy)
+    reported = (
+        *chunk_notes(arguments, found, spelled),
+        *_reported(arguments, legacy),
+    )
     if deepspeed is None:
         return replace(found, reported=reported)
     return replace(

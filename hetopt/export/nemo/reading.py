@@ -16,6 +16,7 @@ import yaml
 from hetopt.errors import InputError
 from hetopt.export.nemo.settings import BRIDGE, Recipe, bridge_path
 from hetopt.export.shared.hosts import rank_hosts
+from hetopt.export.shared.megatron_chunks import chunk_notes
 from hetopt.export.shared.megatron_pipeline import layers_of, pipeline_of
 from hetopt.export.shared.megatron_programs import ensure_decoder
 from hetopt.export.shared.megatron_says import notes
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from hetopt.export.understood import Reported
 
 _DEGREE = "model.tensor_model_parallel_size"
+_OVERLAP = "model.overlap_p2p_comm"
 #: Classes of configuration -> section.
 _CLASSES = {
     "TrainingConfig": "train",
@@ -41,6 +43,7 @@ _CLASSES = {
     "SchedulerConfig": "scheduler",
     "DistributedDataParallelConfig": "ddp",
     "CommOverlapConfig": "comm_overlap",
+    "MegatronCommOverlapCallback": "comm_overlap",
     "MixedPrecisionConfig": "mixed_precision",
     "GPTDatasetConfig": "dataset",
     "MockGPTDatasetConfig": "dataset",
@@ -110,10 +113,27 @@ def read_nemo(folder: Path) -> PipelineReadBack:
             *told,
             *(each for script in scripts[:1] for each in script.report(BRIDGE)),
             *recipe.reported,
+            *_transfers(recipe, found.chunks),
+            *chunk_notes(arguments, found, recipe.spelled),
             *notes(arguments.values, arguments.wrong, recipe.spelled),
             *BRIDGE.report(arguments.values.left(), recipe.spelled),
         ),
     )
+
+
+def _transfers(recipe: Recipe, chunks: int) -> Iterator[Reported]:
+    """Yield that a recipe leaves it to the runtime whether transfers overlap.
+
+    Megatron-core overlaps those of virtual stages if it is told. Megatron-Bridge and
+    NeMo 2 tell it so where a recipe configures overlaps at all, and else nothing.
+    """
+    if chunks > 1 and not recipe.says_overlap:
+        why = (
+            "is not given, and megatron-core's default is false: hetopt prices "
+            "transfers between virtual stages as overlapped with computation, which "
+            "true does"
+        )
+        yield not_priced(_OVERLAP, why)
 
 
 def _world(

@@ -1,9 +1,9 @@
 """Settings of Megatron-Bridge and NeMo as arguments of Megatron-LM.
 
-Sources: ``training/config.py``, ``training/mixed_precision.py`` and
-``models/gpt_provider.py`` of Megatron-Bridge 0.3.1; ``transformer_config.py``,
-``model_parallel_config.py`` and ``distributed_data_parallel_config.py`` of
-megatron-core 0.16.1; recipes of NeMo 2.
+Sources: ``training/config.py``, ``training/mixed_precision.py``,
+``training/comm_overlap.py`` and ``models/gpt_provider.py`` of Megatron-Bridge 0.3.1;
+``transformer_config.py``, ``model_parallel_config.py`` and
+``distributed_data_parallel_config.py`` of megatron-core 0.16.1; recipes of NeMo 2.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
 from hetopt.export.shared.megatron_arguments import MEGATRON
+from hetopt.export.shared.megatron_chunks import GROUP
 from hetopt.export.shared.shell_arguments import ShellArguments, plain
 from hetopt.export.understood import Read, Reported, not_priced, table
 
@@ -44,6 +45,7 @@ _RENAMED = {
     "fp8": "fp8_format",
     "fp4": "fp4_format",
     "use_te_rng_tracker": "te_rng_tracker",
+    "microbatch_group_size_per_vp_stage": GROUP,
 }
 #: Setting -> argument that says it is off.
 _OFF = {
@@ -131,6 +133,15 @@ class Recipe:
             each == path or each.startswith(f"{path}.")
             for each, value in self._values.items()
             if value is not None or each == path
+        )
+
+    @property
+    def says_overlap(self) -> bool:
+        """Whether settings decide if transfers of virtual stages overlap."""
+        return any(
+            path.startswith("comm_overlap.") or path.endswith(".overlap_p2p_comm")
+            for path, value in self._values.items()
+            if value is not None
         )
 
     def spelled(self, name: str) -> str:

@@ -43,13 +43,25 @@ def fitted(limits: Limits, problem: Problem, asked: ScheduleName | None) -> Prob
     if asked is not None and asked not in limits.schedules:
         msg = f"the launcher runs {', '.join(limits.schedules)}, not {asked}"
         raise InputError(msg, field="--schedule")
+    problem = resharded(limits, problem)
+    if problem.training.schedule in limits.schedules:
+        return problem
+    return problem.under(limits.schedules[0])
+
+
+def resharded(limits: Limits, problem: Problem) -> Problem:
+    """Return a problem with resharding that the launcher has, under any schedule.
+
+    Raises
+    ------
+    InputError
+        The launcher cannot run any plan of this problem.
+    """
     _ensure_runs(limits, problem)
-    training, pins = problem.training, problem.pins
-    if training.schedule not in limits.schedules:
-        training = training.under(limits.schedules[0])
+    pins = problem.pins
     known = frozenset(limits.resharding)
     ways = replace(pins.resharding, allowed=known & (pins.resharding.allowed or known))
-    return replace(problem, training=training, pins=replace(pins, resharding=ways))
+    return replace(problem, pins=replace(pins, resharding=ways))
 
 
 def _ensure_runs(limits: Limits, problem: Problem) -> None:

@@ -121,8 +121,7 @@ _UNPRICED = {
         "no_overlap_p2p_communication overlap_p2p_communication "
         "overlap_p2p_communication_warmup_flush use_ring_exchange_p2p "
         "no_scatter_gather_tensors_in_pipeline no_batch_p2p_communication "
-        "pipeline_model_parallel_comm_backend=nccl microbatch_group_size_per_virtual_"
-        "pipeline_stage deallocate_pipeline_outputs"
+        "pipeline_model_parallel_comm_backend=nccl deallocate_pipeline_outputs"
     ),
     "hetopt prices the reduction of gradients in a runtime's usual buckets": (
         "ddp_bucket_size ddp_num_buckets ddp_pad_buckets_for_high_nccl_busbw "
@@ -216,7 +215,7 @@ _UNPRICED = {
         "rotary_base rotary_percent rotary_interleaved use_rope_scaling no_fp16 "
         "rotary_seq_len_interpolation_factor num_query_groups cp_comm_type=p2p "
         "recompute_modules zero_stage window_attn_skip_freq accumulate_allreduce_grads_"
-        "in_fp32"
+        "in_fp32 microbatch_group_size_per_virtual_pipeline_stage"
     ),
 }
 

@@ -172,22 +172,28 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
     if rest or not chunks:
         msg = f"has {len(layers)} stages, expected a multiple of {PIPELINE}, {stages}"
         raise arguments.wrong(LAYOUT, msg)
-    if arguments.count(VIRTUAL_SIZE, chunks) != chunks:
-        msg = f"is not the {chunks} on each rank of {LAYOUT}"
+    told = arguments.count(VIRTUAL_SIZE, chunks)
+    if told != chunks:
+        msg = (
+            f"is {told}, and is not the {chunks} on each rank of {LAYOUT}: leave it out"
+        )
         raise arguments.wrong(VIRTUAL_SIZE, msg)
     count = arguments.count("--num-layers", sum(layers))
     if sum(layers) != count:
         msg = f"has {sum(layers)} layers, expected {count} as in --num-layers"
         raise arguments.wrong(LAYOUT, msg)
-    told = whole(arguments.values, "mtp_num_layers", arguments.wrong, 0, least=0)
-    if told != further:
+    predicted = whole(arguments.values, "mtp_num_layers", arguments.wrong, 0, least=0)
+    if predicted != further:
         msg = f"has {further} layers of multi-token prediction, not --mtp-num-layers"
         raise arguments.wrong(LAYOUT, msg)
     if not all(layers[:-1]) or not layers[-1] + further:
         msg = f"leaves stage {layers.index(0)} without a layer, expected at least one"
         raise arguments.wrong(LAYOUT, msg)
     if layers != layers[:stages] * chunks:
-        msg = "has chunks that differ in their layers, which hetopt cannot price"
+        msg = (
+            f"has chunks that differ in their layers, {', '.join(map(str, layers))} of "
+            f"{stages} stages: hetopt prices the same layers in every chunk"
+        )
         raise arguments.wrong(LAYOUT, msg)
     return layers[:stages], chunks
 
@@ -219,7 +225,10 @@ def _even_layers(
     if chunks > 1:
         for name in (FIRST, LAST):
             if name in arguments:
-                msg = "is given with virtual stages, which hetopt cannot price"
+                msg = (
+                    f"is given with {chunks} virtual stages on each rank, of which "
+                    "hetopt prices those of as many layers each: leave it out"
+                )
                 raise arguments.wrong(name, msg)
     inner = stages - len(ends)
     left, rest = divmod(count, chunks)

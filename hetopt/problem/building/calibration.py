@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.problem.building.wrong import FieldError, check_cluster
-from hetopt.problem.calibration import MOST_OVERHEAD, NO_CALIBRATION, Calibration
+from hetopt.problem.building.devices import check_overhead
+from hetopt.problem.building.wrong import check_cluster
+from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,7 @@ def build_calibration(
         efficiency=spec.efficiency or {},
         bandwidth=spec.bandwidth,
         intra_node=spec.intra_node,
+        overheads=frozenset(spec.overhead or {}),
     )
 
 
@@ -40,10 +41,7 @@ def with_overhead(
     for name, size in measured.items():
         path: FieldPath = ("calibration", "overhead", name)
         check_cluster(name, names, path)
-        most = math.floor(clusters[names.index(name)].memory_bytes * MOST_OVERHEAD)
-        if size > most:
-            msg = f"is {size} bytes, expected at most half of the memory ({most} bytes)"
-            raise FieldError(path, msg)
+        check_overhead(size, clusters[names.index(name)].memory_bytes, path)
     return [
         replace(
             cluster, overhead_bytes=measured.get(cluster.name, cluster.overhead_bytes)

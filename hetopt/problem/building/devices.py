@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.calibration import most_overhead
 from hetopt.problem.cluster import PeakFlops
 
 if TYPE_CHECKING:
@@ -54,10 +55,17 @@ def overhead_bytes(
 ) -> int:
     """Return a cluster's overhead; FieldError if it leaves no memory."""
     found = accelerator.overhead_of(memory_bytes) if given is None else given
-    if found >= memory_bytes:
-        msg = f"is {found} bytes, expected less than the memory ({memory_bytes} bytes)"
-        raise FieldError((*path, "overhead"), msg)
+    check_overhead(found, memory_bytes, (*path, "overhead"))
     return found
+
+
+def check_overhead(overhead: int, memory_bytes: int, path: FieldPath) -> None:
+    """Refuse an overhead that leaves no memory, of a cluster or a calibration."""
+    if overhead > most_overhead(memory_bytes):
+        msg = (
+            f"is {overhead} bytes, expected less than the memory ({memory_bytes} bytes)"
+        )
+        raise FieldError(path, msg)
 
 
 def check_precision(cluster: Cluster, training: Training) -> None:

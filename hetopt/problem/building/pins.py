@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hetopt.problem.building.pinned_meshes import check_meshes
 from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.meshes import Mesh
-from hetopt.problem.training import ANY, FOLDED, ClusterPins, Domain, Pins
+from hetopt.problem.pinned_units import units_fault
+from hetopt.problem.training import ANY, ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,36 +180,16 @@ def _check_counts(
             raise FieldError((*_PIN, "microbatches"), msg)
 
 
-def _placed(model: Model, training: Training) -> tuple[int, str]:
-    """Return how many units the stages have in all, and in words."""
-    total = len(model.units)
-    if training.schedule == FOLDED:
-        pairs = total // 2
-        return pairs, f"{pairs} pairs (embedding and head, {pairs - 1} of layers)"
-    inside = (total - 2) // training.chunks
-    whose = "the model's" if training.chunks == 1 else "a chunk's"
-    words = f"{whose} {inside + 2} units (embedding, {inside} in between, head)"
-    return inside + 2, words
-
-
 def _check_units(pins: Pins, model: Model, training: Training) -> None:
     units = pins.units
     if units is None:
         return
-    path = (*_PIN, "units")
-    is_folded = training.schedule == FOLDED
-    total, what = _placed(model, training)
-    if sum(units) != total:
-        raise FieldError(path, f"sums to {sum(units)}, expected {what}")
+    fault = units_fault(units, model, training)
+    if fault is not None:
+        raise FieldError(*fault)
     if not pins.stages.permits(len(units)):
         msg = f"lists {len(units)} stages, which pin.stages or pin.forbid rules out"
-        raise FieldError(path, msg)
-    if len(units) > 1:
-        for index, what in ((0, "embedding"), (len(units) - 1, "head")):
-            # The head of a folded model is on the first stage.
-            if units[index] < 2 and not (is_folded and index):
-                msg = f"is {units[index]}, expected more than the {what} alone"
-                raise FieldError((*path, index), msg)
+        raise FieldError((*_PIN, "units"), msg)
 
 
 def _check_hosting(pins: Pins, names: tuple[str, ...]) -> None:

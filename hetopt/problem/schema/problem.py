@@ -52,7 +52,7 @@ from hetopt.problem.schema.links import LinksSpec
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.nodes import Nodes
 from hetopt.problem.schema.pins import PinSpec
-from hetopt.problem.training import DEFAULT_RESERVE, INTERLEAVED, RECOMPUTE
+from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE, chunks_fault
 from hetopt.words import describe
 
 if TYPE_CHECKING:
@@ -262,12 +262,10 @@ class TrainingSpec(Strict):
 
     @model_validator(mode="after")
     def _chunks_go_with_schedule(self) -> TrainingSpec:
-        interleaved = self.schedule == INTERLEAVED
-        if interleaved == (self.chunks > 1):
+        fault = chunks_fault(self.schedule, self.chunks)
+        if fault is None:
             return self
-        expected = "2 or more" if interleaved else f"1, or schedule: {INTERLEAVED}"
-        msg = f"is {self.chunks} with schedule {self.schedule}, expected {expected}"
-        raise field_error(msg, "chunks")
+        raise field_error(fault, "chunks")
 
 
 def _read_latency(value: Any) -> dict[str, str]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hetopt.cli import main
 from hetopt.export.job import Job
@@ -54,6 +55,28 @@ def test_the_whole_way(planned: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert main(again) == 2
     assert main([*again, "--out", "second.yaml"]) == 0
     assert f"{after:.4g} s measured, {after:.4g} s planned" in capsys.readouterr().out
+
+
+def test_overheads_are_those_that_were_measured(planned: Path) -> None:
+    """The other clusters keep the problem's, however large these are."""
+    problem = SMALL.replace("accelerator: A40,", "accelerator: A40, overhead: 30 GB,")
+    for name, calibration, memory, expected in (
+        ("first", None, ["--memory", "9 GB"], {"fast"}),
+        ("again", "first-calibration.yaml", [], {"fast"}),
+        ("both", "{overhead: {slow: 29 GB}}", ["--memory", "9 GB"], {"fast", "slow"}),
+    ):
+        text = problem + (f"calibration: {calibration}\n" if calibration else "")
+        (planned / f"{name}.yaml").write_text(text)
+        plan = ["plan", f"{name}.yaml", "--out", f"{name}.json", "--jobs", "1"]
+        assert main(plan) == 0
+        out = f"{name}-calibration.yaml"
+        run = ["calibrate", f"{name}.yaml", f"{name}.json", "--measured", "1 s"]
+        assert main([*run, *memory, "--out", out]) == 0
+        written = yaml.safe_load((planned / out).read_text())
+        assert set(written["overhead"]) == expected
+        (planned / "next.yaml").write_text(f"{problem}calibration: {out}\n")
+        found = {c.name: c.overhead_bytes for c in read_problem("next.yaml").clusters}
+        assert found["slow"] == (29 if name == "both" else 30) * 10**9
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_others_refuse_it_in_one_line(
         (("--schedule", "best"), "--pipelines: does not go with the schedule best"),
         (
             ("--schedule", "interleaved-1f1b", "--chunks", "2"),
-            "--pipelines: is for one chunk a stage",
+            "--pipelines: is for one chunk a stage, not the 2 of interleaved-1f1b",
         ),
         (("--solver", "dfs"), "does not race"),
         (("--pipelines", "5"), "--pipelines: is 5, expected 1 to 4"),

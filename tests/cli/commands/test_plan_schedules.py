@@ -175,8 +175,11 @@ def test_chunks_to_try(
         ([*asked, "2,2"], "'2,2' has a number twice"),
         ([*asked, "two"], "'two' is not a whole number of at least 1"),
         (["--schedule", "interleaved-1f1b", "--chunks", "2,4"], "has 2 numbers"),
-        (["--schedule", "interleaved-1f1b"], "interleaved-1f1b has 2 or more"),
-        (["--schedule", "1f1b", "--chunks", "2"], "chunks is 2, 1f1b has 1"),
+        (["--schedule", "interleaved-1f1b"], "--chunks: is missing: --schedule inter"),
+        (
+            ["--schedule", "1f1b", "--chunks", "2"],
+            "--chunks: is 2 with schedule 1f1b, expected 1, or schedule interleaved-1f",
+        ),
     ):
         try:
             code = main(["plan", problem, *words])
@@ -184,3 +187,177 @@ def test_chunks_to_try(
             code = error.code if isinstance(error.code, int) else 1
         assert code == 2
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("training", "units", "options", "said"),
+    [
+        ("", [3, 3], ["--schedule", "zb-v"], "sums to 6, expected 3 pairs"),
+        (
+            "",
+            [3, 3],
+            ["--schedule", "interleaved-1f1b", "--chunks", "2"],
+            "sums to 6, expected a chunk's 4 units",
+        ),
+        (
+            ", schedule: zb-v",
+            [2, 1],
+            ["--schedule", "1f1b"],
+            "sums to 3, expected the model's 6 units",
+        ),
+        (
+            ", schedule: interleaved-1f1b, chunks: 2",
+            [2, 2],
+            ["--chunks", "4"],
+            "sums to 4, expected a chunk's 3 units",
+        ),
+    ],
+)
+def test_pinned_units_are_those_of_the_schedule_asked_for(
+    training: str,
+    units: list[int],
+    options: list[str],
+    said: str,
+    problem: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = SMALL.replace("seq_len: 1024", f"seq_len: 1024{training}")
+    Path(problem).write_text(f"{text}pin: {{units: {units}}}\n")
+    out = tmp_path / "plan.json"
+    assert main(["plan", problem, *options, "--out", str(out)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"{problem}: pin.units: {said}")
+    assert "\n" not in error
+    assert not out.exists()
+
+
+def test_schedules_that_pinned_units_do_not_fit_are_named(
+    problem: str, tmp_path: Path
+) -> None:
+    Path(problem).write_text(f"{SMALL}pin: {{units: [3, 3]}}\n")
+    out = tmp_path / "plan.json"
+    schedules = plan(problem, "--schedule", "best", out=out)["schedules"]
+    assert isinstance(schedules, list)
+    passed = {
+        (x["schedule"], x["chunks"]): x["reason"]
+        for x in schedules
+        if x["status"] == "passed-over"
+    }
+    assert set(passed) == {
+        ("zb-v", 1),
+        ("interleaved-1f1b", 2),
+        ("interleaved-1f1b", 4),
+    }
+    assert all(why.startswith("pin.units: sums to 6") for why in passed.values())
+    assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.parametrize("options", [[], ["--for", "hetu"]])
+def test_the_schedule_of_the_file_need_not_fit_the_model(
+    options: list[str], problem: str, tmp_path: Path
+) -> None:
+    text = SMALL.replace("vocab: 32000", "vocab: 32000, tied: false").replace(
+        "seq_len: 1024", "seq_len: 1024, schedule: interleaved-1f1b, chunks: 3"
+    )
+    Path(problem).write_text(text)
+    assert main(["plan", problem]) == 2
+    out = tmp_path / "plan.json"
+    found = plan(problem, "--schedule", "best", *options, out=out)
+    assert found["status"] == "optimal"
+    schedules = found["schedules"]
+    assert isinstance(schedules, list)
+    own = schedules[0]
+    assert (own["schedule"], own["chunks"]) == ("interleaved-1f1b", 3)
+    assert own["status"] == "passed-over"
+    if not options:
+        assert own["reason"].startswith("training.chunks: is 3, but the model's 4 unit")
+    assert main(["check", problem, str(out)]) == 0
+
+
+def test_no_schedule_fits(problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SMALL.replace(
+        "seq_len: 1024", "seq_len: 1024, schedule: interleaved-1f1b, chunks: 3"
+    )
+    Path(problem).write_text(f"{text}pin: {{units: [9]}}\n")
+    assert main(["plan", problem, "--schedule", "best"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert "training.chunks: is 3, but the model's 4 units" in error
+    assert "\n" not in error
+
+
+INSIDE = "is 3, but the model's 4 units between embedding and head do not divide into 3"
+THREE = ", schedule: interleaved-1f1b, chunks: 3"
+TWO = ", schedule: interleaved-1f1b, chunks: 2"
+
+
+@pytest.mark.parametrize(
+    ("training", "command", "said"),
+    [
+        (THREE, "plan FILE", f"FILE: training.chunks: {INSIDE}"),
+        (THREE, "table FILE", f"FILE: training.chunks: {INSIDE}"),
+        (THREE, "explain FILE", f"FILE: training.chunks: {INSIDE}"),
+        (THREE, "compare FILE --out compared", f"FILE: training.chunks: {INSIDE}"),
+        (TWO, "plan FILE --chunks 3", f"--chunks: {INSIDE}"),
+        (TWO, "whatif FILE --chunks 3 --drop-each", f"--chunks: {INSIDE}"),
+        ("", "whatif FILE --chunks 3 --drop-each", "--chunks: is 3 with schedule virt"),
+        (
+            TWO,
+            "plan FILE --solver uniform",
+            "FILE: training.schedule: solver uniform has no stages of several chunks "
+            "(interleaved-1f1b): use auto",
+        ),
+        (
+            "",
+            "plan FILE --solver uniform --schedule interleaved-1f1b --chunks 2",
+            "--schedule: solver uniform has no stages of several chunks",
+        ),
+        (
+            TWO,
+            "plan FILE --objective simulated",
+            "FILE: training.schedule: does not go with --objective simulated: "
+            "interleaved-1f1b has 2 chunks a stage; minimise the closed form",
+        ),
+        (
+            TWO,
+            "formulate FILE --p 2 --q 2 --formulation miqp --out out.lp",
+            "FILE: training.chunks: is 2, and miqp has one chunk a stage: use cp-sat",
+        ),
+    ],
+)
+def test_refused_chunks_are_named_where_they_are_asked_for(
+    training: str,
+    command: str,
+    said: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(problem).write_text(SMALL.replace("seq_len: 1024", f"seq_len: 1024{training}"))
+    assert main([problem if word == "FILE" else word for word in command.split()]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(said.replace("FILE", problem))
+    assert "\n" not in error
+    if INSIDE in said:
+        assert error.endswith("that are alike: expected 2, or another schedule")
+
+
+def test_chunks_of_a_plan_are_named_by_its_file(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    asked = ["--schedule", "interleaved-1f1b", "--chunks", "2"]
+    data = plan(problem, *asked, out=out)
+    found = data["plan"]
+    assert isinstance(found, dict)
+    for schedule, chunks, said in (
+        ("interleaved-1f1b", 3, f"chunks: {INSIDE}"),
+        ("1f1b", 2, "plan.chunks: is 2 with schedule 1f1b, expected 1"),
+    ):
+        found |= {"schedule": schedule, "chunks": chunks}
+        out.write_text(json.dumps(data))
+        capsys.readouterr()
+        assert main(["check", problem, str(out)]) == 2
+        assert capsys.readouterr().err.startswith(f"{out}: {said}")

@@ -18,6 +18,7 @@ from hetopt.problem.catalogue import accelerators
 from hetopt.report.page import timeline
 from hetopt.report.page.page import SECTIONS
 from tests.cli.conftest import RunHetopt
+from tests.cost.sources.test_operator_source import operators
 from tests.report.page.reading import Document
 
 #: A name that is markup, an end of a script, and an entity.
@@ -149,6 +150,26 @@ def test_a_cluster_of_which_nothing_is_known_is_named(folder: Path) -> None:
     assert "Of slow no published iteration tells" in page.text("p")
     assert "unknown" in page.text("dd")
     assert "for slow; elsewhere " in page.text("dd")
+
+
+def test_modelled_operators_do_not_pass_for_measured(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the plan's text, in its file, and on the page."""
+    text = operators().replace("kind: measured", "kind: modelled")
+    (folder / "mine.csv").write_text(text)
+    problem = (folder / "problem.yaml").read_text()
+    (folder / "mine.yaml").write_text(f"{problem}latency: {{fast: mine.csv}}\n")
+    plan = ["plan", "mine.yaml", "--jobs", "1", "--out", "mine.json"]
+    assert main(plan) == 0
+    printed = capsys.readouterr().out
+    kinds = json.loads((folder / "mine.json").read_text())["table_kinds"]
+    assert kinds == {"fast": "modelled", "slow": "operators"}
+    page = report("mine.yaml", "mine.json").text()
+    for said in (printed, page):
+        assert "fast modelled, slow operators (modelled times were computed, " in said
+        assert "fast: the sum of modelled operators; " in said
+        assert "mine.csv (modelled); " in said
 
 
 def test_bars_are_to_scale(folder: Path) -> None:

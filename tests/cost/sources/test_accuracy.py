@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hetopt.cost.build import build_table
 from hetopt.cost.sources.accuracy import accuracies, accuracy_of, latency_notes
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.operator_source import OperatorSource
@@ -13,6 +14,7 @@ from hetopt.plans import Pipeline, Plan, Stage, Strategy
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.experts import Experts
 from tests.cost.making import make_cluster, make_problem
+from tests.cost.sources.test_operator_source import operators
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,20 +75,25 @@ def test_grouped_multiplications_are_named_where_there_are_experts() -> None:
         assert ("grouped multiplications" in note) == said
 
 
-def test_what_a_user_measured_is_taken_as_it_is(tmp_path: Path) -> None:
-    """H100's share of attention, and its errors, are of B200's kernels."""
-    path = tmp_path / "mine.csv"
+def attention_of_h100(kind: str) -> str:
+    """Return an operators file with attention alone."""
     rows = [
         f"{op},bf16,,,,,,{batch},2048,8,8,128,128,,{1000 * batch * part}"
         for op, part in (("sdp_fwd", 1), ("sdp_bwd", 2.5))
         for batch in (1, 2, 4)
     ]
-    path.write_text(
-        "# schema: hetopt-operators/1\n# device: H100\n# kind: measured\n"
+    return (
+        f"# schema: hetopt-operators/1\n# device: H100\n# kind: {kind}\n"
         "# source: a test\n# licence: none\n"
         "op,dtype,m,k,n,groups,layout,batch,seq,heads,kv_heads,qk_dim,v_dim,bytes,"
         "time_us\n" + "\n".join(rows) + "\n"
     )
+
+
+def test_what_a_user_measured_is_taken_as_it_is(tmp_path: Path) -> None:
+    """H100's share of attention, and its errors, are of B200's kernels."""
+    path = tmp_path / "mine.csv"
+    path.write_text(attention_of_h100("measured"))
     problem = replace(problem_of("H100"), latency={"H100": str(path)})
     source = latency_sources(problem).by_cluster["H100"]
     assert isinstance(source, OperatorSource)
@@ -94,8 +101,31 @@ def test_what_a_user_measured_is_taken_as_it_is(tmp_path: Path) -> None:
     assert source.sustained == replace(known, attention=1.0)
     assert known.attention < 0.5
     (note,) = latency_notes(problem, timed(1.0, "H100"))
-    assert f"attention as in {path}" in note
+    assert "the sum of measured operators; " in note
+    assert f"attention as in {path}; " in note
     assert note.endswith("no published iteration it could be held against")
+
+
+def test_modelled_operators_do_not_pass_for_measured(tmp_path: Path) -> None:
+    """Neither where all of a model's are modelled, nor where attention alone is."""
+    path = tmp_path / "mine.csv"
+    problem = replace(problem_of("H100"), latency={"H100": str(path)})
+    every = operators().replace("kind: measured", "kind: modelled")
+    for text, kind, known, said in (
+        (
+            attention_of_h100("modelled"),
+            "modelled",
+            "measured and modelled",
+            "modelled",
+        ),
+        (every, "modelled", "modelled", "modelled"),
+        (attention_of_h100("published"), "operators", "measured", "published"),
+    ):
+        path.write_text(text)
+        assert build_table(problem).sources == (kind,)
+        (note,) = latency_notes(problem, timed(1.0, "H100"))
+        assert note.startswith(f"H100: the sum of {known} operators; ")
+        assert f" as in {path} ({said}); " in note
 
 
 @pytest.mark.parametrize(

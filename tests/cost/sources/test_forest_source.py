@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from hetopt.cost.build import build_table
+from hetopt.cost.profiles.file import profile_text
 from hetopt.cost.shard_shape import ATTENTION_CORE
 from hetopt.cost.sources import by_cluster, forest_source
 from hetopt.cost.sources.by_cluster import far_outside, latency_sources
@@ -35,7 +36,13 @@ from tests.cost.making import (
     query,
     shape,
 )
-from tests.cost.profiling import LAYER_UNITS, make_row, make_text, seconds
+from tests.cost.profiling import (
+    LAYER_UNITS,
+    make_profile,
+    make_row,
+    make_text,
+    seconds,
+)
 
 TRAINING = Training(global_batch=8, seq_len=256)
 ROWS = shape((1, 1, 1), (2, 1, 2), (4, 2, 1))
@@ -100,6 +107,46 @@ def test_ends_that_were_not_profiled_come_from_the_roofline(tmp_path: Path) -> N
     assert (times.backward_s[:, [0, 2]] == modelled.backward_s[:, [0, 2]]).all()
     share = modelled.attention_core_s[:, 1] / modelled.forward_s[:, 1]
     assert times.attention_core_s[:, 1] == pytest.approx(times.forward_s[:, 1] * share)
+
+
+@pytest.mark.parametrize("communication", ["included", "excluded"])
+def test_communication_is_in_the_times_of_profiled_degrees(
+    tmp_path: Path, communication: str
+) -> None:
+    """Of all blocks, where these make up the layer; never where nothing was timed."""
+    profile = make_profile(("attention", "mlp-up", "mlp-down", "head"))
+    rows = [row for row in profile.rows if row.unit != "mlp-up" or row.tp == 1]
+    header = {**profile.header, "communication": communication}
+    source = ForestSource(profile_text(header, rows), "made-up", cache=tmp_path)
+    degrees = shape((1, 1, 1), (1, 1, 2), (1, 2, 2), (1, 1, 4), (1, 1, 8))
+    kinds = ("embedding", "layer", "attention", "mlp-up", "head")
+    wanted = query(small_model(), TRAINING, CLUSTER, kinds, degrees)
+    found = source.shard_times(wanted).communicates
+    held = {"layer": {1}, "attention": {1, 2}, "mlp-up": {1}, "head": {1, 2}}
+    assert found.tolist() == [
+        [communication == "included" and tp in held.get(kind, ()) for kind in kinds]
+        for tp in (1, 2, 2, 4, 8)
+    ]
+
+
+def test_a_degree_beyond_the_profile_pays_for_its_collectives(tmp_path: Path) -> None:
+    """As much as with times that hold no communication, at tp 4 and 8 of 1 and 2."""
+    profile = make_profile(LAYER_UNITS, noise=0.0)
+    problem = make_problem((make_cluster(nodes=1),), small_model(), TRAINING)
+    tables = {}
+    for communication in ("included", "excluded"):
+        header = {**profile.header, "communication": communication}
+        text = profile_text(header, profile.rows)
+        source = ForestSource(text, communication, cache=tmp_path)
+        tables[communication] = build_table(problem, source).at(1).clusters[0]
+    included, excluded = tables["included"], tables["excluded"]
+    tp = np.array([strategy.tp for strategy in included.strategies])
+    assert set(tp) == {1, 2, 4, 8}
+    for name in ("forward_ns", "backward_ns"):
+        less = (getattr(included, name) < getattr(excluded, name)).all(axis=1)
+        same = (getattr(included, name) == getattr(excluded, name)).all(axis=1)
+        assert (less == (tp == 2)).all()
+        assert (same == (tp != 2)).all()
 
 
 def test_a_layer_is_the_sum_of_its_blocks(tmp_path: Path) -> None:

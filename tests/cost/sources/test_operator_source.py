@@ -21,6 +21,7 @@ from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster import PeakFlops
+from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training import Training
 from tests.cost.making import (
     make_cluster,
@@ -249,7 +250,7 @@ def test_a_device_twice_as_fast_takes_half_as_long(tmp_path: Path) -> None:
     assert ratio == pytest.approx(np.full_like(ratio, 2), rel=0.02)
 
 
-def test_a_devices_own_times_stay_as_measured(tmp_path: Path) -> None:
+def test_what_a_user_measured_stays_as_measured(tmp_path: Path) -> None:
     """Whatever peaks a problem gives the device that the file was measured on."""
     wanted = asked(("layer",), (4, 1, 2))
     one = source(tmp_path)
@@ -262,11 +263,45 @@ def test_a_devices_own_times_stay_as_measured(tmp_path: Path) -> None:
         ),
         one.measured,
         sustained=AS_MEASURED,
+        own=tuple(one.measured),
         cache=tmp_path,
     )
     ratio = one.shard_times(wanted).forward_s / own.shard_times(wanted).forward_s
     assert ratio == pytest.approx(np.ones_like(ratio), rel=1e-6)
     assert own.borrowed == {}
+
+
+@pytest.mark.parametrize("name", ["A100-80GB", "H100"])
+def test_rates_that_a_problem_changes_count_for_all_classes(
+    tmp_path: Path, name: str
+) -> None:
+    """Those of the device itself too, of which H100 has but some borrowed."""
+    text = """\
+model: {preset: llama-7b}
+clusters:
+  - {name: a, accelerator: DEVICE, nodes: 1, devices_per_node: 8}
+training: {global_batch: 16, seq_len: 2048}
+"""
+    device = accelerators()[name]
+    flops, bandwidth = device.peak_flops.bf16, device.memory_bandwidth_bytes_per_s
+    assert flops is not None
+    found = []
+    for factor in (1, 2, 0.5):
+        changed = (
+            f"{{preset: {name}, peak_flops: {{bf16: {factor * flops} FLOP/s}}, "
+            f"memory_bandwidth: {factor * bandwidth} B/s}}"
+        )
+        problem = read_problem_text(text.replace("DEVICE", changed))
+        one = latency_sources(problem, cache=tmp_path).by_cluster["a"]
+        wanted = replace(
+            asked(("layer", "head"), (4, 1, 2)), cluster=problem.clusters[0]
+        )
+        found.append(one.shard_times(wanted).forward_s)
+    plain = OperatorSource(device, shipped_operators(device), cache=tmp_path)
+    wanted = asked(("layer", "head"), (4, 1, 2))
+    assert np.array_equal(found[0], plain.shard_times(wanted).forward_s)
+    assert found[0] / found[1] == pytest.approx(np.full_like(found[0], 2), rel=0.03)
+    assert found[2] / found[0] == pytest.approx(np.full_like(found[0], 2), rel=0.03)
 
 
 def test_predictions_are_kept_and_found_again(

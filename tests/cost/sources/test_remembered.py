@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetopt.cost.build import build_table
+from hetopt.cost.profiles.file import profile_text
 from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table_file import table_digest
 from hetopt.problem.reading import read_problem_text
+from tests.cost.making import query, shape
+from tests.cost.profiling import make_profile
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
     from hetopt.cost.table import SourceKind
     from hetopt.problem.cluster import Cluster
@@ -54,3 +62,19 @@ def test_tables_are_the_same_and_nothing_is_asked_twice() -> None:
         asked.append(counting.asked)
     assert 0 < asked[0] < asked[1]
     assert asked[1:] == [asked[1]] * 3
+
+
+def test_what_times_hold_is_remembered_for_each_shard(tmp_path: Path) -> None:
+    """Communication is in those of profiled degrees alone."""
+    profile = make_profile(("layer",))
+    header = {**profile.header, "communication": "included"}
+    text = profile_text(header, profile.rows)
+    source = ForestSource(text, "made-up", cache=tmp_path)
+    remembered = RememberedSource(source)
+    for shards in (shape((1, 1, 2)), shape((1, 1, 8), (1, 1, 2), (1, 1, 1))):
+        wanted = query(
+            PROBLEM.model, PROBLEM.training, PROBLEM.clusters[0], ("layer",), shards
+        )
+        found = remembered.shard_times(wanted).communicates
+        assert np.array_equal(found, source.shard_times(wanted).communicates)
+    assert found[:, 0].tolist() == [False, True, True]

@@ -11,6 +11,7 @@ import hetopt
 from hetopt.cli import main
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.importing import import_plan
+from hetopt.export.back.warm_ups import scheduled
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
@@ -70,6 +71,10 @@ def test_plans_are_read_back_as_they_were(
     imported = import_plan(found, replace(problem, training=training))
     assert imported.plan == job.plan
     assert imported.findings == ()
+    # Pinned units that are of the problem's own schedule are broken, not in the way.
+    pins = replace(problem.pins, units=(len(problem.model.units),))
+    pinned = replace(problem, training=training, pins=pins)
+    assert any("pin units" in each for each in import_plan(found, pinned).findings)
 
 
 def test_a_layout_names_every_chunk(job: Job) -> None:
@@ -118,11 +123,11 @@ def test_arguments_of_people_are_read(
         (
             "--num-virtual-stages-per-pipeline-rank 2 "
             "--decoder-first-pipeline-num-layers 4",
-            "is given with virtual stages",
+            "is given with 2 virtual stages on each rank, .* leave it out",
         ),
         (
             "--pipeline-model-parallel-layout 'Et*5|t*7|t*6|t*6L'",
-            "has chunks that differ",
+            "has chunks that differ in their layers, 5, 7, 6, 6 of 2 stages",
         ),
     ],
 )
@@ -133,12 +138,59 @@ def test_what_cannot_be_priced_is_refused(
         read_megatron(script(tmp_path, words))
 
 
+GROUPS = "--microbatch-group-size-per-virtual-pipeline-stage"
+
+
+@pytest.mark.parametrize(
+    ("chunks", "group", "said"),
+    [
+        (3, 2, None),
+        (
+            3,
+            4,
+            "is 4: hetopt models the order of groups of 2, one micro-batch for each "
+            "stage; with 4 stages run their chunks in another order, and hold the "
+            "activations of up to 4 more passes",
+        ),
+        (1, 4, "has no effect on what the script says"),
+    ],
+)
+def test_another_order_is_reported_as_one(
+    chunks: int, group: int, said: str | None, tmp_path: Path
+) -> None:
+    words = f"{GROUPS} {group}"
+    if chunks > 1:
+        words += f" --num-virtual-stages-per-pipeline-rank {chunks}"
+    found = read_megatron(script(tmp_path, words))
+    told = {each.argument: each.why for each in found.reported}
+    assert told.get(GROUPS) == said
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (1, r"is 1, expected 2 \(the stages\) to 16 \(the micro-batches\)"),
+        (17, r"is 17, expected 2 \(the stages\) to 16"),
+        (5, "is 5, which leaves a last group of 1 of the 16 micro-batches, expected"),
+    ],
+)
+def test_orders_that_the_runtime_refuses_are_refused(
+    group: int, message: str, tmp_path: Path
+) -> None:
+    words = f"--num-virtual-stages-per-pipeline-rank 3 {GROUPS} {group}"
+    with pytest.raises(InputError, match=f"{GROUPS}: {message}"):
+        read_megatron(script(tmp_path, words))
+
+
 def test_microbatches_have_to_fill_rounds(job: Job, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     write_folder(str(folder), bundle(job, MEGATRON, allow_lossy=False))
     found = replace(read_megatron(folder), microbatches=2)
-    with pytest.raises(InputError, match="expected a multiple of the 4 stages"):
+    with pytest.raises(InputError, match="is 2, expected a multiple of the 4 stages"):
         import_plan(found, job.problem)
+    alone = replace(found, stages=found.stages[:1], chunks=8)
+    with pytest.raises(InputError, match="chunks: is 8, expected 1 where there is one"):
+        scheduled(alone, job.problem, ["a100"])
 
 
 def test_explain_asks_for_as_many_chunks(

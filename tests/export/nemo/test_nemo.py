@@ -1,12 +1,15 @@
 """Recipes of Megatron-Bridge say what scripts of Megatron-LM say."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
-from hetopt.export.bundle import bundle
+from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
+from hetopt.export.nemo.reading import read_nemo
 from hetopt.planning import plan
 from hetopt.problem.reading import read_problem_text
 from tests.export.jobs import draw_job
@@ -38,7 +41,7 @@ def test_nemo_has_the_same_layout_and_degrees(seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunks", [1, 2])
-def test_interleaved_transfers_overlap(chunks: int) -> None:
+def test_interleaved_transfers_overlap(chunks: int, tmp_path: Path) -> None:
     """Megatron-core overlaps none unless told; Megatron-LM's parser tells it."""
     schedule = "interleaved-1f1b" if chunks > 1 else "1f1b"
     text = (
@@ -57,3 +60,13 @@ def test_interleaved_transfers_overlap(chunks: int) -> None:
     model = yaml.safe_load(files["recipe.yaml"])["model"]
     told_so = (model.get("overlap_p2p_comm"), model.get("batch_p2p_comm"))
     assert told_so == ((True, False) if chunks > 1 else (None, None))
+    write_folder(str(tmp_path / "out"), files)
+    told = [each.argument for each in read_nemo(tmp_path / "out").reported]
+    assert "model.overlap_p2p_comm" not in told
+    model.pop("overlap_p2p_comm", None)
+    (tmp_path / "out" / "recipe.yaml").write_text(
+        yaml.safe_dump(yaml.safe_load(files["recipe.yaml"]) | {"model": model})
+    )
+    why = {each.argument: each.why for each in read_nemo(tmp_path / "out").reported}
+    said = why.get("model.overlap_p2p_comm", "")
+    assert ("megatron-core's default is false" in said) == (chunks > 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,10 +94,74 @@ pin: {%s}
     ("pins", "said"),
     [
         ("stages: 2, microbatches: 2", "zb-v has more micro-batches than stages"),
-        ("stages: 4", "is between 1 and 3, the transformer layers' pairs"),
+        (
+            "stages: 4",
+            "is between 1 and 3: the transformer layers are 3 pairs, and the clusters "
+            "have 4 devices",
+        ),
     ],
 )
 def test_folded_pipelines_have_limits_of_their_own(pins: str, said: str) -> None:
     result = plan(ONE % pins)
     assert result.status == "infeasible"
     assert said in str(result.reason)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "changed", "pins", "said"),
+    [
+        (
+            2,
+            ("devices_per_node: 4", "devices_per_node: 1"),
+            "",
+            "clusters: there is 1 ",
+        ),
+        (6, ("", ""), "", "training.chunks: is 6, so that a chunk has 1 unit between"),
+        (
+            2,
+            ("", ""),
+            "stages: 4",
+            "pin.stages: no permitted number of stages is between 2 and 3: a chunk's "
+            "transformer layers are 3 units, and the clusters have 4 devices",
+        ),
+        (
+            2,
+            ("global_batch: 4", "global_batch: 1"),
+            "",
+            "training.chunks: is 2, which needs as many micro-batches as stages, or a ",
+        ),
+        (
+            2,
+            ("A100-80GB,", "A100-80GB, memory: 2 GB,"),
+            "",
+            "memory: all clusters together hold at most 2 of the 3 body units of each "
+            "of 2 chunks (a 2); more memory or devices or a higher ZeRO stage ",
+        ),
+        (
+            2,
+            ("A100-80GB,", "A100-80GB, memory: 1.7 GB,"),
+            "",
+            "memory: one layer of each of 2 chunks on a at any allowed strategy needs",
+        ),
+    ],
+)
+def test_chunks_have_reasons_of_their_own(
+    chunks: int, changed: tuple[str, str], pins: str, said: str
+) -> None:
+    text = ONE.replace("zb-v", f"interleaved-1f1b, chunks: {chunks}")
+    result = plan((text % pins).replace(*changed))
+    assert result.status == "infeasible"
+    assert str(result.reason).startswith(said)
+
+
+def test_pairs_are_counted_as_pairs() -> None:
+    tight = ONE.replace("A100-80GB,", "A100-80GB, memory: 2 GB,")
+    reason = plan(tight % "").reason
+    assert "2 of the model's 3 pairs of body units (a 2)" in str(reason)
+
+
+def test_pinned_units_of_another_schedule_are_in_the_way() -> None:
+    problem = read_problem_text(ONE % "units: [3, 1]")
+    training = problem.training.under("1f1b")
+    found = hetopt.plan(replace(problem, training=training), jobs=1)
+    assert str(found.reason).startswith("pin.units: sums to 4, expected the model's 8")

@@ -1,0 +1,58 @@
+"""Whether pinned units are those that the stages of a schedule hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.problem.training import FOLDED
+
+if TYPE_CHECKING:
+    from hetopt.problem.document import FieldPath
+    from hetopt.problem.model import Model
+    from hetopt.problem.training import Training
+
+
+def units_fault(
+    units: tuple[int, ...], model: Model, training: Training
+) -> tuple[FieldPath, str] | None:
+    """Return why ``pin.units`` cannot be meant under a schedule; None if they can.
+
+    Where the schedule cannot divide the model there is nothing to count, and None.
+
+    Returns
+    -------
+    The field, and what is wrong with it.
+    """
+    path: FieldPath = ("pin", "units")
+    total = len(model.units)
+    is_folded = training.schedule == FOLDED
+    if total % 2 if is_folded else (total - 2) % training.chunks:
+        return None
+    placed, what = _placed(total, training)
+    if sum(units) != placed:
+        msg = f"sums to {sum(units)}, expected {what} with schedule {training.schedule}"
+        return path, msg
+    if len(units) > 1:
+        for index, what in ((0, "embedding"), (len(units) - 1, "head")):
+            # The head of a folded model is on the first stage.
+            if units[index] < 2 and not (is_folded and index):
+                msg = f"is {units[index]}, expected more than the {what} alone"
+                return (*path, index), msg
+    return None
+
+
+def _placed(total: int, training: Training) -> tuple[int, str]:
+    """Return how many units the stages have in all, and in words.
+
+    Parameters
+    ----------
+    total
+        Units of the model.
+    """
+    if training.schedule == FOLDED:
+        pairs = total // 2
+        return pairs, f"{pairs} pairs (embedding and head, {pairs - 1} of layers)"
+    inside = (total - 2) // training.chunks
+    whose = "the model's" if training.chunks == 1 else "a chunk's"
+    words = f"{whose} {inside + 2} units (embedding, {inside} in between, head)"
+    return inside + 2, words
