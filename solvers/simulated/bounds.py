@@ -1,12 +1,13 @@
 """Lower bounds on the simulated time: what the search for the least of it looks ahead.
 
-With F the fill, the sum of all tau and 2 kappa, two families of paths through the
-event graph bound the simulated time of a plan (MODEL.md section 4, the second with
+With F the fill, the sum of all tau and 2 kappa, three families of paths through the
+event graph bound the simulated time of a plan (MODEL.md section 4, windows with
 less said there). ``w`` is min(W, q); every path ends with g of the first stage.
 
 - One stage: the first micro-batch goes to the last stage and comes back to stage i,
   which then runs the forwards past its warm-up and all other backwards:
   F + (q - w_i) phi_i + (q - 1) beta_i.
+- A link: it takes q transfers, each omega after the one before: F + (q - 1) omega.
 - A window i..k: before that, r times, a forward goes from i to k, the backward
   w_k - 1 places behind it comes back to i, and lets a forward W_i places ahead of it
   start. With s = w_i - w_k + 1 places per turn, C the sum of tau and 2 kappa inside
@@ -20,10 +21,10 @@ windows bound nothing.
 Under gpipe every forward of stage i comes first and every backward of it last, so
 that there w may be taken for 1: F + (q - 1) tau_i.
 
-So the time is at least the fill plus the *excess* of every stage and window. With
-the excess at most E, stages and runs hold at most so many units, and a dynamic
-program over (clusters, stages, units) gives the least fill. Fill falls as E grows,
-so a range of E is cut into intervals.
+So the time is at least the fill and g plus the *excess* of every stage, link and
+window. With the excess at most E, stages and runs hold at most so many units, and a
+dynamic program over (clusters, stages, units) gives the least fill. Fill falls as E
+grows, so a range of E is cut into intervals.
 """
 
 from __future__ import annotations

@@ -297,21 +297,19 @@ class SimulatedSearch:
 def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Levels:
     """Return what the walk looks ahead with."""
     runs = [view.runs(limit, high) for _, high in intervals]
-    rest = [
-        prefixes(own, limit - low)
-        for own, (low, _) in zip(runs, intervals, strict=True)
-    ]
-    table = np.stack(rest)
-    onward = np.full((len(rest) + 1, *table.shape[1:]), INFINITE, dtype=np.int64)
+    shape = 1 << len(view.costs.host), view.data.stages + 1, view.data.chain.length + 1
+    onward = np.full((len(runs) + 1, *shape), INFINITE, dtype=np.int64)
+    rest = np.empty((len(runs), *shape), dtype=np.int64)
     for k, (low, _) in reversed(list(enumerate(intervals))):
-        onward[k] = np.minimum(onward[k + 1], table[k] + low)
+        rest[k] = prefixes(runs[k], limit - low)
+        onward[k] = np.minimum(onward[k + 1], rest[k] + low)
     forward = np.diff(view.costs.sums[Sum.FORWARD], axis=1).min(axis=0)
     ends = [view.within.floor, view.within.ceiling]
     return Levels(
         low=np.array([low for low, _ in intervals], dtype=np.int64),
         high=np.array([high for _, high in intervals], dtype=np.int64),
         total=np.cumsum(np.stack([own.level.caps for own in runs]), axis=-1),
-        rest=table,
+        rest=rest,
         onward=onward,
         forward=np.concatenate([[0], np.cumsum(forward)]),
         inner=runs[0].level.inner,
