@@ -8,7 +8,7 @@ then changes neither the optimum nor the plan that is reported.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,11 +27,27 @@ if TYPE_CHECKING:
     from hetopt.problem.principles import Principles
 
 
+class Simulated(NamedTuple):
+    """Plans of which the simulated time is of interest.
+
+    Attributes
+    ----------
+    limit_ns
+        The largest one.
+    stages
+        At most so many.
+    """
+
+    limit_ns: int
+    stages: int
+
+
 def undominated(
     table: CostTable,
     part: TableSlice,
     chain: Chain,
     principles: Principles = PRUNED,
+    simulated: Simulated | None = None,
 ) -> TableSlice:
     """Return the slice without strategies that another one replaces.
 
@@ -50,11 +66,22 @@ def undominated(
     need no more devices. As they may then become one run with these, which the tie rule
     may like less, k' must be strictly faster or need fewer devices; where tp must not
     rise, it must be k's.
+
+    Parameters
+    ----------
+    simulated
+        The plans to look at, if k' must lengthen no path through the events of any of
+        them either.
     """
     keep = []
     for j in range(len(part.clusters)):
         rivals = _Rivals(
-            table=table, part=part, chain=chain, principles=principles, j=j
+            table=table,
+            part=part,
+            chain=chain,
+            principles=principles,
+            simulated=simulated,
+            j=j,
         )
         keep.append(np.flatnonzero(~rivals.replaced()))
     return restrict(part, keep)
@@ -75,8 +102,10 @@ class _Rivals:
         part: TableSlice,
         chain: Chain,
         principles: Principles,
+        simulated: Simulated | None,
         j: int,
     ) -> None:
+        self.simulated = simulated
         self.cluster = cluster = part.clusters[j]
         self.part = part
         self.chain = chain
@@ -102,13 +131,15 @@ class _Rivals:
         # With chunks, or weights' gradients apart, what units hold depends on p.
         by_warmup = chain.is_uniform and part.chunks == 1 and not self.rule.splits
         self.units = self._units_by_warmup() if by_warmup else None
-        self.others = np.array(
-            [
-                a
-                for a, layout in enumerate(part.layouts)
-                if layout.cluster != j or principles.sharing != "one"
-            ],
-            dtype=np.int64,
+        self.others = np.unique(
+            np.concatenate(
+                [
+                    other.layout
+                    for k, other in enumerate(part.clusters)
+                    if k != j or principles.sharing != "one"
+                ]
+                or [np.zeros(0, dtype=np.int64)]
+            )
         )
         self.tp = np.array([strategy.tp for strategy in cluster.strategies])
         self.falling = principles.sharing == "falling-tp"
@@ -204,7 +235,38 @@ class _Rivals:
         loss, quick = self._loss(own, new)
         wins = (gain > loss) | self._first(own, new)
         able = quick & (gain >= loss) & wins
-        return own[able], new[able]
+        own, new = own[able], new[able]
+        if self.simulated is not None:
+            able = self._shortens(own, new)
+            own, new = own[able], new[able]
+        return own, new
+
+    def _shortens(
+        self, own: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether no path through the events is longer with k' in the place of k.
+
+        Before a path takes a transfer of a stage, or after it, it takes the pass that
+        sends or receives, and before g the stage's last backward: each pass makes up
+        for what the transfers beside it lose, and for g. Occupancies decide nothing
+        while they are no longer than any pass of the stage, which takes one at a time.
+        """
+        cluster, chain = self.cluster, self.chain
+        body = list(chain.kinds)
+        ends = np.array(chain.lead) + np.array(chain.trail)
+        pair = cluster.layout[own], cluster.layout[new]
+        lost, occupied = self._boundaries
+        rise = lost[pair]
+        forward = cluster.forward_ns[own] - cluster.forward_ns[new]
+        backward = cluster.backward_ns[own] - cluster.backward_ns[new]
+        final = backward - cluster.sync_unit_ns[new] + cluster.sync_unit_ns[own]
+        synced = rise + cluster.sync_ns[new] - cluster.sync_ns[own]
+        pace = np.minimum(cluster.forward_ns, cluster.backward_ns)[new]
+        able: NDArray[np.bool_] = occupied[pair] <= pace[:, body].min(axis=1)
+        for saved, needed in ((forward, rise), (backward, rise), (final, synced)):
+            least = saved[:, body].min(axis=1)
+            able &= (least >= 0) & (least + np.minimum(saved, 0) @ ends >= needed)
+        return able
 
     def _first(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
@@ -235,6 +297,8 @@ class _Rivals:
         cluster, chain = self.cluster, self.chain
         (f,) = chain.kinds
         most = min(self.part.microbatches, MAX_DELTA * chain.length)
+        if self.simulated is not None:
+            most = min(most, 1 + MAX_DELTA * (self.simulated.stages - 1))
         warmups = np.arange(1, most + 1)
         if self.rule.all_first:
             warmups = np.array([self.part.microbatches])
@@ -263,6 +327,11 @@ class _Rivals:
             )
             columns.append(np.minimum(room // np.maximum(unit, 1), chain.length))
         units: NDArray[np.int64] = np.maximum(np.hstack(columns), 0)
+        if self.simulated is not None:
+            # More than these take longer than the limit by themselves.
+            longest = self.simulated.limit_ns // self.part.microbatches
+            tau = np.maximum(cluster.round_trip_ns[:, f, None], 1)
+            units = np.minimum(units, longest // tau)
         return units
 
     def _gain(

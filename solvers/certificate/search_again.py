@@ -206,6 +206,8 @@ def _search_simulated(
         # One that is quicker will do.
         limit=lambda: -1 if found else limit,
         found=lambda decision, value: found.append(value),
+        # All strategies are looked at: what the race left out is not taken for granted.
+        useful=lambda part: part,
         deadline=deadline,
     )
     try:

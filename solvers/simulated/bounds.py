@@ -1,12 +1,13 @@
 """Lower bounds on the simulated time: what the search for the least of it looks ahead.
 
-With F the fill, the sum of all tau and 2 kappa, two families of paths through the
-event graph bound the simulated time of a plan (MODEL.md section 4, the second with
-less said there). ``w`` is min(W, q); every path ends with some g.
+With F the fill, the sum of all tau and 2 kappa, three families of paths through the
+event graph bound the simulated time of a plan (MODEL.md section 4, windows with
+less said there). ``w`` is min(W, q); every path ends with g of the first stage.
 
 - One stage: the first micro-batch goes to the last stage and comes back to stage i,
   which then runs the forwards past its warm-up and all other backwards:
   F + (q - w_i) phi_i + (q - 1) beta_i.
+- A link: it takes q transfers, each omega after the one before: F + (q - 1) omega.
 - A window i..k: before that, r times, a forward goes from i to k, the backward
   w_k - 1 places behind it comes back to i, and lets a forward W_i places ahead of it
   start. With s = w_i - w_k + 1 places per turn, C the sum of tau and 2 kappa inside
@@ -20,10 +21,10 @@ windows bound nothing.
 Under gpipe every forward of stage i comes first and every backward of it last, so
 that there w may be taken for 1: F + (q - 1) tau_i.
 
-So the time is at least the fill plus the *excess* of every stage and window. With
-the excess at most E, stages and runs hold at most so many units, and a dynamic
-program over (clusters, stages, units) gives the least fill. Fill falls as E grows,
-so a range of E is cut into intervals.
+So the time is at least the fill and g plus the *excess* of every stage, link and
+window. With the excess at most E, stages and runs hold at most so many units, and a
+dynamic program over (clusters, stages, units) gives the least fill. Fill falls as E
+grows, so a range of E is cut into intervals.
 """
 
 from __future__ import annotations
@@ -51,6 +52,17 @@ class Boundary(IntEnum):
     """Columns of warm-ups added at a boundary inside a run and between runs."""
 
     INSIDE, ACROSS = range(2)
+
+
+class End(IntEnum):
+    """Columns of what ``at_ends`` returns, by the option at one end of the pipeline.
+
+    g of a first stage but for its body units; what tied embeddings add to it with this
+    option at the end, if it is not alone, and if one run of several stages is all there
+    is.
+    """
+
+    SYNC, TIED, ALONE = range(3)
 
 
 class StageLimits(NamedTuple):
@@ -215,6 +227,22 @@ def limits(
     caps = np.zeros(shape, dtype=np.int64)
     _limit(costs, short, steps, costs.temporary.min(axis=1), longest, excess, caps)
     return StageLimits(excess=excess, caps=caps, inner=inner)
+
+
+def at_ends(costs: Costs) -> Ints:
+    """Return the least that ends add to the fill; shape (O, 3), named by ``End``.
+
+    Every path from the first micro-batch to the first stage ends with its g.
+    """
+    option, layout = costs.option, costs.option[:, Option.LAYOUT]
+    ends = np.zeros((len(option), len(End)), dtype=np.int64)
+    ends[:, End.SYNC] = option[:, Option.SYNC_FIXED] + option[:, Option.LEAD + Sum.SYNC]
+    if costs.facts[Fact.TIED]:
+        apart = costs.home[:, None] != costs.home[None, :]
+        least = np.where(apart, costs.tied, INFINITE).min(axis=0)
+        ends[:, End.TIED] = np.where(least < INFINITE, least, 0)[layout]
+        ends[:, End.ALONE] = costs.tied[layout, layout]
+    return ends
 
 
 def inside(costs: Costs) -> Ints:

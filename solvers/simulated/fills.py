@@ -2,162 +2,24 @@
 
 Runs are added one by one, to the pipeline's end or to its beginning. For a given
 option and number of stages, the least over the run's units is one over a window that
-slides along the body.
+slides along the body. The fill includes g of the first stage, which ends every path.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetopt.compiled import kernel, step
-from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.costs import Fact, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE, slide
-from hetopt.solvers.simulated.bounds import Boundary, Least, fitting
+from hetopt.solvers.simulated.runs import bits, closing, opening, run_cap
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
     from hetopt.solvers.simulated.bounds import StageLimits
-
-
-class Runs(NamedTuple):
-    """What runs are made of: costs, and what stages hold within some excess.
-
-    Attributes
-    ----------
-    leading
-        Options that between them have the least fills; see ``leading``.
-    """
-
-    costs: Costs
-    short: Ints
-    steps: Ints
-    joint: Ints
-    level: StageLimits
-    leading: Ints
-
-
-@step
-def _run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
-    """Return the most body units of a run of m stages by the excess of its window.
-
-    The run's last stage is the ``at``-th from the end.
-    """
-    facts, steps, level = runs.costs.facts, runs.steps[Delta.HEAVY], runs.level
-    q, length = facts[Fact.Q], facts[Fact.L]
-    if m < 2 or facts[Fact.GPIPE] or facts[Fact.AUTO]:
-        return int(length)
-    inside, across = steps[Boundary.INSIDE], steps[Boundary.ACROSS]
-    heavy = 1 + (at - 1 - ended) * inside + ended * across
-    turns = (q - heavy) // (1 + (m - 1) * inside)
-    if turns < 1:
-        return int(length)
-    left = level.excess // turns - 2 * (m - 1) * level.inner[o]
-    own = runs.short[Least.BOTH, o]
-    return fitting(own, 1, own, 0, left)
-
-
-@step
-def _bits(mask: int) -> int:
-    count = 0
-    while mask:
-        count += mask & 1
-        mask >>= 1
-    return count
-
-
-@kernel
-def _join(costs: Costs, joint: Ints) -> None:
-    layouts = len(costs.home)
-    for x in range(costs.edge.shape[1]):
-        for o in range(len(costs.option)):
-            own = costs.option[o, Option.LAYOUT]
-            for j in range(len(costs.host)):
-                least = INFINITE
-                for b in range(layouts):
-                    if costs.home[b] == j:
-                        least = min(least, 2 * costs.edge[Edge.KAPPA, x, own, b])
-                joint[1 << j, x, o] = least
-            for mask in range(1, 1 << len(costs.host)):
-                low = mask & -mask
-                joint[mask, x, o] = min(joint[low, x, o], joint[mask ^ low, x, o])
-
-
-def joints(costs: Costs) -> Ints:
-    """Return the least 2 kappa from an option to any of some clusters.
-
-    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option.
-    """
-    shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
-    joint = np.full(shape, INFINITE, dtype=np.int64)
-    _join(costs, joint)
-    return joint
-
-
-def worths(costs: Costs, joint: Ints, inner: Ints) -> Ints:
-    """Return what fills are made of, by option: the less, the better.
-
-    Shape (O, F).
-    """
-    own = costs.option
-    columns = (
-        np.diff(costs.sums[Sum.TAU], axis=1),
-        own[:, [Option.LEAD + Sum.TAU, Option.TRAIL + Sum.TAU]],
-        -own[:, [Option.MOST_STAGES]],
-        inner[:, None],
-        joint.transpose(2, 0, 1).reshape(len(own), -1),
-    )
-    return np.ascontiguousarray(np.concatenate(columns, axis=1))
-
-
-@kernel
-def _lead(cluster: Ints, worth: Ints, caps: Ints, order: Ints, found: Ints) -> int:
-    count = 0
-    for o in order:
-        needed = False
-        for c in range(caps.shape[0]):
-            for i in range(caps.shape[2]):
-                needed = needed or caps[c, o, i] > 0
-        for n in range(count):
-            if needed and cluster[found[n]] == cluster[o]:
-                needed = not _is_as_good(worth, caps, found[n], o)
-        if needed:
-            found[count] = o
-            count += 1
-    return count
-
-
-@step
-def _is_as_good(worth: Ints, caps: Ints, one: int, other: int) -> bool:
-    """Whether an option can take another one's place in any run, at no more cost."""
-    for f in range(worth.shape[1]):
-        if worth[one, f] > worth[other, f]:
-            return False
-    for c in range(caps.shape[0]):
-        for i in range(caps.shape[2]):
-            if caps[c, one, i] < caps[c, other, i]:
-                return False
-    return True
-
-
-def leading(costs: Costs, worth: Ints, level: StageLimits) -> Ints:
-    """Return options that between them have the least fills at some excess.
-
-    Every other one holds no more units on any stage, and is slower on all of them.
-
-    Parameters
-    ----------
-    worth
-        Of ``worths``.
-    """
-    # What is quicker and holds more comes before what it replaces.
-    quick = costs.sums[Sum.TAU, :, -1]
-    order = np.lexsort((-level.caps.sum(axis=(0, 2)), quick))
-    cluster = np.ascontiguousarray(costs.option[:, Option.CLUSTER])
-    found = np.empty(len(order), dtype=np.int64)
-    count = _lead(cluster, worth, level.caps, order, found)
-    return found[:count]
+    from hetopt.solvers.simulated.runs import Runs
 
 
 @kernel
@@ -193,7 +55,7 @@ def _end_with(
 
     From unit ``first`` on, these can be what ends the pipeline.
     """
-    costs, level, ended = runs.costs, runs.level, _bits(mask)
+    costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.TAU, o]
     now, worth = least[mask, s], scratch[0]
@@ -203,8 +65,6 @@ def _end_with(
             worth[e] = now[e] + tau[e]
             if s:
                 worth[e] += runs.joint[mask, costs.cut[e], o]
-            else:
-                worth[e] += costs.option[o, Option.TRAIL + Sum.TAU]
     total = 0
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], p - s) + 1):
         each = level.caps[ended, o, s + m]
@@ -213,21 +73,29 @@ def _end_with(
         total += each
         if not costs.stages_ok[j, m]:
             continue
-        longest = min(total, _run_cap(runs, o, ended, s + 1, m))
+        longest = min(total, run_cap(runs, o, ended, s + 1, m))
         if longest < m:
             continue
         after = least[mask | 1 << j, s + m]
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
         last = max(0, first - longest)
         _slide_back(scratch, first, last, m, longest)
-        for y in range(length - m, last - 1, -1):
+        for y in range(length - m, max(last, 1) - 1, -1):
             if scratch[2, y] >= INFINITE:
                 continue
             cost = scratch[2, y] - tau[y] + extra
-            if y == 0:
-                cost += costs.option[o, Option.LEAD + Sum.TAU]
+            if s == 0:
+                cost += closing(runs, o, m, False)
             if cost + floor[y] <= most and cost < after[y]:
                 after[y] = cost
+        if s == 0:
+            extra += closing(runs, o, m, True)
+        for e in range(max(first, m), min(longest, length) + 1):
+            if worth[e] < INFINITE:
+                cost = worth[e] + extra
+                cost += opening(costs, runs.ends, o, e - total + each)
+                if cost <= most and cost < after[0]:
+                    after[0] = cost
 
 
 @step
@@ -260,7 +128,7 @@ def suffixes(runs: Runs, most: int) -> Ints:
     """Return the least fill of the pipeline's end; shape (2 ** J, p + 1, L + 1).
 
     By the clusters used, stages, and the body units *before* it; with none before,
-    it is a whole pipeline of as many stages, lead included. p is the largest of
+    it is a whole pipeline of as many stages, lead and g included. p is the largest of
     interest: one table serves all. Infinite where more than ``most`` ns are certain.
     """
     table, scratch = _table(runs.costs)
@@ -292,7 +160,7 @@ def _prefixes(runs: Runs, most: int, rest: Ints, scratch: Ints) -> None:
     p, clusters = costs.facts[Fact.P], len(costs.host)
     for mask in range(1 << clusters):
         rest[mask, 0, 0] = 0
-        ended = clusters - _bits(mask)
+        ended = clusters - bits(mask)
         for o in runs.leading:
             if not mask >> costs.option[o, Option.CLUSTER] & 1:
                 continue
@@ -307,7 +175,7 @@ def _begin_with(
     """Let a run of one option be the last of s stages on clusters of ``mask``."""
     costs, level = runs.costs, runs.level
     full = (1 << len(costs.host)) - 1
-    ended = len(costs.host) - _bits(mask)
+    ended = len(costs.host) - bits(mask)
     p, j = costs.facts[Fact.P], costs.option[o, Option.CLUSTER]
     tau, after = costs.sums[Sum.TAU, o], rest[mask, s]
     total = 0
@@ -318,14 +186,12 @@ def _begin_with(
         total += each
         if not costs.stages_ok[j, m]:
             continue
-        longest = min(total, _run_cap(runs, o, ended, p - s + 1, m))
+        longest = min(total, run_cap(runs, o, ended, p - s + 1, m))
         if longest < m:
             continue
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
         if not ended:
-            extra += costs.option[o, Option.TRAIL + Sum.TAU]
-        if s == m:
-            extra += costs.option[o, Option.LEAD + Sum.TAU]
+            extra += closing(runs, o, m, s == m)
         before = rest[mask ^ (1 << j), s - m]
         start, stop = slide(before, tau, m, longest, not ended, scratch)
         for e in range(start, stop + 1):
@@ -333,6 +199,8 @@ def _begin_with(
             if y < 0:
                 continue
             cost = tau[e] - tau[y] + before[y] + extra
+            if s == m:
+                cost += opening(costs, runs.ends, o, e - total + each)
             if ended:
                 cost += runs.joint[full ^ mask, costs.cut[e], o]
             if cost <= most and cost < after[e]:
@@ -365,7 +233,7 @@ def promising(runs: Runs, end: Ints, begin: Ints, most: int, found: Ints) -> Non
         for mask in range((1 << len(costs.host)) - 1):
             if mask >> j & 1 or found[o]:
                 continue
-            for s in range(_bits(mask), costs.facts[Fact.P]):
+            for s in range(bits(mask), costs.facts[Fact.P]):
                 if not found[o] and _completes(runs, end, begin, mask, s, o, most):
                     found[o] = 1
 
@@ -375,7 +243,7 @@ def _completes(
     runs: Runs, end: Ints, begin: Ints, mask: int, s: int, o: int, most: int
 ) -> bool:
     """Whether a run of one option joins an end of s stages and some beginning."""
-    costs, level, ended = runs.costs, runs.level, _bits(mask)
+    costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     tau = costs.sums[Sum.TAU, o]
     full = (1 << len(costs.host)) - 1
@@ -386,18 +254,18 @@ def _completes(
         if each < 1:
             return False
         total += each
-        longest = min(total, _run_cap(runs, o, ended, s + 1, m))
+        longest = min(total, run_cap(runs, o, ended, s + 1, m))
         extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
-        if s + m == p:
-            extra += costs.option[o, Option.LEAD + Sum.TAU]
+        if s == 0:
+            extra += closing(runs, o, m, m == p)
         for e in range(m, length + 1):
             if end[mask, s, e] >= INFINITE:
                 continue
             so_far = end[mask, s, e] + extra
+            if s + m == p:
+                so_far += opening(costs, runs.ends, o, e - total + each)
             if s:
                 so_far += runs.joint[mask, costs.cut[e], o]
-            else:
-                so_far += costs.option[o, Option.TRAIL + Sum.TAU]
             for y in range(max(0, e - longest), e - m + 1):
                 whole = so_far + tau[e] - tau[y] + begin[left, p - s - m, y]
                 if whole <= most:

@@ -21,14 +21,32 @@ ABSENT = -(2**61)
 
 @step
 def run_end(walk: Walk, depth: int, q: int) -> int:
-    """Simulate the last ``depth`` stages; return when the first of them is free."""
-    for i in range(1, depth + 1):
-        walk.clock[i, :] = 0
-    walk.arrive[depth, :q] = 0
+    """Simulate the last ``depth`` stages; return when the first of them is free.
+
+    Every search simulates some 100,000 times: what is read again and again is at hand.
+    """
+    times, clock, arrive = walk.times, walk.clock, walk.arrive
     for batch in range(q):
-        _run_forwards(walk, depth, q, batch)
-        _run_backward(walk, depth, 0)
-    return int(walk.clock[depth, Clock.FREE])
+        arrive[depth, batch] = 0
+    for i in range(depth, 0, -1):
+        for column in range(clock.shape[1]):
+            clock[i, column] = 0
+        until = min(times[i, StageTime.FLIGHT], q) - 1
+        _forwards(times, clock, arrive, i, until, walk.warm.done[:0])
+    for batch in range(q):
+        for i in range(depth, 0, -1):
+            ahead = batch + times[i, StageTime.FLIGHT] - 1
+            if ahead >= q:
+                continue
+            free = max(clock[i, Clock.FREE], arrive[i, ahead])
+            free += times[i, StageTime.PHI]
+            clock[i, Clock.FREE] = free
+            if i > 1:
+                send = max(free, clock[i, Clock.NEXT])
+                clock[i, Clock.NEXT] = send + times[i, StageTime.PACE]
+                arrive[i - 1, ahead] = send + times[i, StageTime.HOP]
+        _run_backward(times, clock, depth, 0)
+    return int(clock[depth, Clock.FREE])
 
 
 @step
@@ -56,6 +74,7 @@ def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) 
         well). ABSENT where no path leads. Length q + 1.
     """
     times, clock, arrive, done = walk.times, walk.clock, walk.arrive, walk.warm.done
+    unseen = done[:0]
     flight = times[depth, StageTime.FLIGHT]
     skipped = max(0, first - flight + 1)
     for i in range(1, depth + 1):
@@ -69,15 +88,18 @@ def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) 
         arrive[depth, first] = 0
     if loose:
         done[:] = ABSENT
-        _forwards(walk, depth, q, done)
+        _forwards(times, clock, arrive, depth, q, done)
         clock[depth, Clock.FREE] = ABSENT
     answer[:] = ABSENT
     for batch in range(skipped, q):
-        _run_forwards(walk, depth - 1 if loose else depth, q, batch)
+        for i in range(depth - 1 if loose else depth, 0, -1):
+            until = min(batch + times[i, StageTime.FLIGHT], q)
+            if clock[i, Clock.FORWARDS] < until:
+                _forwards(times, clock, arrive, i, until, unseen)
         opens = ABSENT
         if loose:
             opens = done[min(batch + flight, q) - 1]
-        _run_backward(walk, depth, opens)
+        _run_backward(times, clock, depth, opens)
         end = clock[depth, Clock.FREE]
         if loose:
             ahead = min(batch + flight, q) - max(first, 0)
@@ -95,16 +117,7 @@ def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) 
 
 
 @step
-def _run_forwards(walk: Walk, depth: int, q: int, batch: int) -> None:
-    """Run the forwards that come before a stage's backward, on the last stages."""
-    for i in range(depth, 0, -1):
-        until = min(batch + walk.times[i, StageTime.FLIGHT], q)
-        if walk.clock[i, Clock.FORWARDS] < until:
-            _forwards(walk, i, until, walk.warm.done[:0])
-
-
-@step
-def _run_backward(walk: Walk, depth: int, opens: int) -> None:
+def _run_backward(times: Ints, clock: Ints, depth: int, opens: int) -> None:
     """Run the next backward of the last ``depth`` stages.
 
     Parameters
@@ -112,7 +125,6 @@ def _run_backward(walk: Walk, depth: int, opens: int) -> None:
     opens
         The first of them does not begin before.
     """
-    times, clock = walk.times, walk.clock
     arrival = ABSENT
     for i in range(1, depth + 1):
         free = max(arrival, clock[i, Clock.FREE])
@@ -127,19 +139,25 @@ def _run_backward(walk: Walk, depth: int, opens: int) -> None:
 
 
 @step
-def _forwards(walk: Walk, i: int, until: int, done: Ints) -> None:
+def _forwards(
+    times: Ints, clock: Ints, arrive: Ints, i: int, until: int, done: Ints
+) -> None:
     """Run forwards of stage i up to one; their ends go into ``done`` if it has room."""
-    row, clock, arrive = walk.times[i], walk.clock[i], walk.arrive
-    free, ahead = clock[Clock.FREE], clock[Clock.FORWARDS]
-    link = clock[Clock.NEXT]
+    phi, pace, hop = (
+        times[i, StageTime.PHI],
+        times[i, StageTime.PACE],
+        times[i, StageTime.HOP],
+    )
+    free, ahead = clock[i, Clock.FREE], clock[i, Clock.FORWARDS]
+    link = clock[i, Clock.NEXT]
     while ahead < until:
-        free = max(free, arrive[i, ahead]) + row[StageTime.PHI]
+        free = max(free, arrive[i, ahead]) + phi
         if len(done):
             done[ahead] = free
         if i > 1:
             send = max(free, link)
-            link = send + row[StageTime.PACE]
-            arrive[i - 1, ahead] = send + row[StageTime.HOP]
+            link = send + pace
+            arrive[i - 1, ahead] = send + hop
         ahead += 1
-    clock[Clock.FREE], clock[Clock.FORWARDS] = free, ahead
-    clock[Clock.NEXT] = link
+    clock[i, Clock.FREE], clock[i, Clock.FORWARDS] = free, ahead
+    clock[i, Clock.NEXT] = link

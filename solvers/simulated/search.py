@@ -15,16 +15,9 @@ from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import Least, inside, limits, shortest
-from hetopt.solvers.simulated.fills import (
-    Runs,
-    joints,
-    leading,
-    prefixes,
-    promising,
-    suffixes,
-    worths,
-)
+from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
+from hetopt.solvers.simulated.fills import prefixes, promising, suffixes
+from hetopt.solvers.simulated.runs import Runs, joints, leading, worths
 from hetopt.solvers.simulated.state import (
     MOST_ANSWERED,
     Levels,
@@ -38,6 +31,7 @@ from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from hetopt.cost.table import TableSlice
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.arrays.costs import Ints
 
@@ -71,17 +65,8 @@ class View:
             return
         costs = self.costs = self.offer.costs
         self.short = shortest(costs.sums)
-        self.joint = joints(costs)
         self.inner = inside(costs)
-        self.worth = worths(costs, self.joint, self.inner)
-        self.least_tau = int(self.short[Least.BOTH, :, 1].min())
-        self.least_sync = int(
-            (
-                costs.option[:, Option.SYNC_FIXED]
-                + costs.option[:, Option.LEAD + Sum.SYNC]
-                + np.diff(costs.sums[Sum.SYNC], axis=1).min(axis=1)
-            ).min()
-        )
+        self.ends = at_ends(costs)
         least, most = self.offer.deltas(within.floor, within.ceiling)
         self.delta = most
         same = costs.home[:, None] == costs.home[None, :]
@@ -119,13 +104,14 @@ class View:
         longest = min(self.within.ceiling, limit // self.data.part.microbatches)
         costs = self.costs
         level = limits(costs, self.short, self.steps, self.inner, longest, excess)
-        best = leading(costs, self.worth, level)
-        return Runs(costs, self.short, self.steps, self.joint, level, best)
+        joint = joints(costs, excess)
+        best = leading(costs, worths(costs, joint, self.inner, self.ends), level)
+        return Runs(costs, self.short, self.steps, joint, level, self.ends, best)
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
         """Return ``suffixes`` of an interval of the excess."""
         runs = self.runs(limit, high)
-        return runs, suffixes(runs, limit - low - self.least_sync)
+        return runs, suffixes(runs, limit - low)
 
 
 def survey(data: ProgramData, limit: int, share: float) -> Ints:
@@ -154,7 +140,7 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
         low, high = waiting.pop()
         _, table = view.fills(limit, low, high)
         fill = table[:, :, 0].min(axis=0)
-        value = fill + low + view.least_sync
+        value = fill + low
         if (value > limit).all():
             continue
         if high - low > share * limit:
@@ -181,6 +167,8 @@ class SimulatedSearch:
         Asked again and again: the largest simulated time of interest, in ns.
     found
         Called with every plan within the limit and its simulated time.
+    useful
+        Returns a slice without strategies that others of it make useless.
     """
 
     def __init__(
@@ -189,10 +177,12 @@ class SimulatedSearch:
         *,
         limit: Callable[[], int],
         found: Callable[[Decision, int], None],
+        useful: Callable[[TableSlice], TableSlice],
         deadline: Deadline,
     ) -> None:
         self.data = data
         self.simulated = 0
+        self._useful = useful
         self._limit = limit
         self._found = found
         self._deadline = deadline
@@ -241,13 +231,13 @@ class SimulatedSearch:
             low, high = waiting.pop()
             runs, table = view.fills(limit, low, high)
             fill = int(table[:, p, 0].min())
-            if fill + low + view.least_sync > limit:
+            if fill + low > limit:
                 continue
             if high - low > share * limit:
                 middle = (low + high) // 2
                 waiting += [(middle + 1, high), (low, middle)]
                 continue
-            most = limit - low - view.least_sync
+            most = limit - low
             promising(runs, table, prefixes(runs, most), most, keep)
             # Ascending: the last one is the widest.
             intervals.append((low, high))
@@ -256,7 +246,8 @@ class SimulatedSearch:
             if wanted:
                 kept[j].append(k)
         rows = [np.array(own, dtype=np.int64) for own in kept]
-        part = restrict(self.data.part, rows)
+        # Fewer strategies have fewer layouts beside them.
+        part = self._useful(restrict(self.data.part, rows))
         return View(replace(self.data, part=part), view.within), intervals
 
     def _walk(self, view: View, levels: Levels) -> None:
@@ -306,17 +297,23 @@ class SimulatedSearch:
 def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Levels:
     """Return what the walk looks ahead with."""
     runs = [view.runs(limit, high) for _, high in intervals]
-    rest = [
-        prefixes(own, limit - low - view.least_sync)
-        for own, (low, _) in zip(runs, intervals, strict=True)
-    ]
-    ends = [view.least_sync, view.within.floor, view.within.ceiling]
+    shape = 1 << len(view.costs.host), view.data.stages + 1, view.data.chain.length + 1
+    onward = np.full((len(runs) + 1, *shape), INFINITE, dtype=np.int64)
+    rest = np.empty((len(runs), *shape), dtype=np.int64)
+    for k, (low, _) in reversed(list(enumerate(intervals))):
+        rest[k] = prefixes(runs[k], limit - low)
+        onward[k] = np.minimum(onward[k + 1], rest[k] + low)
+    forward = np.diff(view.costs.sums[Sum.FORWARD], axis=1).min(axis=0)
+    ends = [view.within.floor, view.within.ceiling]
     return Levels(
         low=np.array([low for low, _ in intervals], dtype=np.int64),
         high=np.array([high for _, high in intervals], dtype=np.int64),
         total=np.cumsum(np.stack([own.level.caps for own in runs]), axis=-1),
-        rest=np.stack(rest),
+        rest=rest,
+        onward=onward,
+        forward=np.concatenate([[0], np.cumsum(forward)]),
         inner=runs[0].level.inner,
+        ends=view.ends,
         scalars=np.array(ends, dtype=np.int64),
         delta=view.delta,
     )

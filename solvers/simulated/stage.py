@@ -7,14 +7,26 @@ from typing import TYPE_CHECKING
 from hetopt.compiled import step
 from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
+from hetopt.solvers.simulated.bounds import End
 from hetopt.solvers.simulated.columns import Clock, StageTime
 from hetopt.solvers.simulated.flow import run_end
-from hetopt.solvers.simulated.state import LevelScalar, Placed, Rest, WalkState, within
+from hetopt.solvers.simulated.runs import opening
+from hetopt.solvers.simulated.state import (
+    LevelScalar,
+    Placed,
+    Rest,
+    WalkState,
+    level_of,
+    most_units,
+    runs_ended,
+    within,
+)
 from hetopt.solvers.simulated.warmups import warm_up, warm_up_whole
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
-    from hetopt.solvers.simulated.state import Levels, Walk
+    from hetopt.solvers.simulated.runs import opening
+from hetopt.solvers.simulated.state import Levels, Walk
 
 
 @step
@@ -39,21 +51,31 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     excess = (q - counted) * held.forward + (q - 1) * (held.tau - held.forward)
     if depth > 1:
         excess = max(excess, walk.stage[depth - 1, Placed.EXCESS])
+        excess = max(excess, (q - 1) * walk.times[depth, StageTime.PACE])
+    tied = tied_at_least(costs, levels, walk)
+    if depth == 1:
+        fill += tied
     row[Placed.WARMUP], row[Placed.FILL], row[Placed.EXCESS] = warmup, fill, excess
     ahead, rest = _left(costs, levels, row, p - depth)
     limit = walk.state[WalkState.LIMIT]
-    if not within(levels, limit, fill + ahead, ahead, excess, rest):
+    row[Placed.LEVEL] = level_of(levels, excess)
+    if not within(levels, limit, fill + ahead, tied + ahead, excess, rest):
         return False
     walk.times[depth, StageTime.FLIGHT] = flight
     if facts[Fact.AUTO]:
         if depth == p:
-            tied = _tied(costs, walk)
-            return warm_up_whole(levels, walk, depth, q, flight, fill, tied)
-        found = warm_up(levels, walk, depth, q, flight, fill + ahead, ahead, rest)
+            own = _tied(costs, walk)
+            return warm_up_whole(levels, walk, depth, q, flight, fill + ahead, own)
+        ahead += tied
+        found = warm_up(
+            levels, walk, depth, q, flight, fill + ahead - tied, ahead, rest
+        )
         walk.state[WalkState.FULL] |= found < 0
         return bool(found > 0)
-    end = run_end(walk, depth, q)
+    end = run_end(walk, depth, q) + tied
     row[Placed.END] = end
+    if _last_end(costs, levels, walk, depth) > limit:
+        return False
     return within(levels, limit, fill + ahead, end + ahead, excess, rest)
 
 
@@ -108,7 +130,7 @@ def _price(
 
 @step
 def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Rest]:
-    """Return the fill of the rest of a stage's run, and what is left after it.
+    """Return what the rest of a stage's run adds to the fill, and what is left then.
 
     Parameters
     ----------
@@ -121,10 +143,40 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
     togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
     if togo:
         ahead += 2 * togo * levels.inner[o]
-        if y == 0:
-            ahead += costs.option[o, Option.LEAD + Sum.TAU]
+    if y == 0:
+        # All stages but the first hold the most they can.
+        depth = costs.facts[Fact.P] - stages + 1
+        ended = runs_ended(costs, row[Placed.UNUSED])
+        units = row[Placed.BEGIN] - most_units(levels, ended, o, depth, togo - 1)
+        if togo == 0:
+            units = row[Placed.LENGTH]
+            ahead -= costs.option[o, Option.LEAD + Sum.TAU]
+        ahead += opening(costs, levels.ends, o, units)
     clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
     return ahead, Rest(clusters, stages - togo, y)
+
+
+@step
+def _last_end(costs: Costs, levels: Levels, walk: Walk, depth: int) -> int:
+    """Return when the g of all stages placed have ended at the earliest.
+
+    Before the first forward arrives, all stages before run one.
+    """
+    row, last = walk.stage[depth], 0
+    for i in range(1, depth + 1):
+        last = max(last, walk.clock[i, Clock.FREE] + walk.times[i, StageTime.SYNCED])
+    o, y = row[Placed.OPTION], row[Placed.RUN_BEGIN]
+    forward = costs.sums[Sum.FORWARD, o]
+    last += forward[row[Placed.BEGIN]] - forward[y] + levels.forward[y]
+    return int(last)
+
+
+@step
+def tied_at_least(costs: Costs, levels: Levels, walk: Walk) -> int:
+    """Return what tied embeddings add to g of the first stage, from the last run."""
+    o, m = walk.stage[1, Placed.OPTION], walk.stage[1, Placed.RUN_STAGES]
+    alone = m == costs.facts[Fact.P]
+    return int(levels.ends[o, End.ALONE if alone else End.TIED])
 
 
 @step

@@ -28,13 +28,14 @@ class WalkState(IntEnum):
 class Placed(IntEnum):
     """Columns of ``Walk.stage``.
 
-    Its option, its run (stages, units before it, place), units before and on it, fill
-    and excess so far, end of its last backward, clusters not used before its run, W
-    where it is prescribed, least and most units.
+    Its option, its run (stages, units before it, place), units before and on it; so
+    far: fill, excess, and end of the last backward, with what tied embeddings add at
+    least; clusters not used before its run, W where it is prescribed, least and most
+    units, and the first interval with such an excess.
     """
 
     OPTION, RUN_STAGES, RUN_BEGIN, RUN_PLACE, BEGIN, LENGTH, FILL = range(7)
-    EXCESS, END, UNUSED, WARMUP, LEAST, MOST = range(7, 13)
+    EXCESS, END, UNUSED, WARMUP, LEAST, MOST, LEVEL = range(7, 14)
 
 
 class Levels(NamedTuple):
@@ -49,8 +50,15 @@ class Levels(NamedTuple):
         runs that have ended before; shape (K, J, O, p + 1).
     rest
         ``prefixes`` of each interval; shape (K, 2 ** J, p + 1, L + 1).
+    onward
+        The least ``rest + low`` of an interval and of all after it; the same shape,
+        with one more that is infinite.
+    forward
+        What forwards of the first body units take at least, by how many; length L + 1.
     inner
         Least kappa inside a run, by option.
+    ends
+        Of ``simulated.bounds.at_ends``.
     scalars
         Named by ``LevelScalar``.
     delta
@@ -61,7 +69,10 @@ class Levels(NamedTuple):
     high: Ints
     total: Ints
     rest: Ints
+    onward: Ints
+    forward: Ints
     inner: Ints
+    ends: Ints
     scalars: Ints
     delta: Ints
 
@@ -119,9 +130,9 @@ class Warmups(NamedTuple):
 
 
 class LevelScalar(IntEnum):
-    """Positions in ``Levels.scalars``: least g, least and most lambda_0, in ns."""
+    """Positions in ``Levels.scalars``: least and most lambda_0, in ns."""
 
-    SYNC, FLOOR, CEILING = range(3)
+    FLOOR, CEILING = range(2)
 
 
 class Vector(IntEnum):
@@ -172,6 +183,22 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
 
 
 @step
+def most_units(levels: Levels, ended: int, o: int, depth: int, m: int) -> int:
+    """Return the most body units of m stages of a run, the first at this depth."""
+    total = levels.total[-1, ended, o]
+    return int(total[depth + m - 1] - total[depth - 1])
+
+
+@step
+def level_of(levels: Levels, excess: int) -> int:
+    """Return the first interval with room for an excess; K if there is none."""
+    for k in range(len(levels.high)):
+        if excess <= levels.high[k]:
+            return k
+    return len(levels.high)
+
+
+@step
 def within(
     levels: Levels, limit: int, fill: int, end: int, excess: int, rest: Rest
 ) -> bool:
@@ -186,14 +213,18 @@ def within(
     rest
         What is left after that run.
     """
-    limit -= levels.scalars[LevelScalar.SYNC]
-    for k in range(len(levels.low)):
-        if excess > levels.high[k]:
-            continue
-        least = levels.rest[k, rest.clusters, rest.stages, rest.units]
-        if end + least > limit:
-            continue
-        if fill + least + max(excess, levels.low[k]) <= limit:
+    mask, stages, units = rest.clusters, rest.stages, rest.units
+    first = level_of(levels, excess)
+    if first == len(levels.low):
+        return False
+    least = levels.rest[first, mask, stages, units] + excess
+    if fill + min(least, levels.onward[first + 1, mask, stages, units]) > limit:
+        return False
+    for k in range(first, len(levels.low)):
+        least = levels.rest[k, mask, stages, units]
+        if end + least <= limit and (
+            fill + least + max(excess, levels.low[k]) <= limit
+        ):
             return True
     return False
 

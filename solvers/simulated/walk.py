@@ -6,9 +6,9 @@ chosen first (option, stages, units), then how its stages share the units.
 What is placed is simulated by itself: all of it waits for the first forward of its
 first stage only, so that its longest path may be extended by the first
 micro-batch's way there and the last gradient's way home. With X the end of that
-stage's last backward, and the fill of the rest at least R,
+stage's last backward, and the fill of the rest and g of the first stage at least R,
 
-    simulated time >= X + R + least g.
+    simulated time >= X + R.
 
 A whole pipeline is simulated with every g: that is its simulated time.
 """
@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING
 from hetopt.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.stage import stage_fits, whole
+from hetopt.solvers.simulated.runs import opening
+from hetopt.solvers.simulated.stage import stage_fits, tied_at_least, whole
 from hetopt.solvers.simulated.state import (
     LevelScalar,
     Placed,
     WalkState,
+    most_units,
     runs_ended,
 )
 
@@ -67,6 +69,7 @@ def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     before, end, excess = 0, 0, 0
     if depth == 1:
         fill += costs.option[o, Option.TRAIL + Sum.TAU]
+        fill += tied_at_least(costs, levels, walk)
     else:
         a = costs.option[o, Option.LAYOUT]
         b = costs.option[stage[depth - 1, Placed.OPTION], Option.LAYOUT]
@@ -77,12 +80,16 @@ def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         before, end = stage[depth - 1, Placed.FILL], stage[depth - 1, Placed.END]
         excess = stage[depth - 1, Placed.EXCESS]
     if y == 0:
-        fill += costs.option[o, Option.LEAD + Sum.TAU]
+        least = e - most_units(levels, ended, o, depth, m - 1)
+        fill += opening(costs, levels.ends, o, least)
     mask ^= 1 << j
-    limit = walk.state[WalkState.LIMIT] - levels.scalars[LevelScalar.SYNC]
-    for k in range(len(levels.low)):
-        if excess > levels.high[k]:
-            continue
+    limit = walk.state[WalkState.LIMIT]
+    level = stage[depth - 1, Placed.LEVEL] if depth > 1 else 0
+    onward = levels.rest[level, mask, left, y] + max(excess, levels.low[level])
+    onward = min(onward, levels.onward[level + 1, mask, left, y])
+    if before + fill + onward > limit:
+        return False
+    for k in range(level, len(levels.low)):
         total = levels.total[k, ended, o]
         if e - y > total[depth + m - 1] - total[depth - 1]:
             continue

@@ -87,8 +87,11 @@ def best_warmups(
         high=np.full(1, INFINITE, dtype=np.int64),
         total=none,
         rest=none,
+        onward=none,
+        forward=none[0, 0, 0],
         inner=none[0, 0, 0],
-        scalars=np.zeros(3, dtype=np.int64),
+        ends=none[0, 0],
+        scalars=np.zeros(2, dtype=np.int64),
         delta=none[0],
     )
     if not _place(levels, walk, np.array([0, *reversed(most)], dtype=np.int64), q):

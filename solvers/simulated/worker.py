@@ -9,6 +9,7 @@ from hetopt.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.space import Simulated, undominated
 from hetopt.problem.principles import PRUNED
 from hetopt.solvers.decisions.identical import canonical, leaders
 from hetopt.solvers.race.messages import Found, Verdict
@@ -17,7 +18,7 @@ from hetopt.solvers.simulated.search import SimulatedSearch, survey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from hetopt.solvers.arrays.costs import Ints
@@ -90,10 +91,18 @@ class SimulatedWorker:
                 msg = f"unknown task {task!r}"
                 raise SolverError(msg)
 
-    def _data(self, microbatches: int, stages: int) -> ProgramData:
+    def _useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
+        """Return a slice without strategies that others make useless."""
+        # The next best plans may well use what a better strategy replaces.
+        if self.top > 1:
+            return part
+        of_interest = Simulated(limit, stages)
+        return undominated(self.table, part, self.chain, simulated=of_interest)
+
+    def _data(self, microbatches: int, stages: int, limit: int) -> ProgramData:
         return ProgramData.of(
             self.table,
-            self.table.at(microbatches),
+            self._useful(self.table.at(microbatches), limit, stages),
             self.chain,
             self.problem.rules,
             stages=stages,
@@ -102,7 +111,7 @@ class SimulatedWorker:
 
     def _bound(self, task: BoundTimesTask) -> Ints:
         most = max(p for p in self.problem.stage_counts if p <= self.chain.length)
-        data = self._data(task.microbatches, most)
+        data = self._data(task.microbatches, most, task.limit)
         return survey(data, task.limit, task.share)
 
     def _search(self, task: SearchTask) -> Verdict:
@@ -125,9 +134,10 @@ class SimulatedWorker:
             self._say(Found(decision=own, value=value * PERIOD_SCALE))
 
         search = SimulatedSearch(
-            self._data(task.microbatches, task.stages),
+            self._data(task.microbatches, task.stages, limit()),
             limit=limit,
             found=found,
+            useful=lambda part: self._useful(part, limit(), task.stages),
             deadline=Deadline.after(task.time_limit_s),
         )
         try:

@@ -1,0 +1,192 @@
+"""Runs of stages that pipelines within some excess are made of, and what they add."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.compiled import kernel, step
+from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.simulated.bounds import Boundary, End, Least, fitting
+
+if TYPE_CHECKING:
+    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.simulated.bounds import StageLimits
+
+
+class Runs(NamedTuple):
+    """What runs are made of: costs, and what stages hold within some excess.
+
+    Attributes
+    ----------
+    ends
+        Of ``at_ends``: part of the fills here.
+    leading
+        Options that between them have the least fills; see ``leading``.
+    """
+
+    costs: Costs
+    short: Ints
+    steps: Ints
+    joint: Ints
+    level: StageLimits
+    ends: Ints
+    leading: Ints
+
+
+@step
+def run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
+    """Return the most body units of a run of m stages by the excess of its window.
+
+    The run's last stage is the ``at``-th from the end.
+    """
+    facts, steps, level = runs.costs.facts, runs.steps[Delta.HEAVY], runs.level
+    q, length = facts[Fact.Q], facts[Fact.L]
+    if m < 2 or facts[Fact.GPIPE] or facts[Fact.AUTO]:
+        return int(length)
+    inside, across = steps[Boundary.INSIDE], steps[Boundary.ACROSS]
+    heavy = 1 + (at - 1 - ended) * inside + ended * across
+    turns = (q - heavy) // (1 + (m - 1) * inside)
+    if turns < 1:
+        return int(length)
+    left = level.excess // turns - 2 * (m - 1) * level.inner[o]
+    own = runs.short[Least.BOTH, o]
+    return fitting(own, 1, own, 0, left)
+
+
+@step
+def opening(costs: Costs, ends: Ints, o: int, units: int) -> int:
+    """Return what the first run adds to the fill beside tau of its body units.
+
+    Parameters
+    ----------
+    units
+        The least that are on the first stage, whose g ends the path.
+    """
+    first = costs.sums[Sum.SYNC, o, max(1, units)]
+    return int(costs.option[o, Option.LEAD + Sum.TAU] + ends[o, End.SYNC] + first)
+
+
+@step
+def closing(runs: Runs, o: int, m: int, alone: bool) -> int:
+    """Return what the last run adds to the fill beside its body units."""
+    trail = runs.costs.option[o, Option.TRAIL + Sum.TAU]
+    if not alone:
+        trail += runs.ends[o, End.TIED]
+    elif m > 1:
+        trail += runs.ends[o, End.ALONE]
+    return int(trail)
+
+
+@step
+def bits(mask: int) -> int:
+    """Return how many clusters there are in a set."""
+    count = 0
+    while mask:
+        count += mask & 1
+        mask >>= 1
+    return count
+
+
+@kernel
+def _join(costs: Costs, busiest: int, joint: Ints) -> None:
+    layouts = len(costs.home)
+    for x in range(costs.edge.shape[1]):
+        for o in range(len(costs.option)):
+            own = costs.option[o, Option.LAYOUT]
+            for j in range(len(costs.host)):
+                least = INFINITE
+                for b in range(layouts):
+                    if (
+                        costs.home[b] == j
+                        and costs.edge[Edge.OMEGA, x, own, b] <= busiest
+                    ):
+                        least = min(least, 2 * costs.edge[Edge.KAPPA, x, own, b])
+                joint[1 << j, x, o] = least
+            for mask in range(1, 1 << len(costs.host)):
+                low = mask & -mask
+                joint[mask, x, o] = min(joint[low, x, o], joint[mask ^ low, x, o])
+
+
+def joints(costs: Costs, excess: int) -> Ints:
+    """Return the least 2 kappa from an option to any of some clusters.
+
+    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. A link
+    takes the fill and q - 1 occupancies: those with a larger excess are infinite.
+    """
+    more = int(costs.facts[Fact.Q]) - 1
+    busiest = excess // more if more else INFINITE
+    shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
+    joint = np.full(shape, INFINITE, dtype=np.int64)
+    _join(costs, busiest, joint)
+    return joint
+
+
+def worths(costs: Costs, joint: Ints, inner: Ints, ends: Ints) -> Ints:
+    """Return what fills are made of, by option: the less, the better.
+
+    Shape (O, F).
+    """
+    own = costs.option
+    columns = (
+        np.diff(costs.sums[Sum.TAU], axis=1),
+        # Units of the first stage add to g as well.
+        np.diff(costs.sums[Sum.TAU] + costs.sums[Sum.SYNC], axis=1),
+        own[:, [Option.LEAD + Sum.TAU, Option.TRAIL + Sum.TAU]],
+        -own[:, [Option.MOST_STAGES]],
+        ends,
+        inner[:, None],
+        joint.transpose(2, 0, 1).reshape(len(own), -1),
+    )
+    return np.ascontiguousarray(np.concatenate(columns, axis=1))
+
+
+@kernel
+def _lead(cluster: Ints, worth: Ints, caps: Ints, order: Ints, found: Ints) -> int:
+    count = 0
+    for o in order:
+        needed = False
+        for c in range(caps.shape[0]):
+            for i in range(caps.shape[2]):
+                needed = needed or caps[c, o, i] > 0
+        for n in range(count):
+            if needed and cluster[found[n]] == cluster[o]:
+                needed = not _is_as_good(worth, caps, found[n], o)
+        if needed:
+            found[count] = o
+            count += 1
+    return count
+
+
+@step
+def _is_as_good(worth: Ints, caps: Ints, one: int, other: int) -> bool:
+    """Whether an option can take another one's place in any run, at no more cost."""
+    for f in range(worth.shape[1]):
+        if worth[one, f] > worth[other, f]:
+            return False
+    for c in range(caps.shape[0]):
+        for i in range(caps.shape[2]):
+            if caps[c, one, i] < caps[c, other, i]:
+                return False
+    return True
+
+
+def leading(costs: Costs, worth: Ints, level: StageLimits) -> Ints:
+    """Return options that between them have the least fills at some excess.
+
+    Every other one holds no more units on any stage, and is slower on all of them.
+
+    Parameters
+    ----------
+    worth
+        Of ``worths``.
+    """
+    # What is quicker and holds more comes before what it replaces.
+    quick = costs.sums[Sum.TAU, :, -1]
+    order = np.lexsort((-level.caps.sum(axis=(0, 2)), quick))
+    cluster = np.ascontiguousarray(costs.option[:, Option.CLUSTER])
+    found = np.empty(len(order), dtype=np.int64)
+    count = _lead(cluster, worth, level.caps, order, found)
+    return found[:count]
