@@ -23,15 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXPERIMENTS = tuple(f"hetauto-exp{number}" for number in (1, 2, 3))
+H2 = ("a-1", "a-2", "b-1", "b-2", "c-1", "c-2", "d")
 #: Problems and schedules of which the least simulated time is sought.
 SIMULATED = (
-    *(
-        (name, schedule)
-        for name in EXPERIMENTS
-        for schedule in ("virtual-1f1b", "auto")
-    ),
-    *((f"h2-exp-{name}", "1f1b") for name in ("a-1", "a-2", "b-1", "b-2")),
-    *((f"h2-exp-{name}", "1f1b") for name in ("c-1", "c-2", "d")),
+    *((name, each) for name in EXPERIMENTS for each in ("virtual-1f1b", "auto")),
+    *((f"h2-exp-{name}", "1f1b") for name in H2),
     ("hapt-gpt39b", "h-1f1b"),
 )
 #: After so many seconds gaps are looked at, where there are any.
