@@ -30,8 +30,9 @@ def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
 class Calibration:
     """Factors by which the latency table of a problem is corrected.
 
-    Another correction, of the overhead, is ``Cluster.overhead_bytes`` itself;
-    ``overheads`` says which of these it gave.
+    Other corrections, of the overhead and of the reserve, are
+    ``Cluster.overhead_bytes`` and ``Training.reserve`` themselves; ``overheads`` and
+    ``reserve`` say which of these it gave.
 
     Attributes
     ----------
@@ -46,12 +47,15 @@ class Calibration:
         than the problem says.
     overheads
         Names of the clusters whose overhead is the calibration's.
+    reserve
+        The calibration's; None where the training's own stands.
     """
 
     efficiency: Mapping[str, float] = field(default_factory=dict)
     bandwidth: float = 1.0
     intra_node: float = 1.0
     overheads: frozenset[str] = field(default=frozenset(), compare=False)
+    reserve: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name, factor in self.efficiency.items():

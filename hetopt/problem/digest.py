@@ -29,6 +29,7 @@ _LABELS = frozenset(
         ("Accelerator", "sold_as_bytes"),
         ("Cluster", "hosts"),
         ("Calibration", "overheads"),
+        ("Calibration", "reserve"),
     }
 )
 

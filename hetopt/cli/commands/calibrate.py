@@ -313,6 +313,8 @@ def _text(
     if found is not None:
         overhead[found.cluster] = found.overhead_bytes
     sizes = {name: f"{size} B" for name, size in overhead.items()}
+    known = problem.calibration.reserve
+    reserve = "" if known is None else f"reserve: {known:g}\n"
     return f"""\
 # Written by hetopt calibrate. In the problem file: `calibration: this file`.
 # How much faster the devices compute than their latency source says, and how much
@@ -323,7 +325,7 @@ bandwidth: {calibration.bandwidth:g}
 intra_node: {calibration.intra_node:g}
 # What a device holds outside of what the framework allocates, by cluster.
 overhead: {json.dumps(sizes)}
-notes: {json.dumps(notes)}
+{reserve}notes: {json.dumps(notes)}
 """
 
 

@@ -30,6 +30,7 @@ def build_calibration(
         bandwidth=spec.bandwidth,
         intra_node=spec.intra_node,
         overheads=frozenset(spec.overhead or {}),
+        reserve=spec.reserve,
     )
 
 

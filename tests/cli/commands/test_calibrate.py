@@ -79,6 +79,17 @@ def test_overheads_are_those_that_were_measured(planned: Path) -> None:
         assert found["slow"] == (29 if name == "both" else 30) * 10**9
 
 
+def test_a_known_reserve_stays(planned: Path) -> None:
+    problem = f"{SMALL}calibration: {{reserve: 0.125}}\n"
+    (planned / "reserved.yaml").write_text(problem)
+    plan = ["plan", "reserved.yaml", "--out", "reserved.json", "--jobs", "1"]
+    assert main(plan) == 0
+    run = ["calibrate", "reserved.yaml", "reserved.json", "--measured", "1 s"]
+    assert main([*run, "--out", "again.yaml"]) == 0
+    (planned / "next.yaml").write_text(f"{SMALL}calibration: again.yaml\n")
+    assert read_problem("next.yaml").training.reserve == 0.125
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
