@@ -175,6 +175,7 @@ def open_pool(
     *,
     growing: bool = False,
     strategies: int = 0,
+    alone_s: float = ALONE_S,
 ) -> AnyPool:
     """Start the workers; with one job or none, this process is the only one.
 
@@ -184,9 +185,11 @@ def open_pool(
         Whether this process may work alone at first, if ``jobs`` is up to us.
     strategies
         That the table of the payload has: the more, the longer it works alone.
+    alone_s
+        CPU seconds it works alone beside that.
     """
     jobs = params.jobs
-    alone_s = ALONE_S + _SENDING_S * strategies
+    alone_s += _SENDING_S * strategies
     if params.executor == "ray":
         from hetopt.solvers.pools.ray_actors import RayPool
 

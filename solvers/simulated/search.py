@@ -42,7 +42,7 @@ _FIRST = 8
 #: Entries of one table over clusters, stages and units, and of all that a search has.
 _MOST_ENTRIES, _MOST_IN_ALL = 2**24, 2**25
 #: Stages tried between two looks at the clock.
-_STEPS = 200_000
+_STEPS = 50_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ _UNCOMPILED = (
 )
 #: How many (p, q) are searched early, and for how many seconds each.
 _EARLY, _EARLY_S = 2, 5.0
+#: CPU seconds this process searches before it starts others.
+_ALONE_S = 0.75
 
 
 def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -> None:
@@ -148,7 +150,7 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
     limit = _take_start(ledger, started, deadline if compiled else None)
     if compiled and not interrupted:
         payload = SimulatedSpec(problem=problem, table=table, top=params.top)
-        pool = open_pool(params, make, payload)
+        pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
         loop = _SimulatedRace(ledger, pool, request)
         try:
             with suppress(Stopped, KeyboardInterrupt):
@@ -325,28 +327,47 @@ class _SimulatedRace(TaskLoop):
             How many programs, and how long each; None for all there is. What is not
             finished is left open when there is more time later.
         """
+        started: set[tuple[int, int]] = set()
+        alone: set[tuple[int, int]] = set()
 
-        def tasks() -> Iterator[SearchTask]:
-            started: set[tuple[int, int]] = set()
-            while count is None or len(started) < count:
+        def tasks() -> Iterator[SearchTask | None]:
+            while True:
                 waiting = [
                     program
                     for program in self.ledger.open()
                     if (program.stages, program.microbatches) not in started
                 ]
-                if not waiting:
+                if count is not None and len(started) >= count:
+                    waiting = []
+                if not waiting and not alone:
                     return
+                if not waiting:
+                    # One that runs out of patience comes again.
+                    yield None
+                    continue
                 program = min(waiting, key=lambda program: program.rank)
                 started.add((program.stages, program.microbatches))
+                patience_s = self.patience_s()
+                if patience_s is not None:
+                    alone.add((program.stages, program.microbatches))
+                known_s = [s for s in (seconds, patience_s) if s is not None]
+                longest_s = min(known_s, default=None)
                 yield SearchTask(
                     microbatches=program.microbatches,
                     stages=program.stages,
                     bound=program.bound,
-                    time_limit_s=self.deadline.within(seconds).limit_s,
+                    time_limit_s=self.deadline.within(longest_s).limit_s,
                 )
 
         def take(task: SearchTask, found: Verdict) -> None:
-            program = self.ledger.programs[task.stages, task.microbatches]
+            key = task.stages, task.microbatches
+            program = self.ledger.programs[key]
+            if key in alone:
+                alone.discard(key)
+                if not found.closed:
+                    # More than this process should do alone.
+                    started.discard(key)
+                    return
             if found.closed or seconds is None:
                 self.ledger.settle(program, found)
 
