@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from hetopt.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
+from hetopt.formulations.paths import Simulated
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
-from hetopt.formulations.space import Simulated, undominated
+from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.identical import canonical, leaders
 from hetopt.solvers.race.messages import Found, Verdict
 from hetopt.solvers.simulated.search import SimulatedSearch, survey
@@ -93,8 +95,9 @@ class SimulatedWorker:
 
     def _useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
         """Return a slice without strategies that others make useless."""
-        # The next best plans may well use what a better strategy replaces.
-        if self.top > 1:
+        # The next best plans may well use what a better strategy replaces, and under
+        # ``auto`` the best one, with other warm-up counts.
+        if self.top > 1 or rule_of(self.table.schedule).free:
             return part
         of_interest = Simulated(limit, stages)
         return undominated(self.table, part, self.chain, simulated=of_interest)
