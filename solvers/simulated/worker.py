@@ -93,7 +93,7 @@ class SimulatedWorker:
                 msg = f"unknown task {task!r}"
                 raise SolverError(msg)
 
-    def _useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
+    def useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
         """Return a slice without strategies that others make useless."""
         # The next best plans may well use what a better strategy replaces, and under
         # ``auto`` the best one, with other warm-up counts.
@@ -105,7 +105,7 @@ class SimulatedWorker:
     def _data(self, microbatches: int, stages: int, limit: int) -> ProgramData:
         return ProgramData.of(
             self.table,
-            self._useful(self.table.at(microbatches), limit, stages),
+            self.useful(self.table.at(microbatches), limit, stages),
             self.chain,
             self.problem.rules,
             stages=stages,
@@ -140,7 +140,7 @@ class SimulatedWorker:
             self._data(task.microbatches, task.stages, limit()),
             limit=limit,
             found=found,
-            useful=lambda part: self._useful(part, limit(), task.stages),
+            useful=lambda part: self.useful(part, limit(), task.stages),
             deadline=Deadline.after(task.time_limit_s),
         )
         try:
