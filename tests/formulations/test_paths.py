@@ -56,6 +56,7 @@ def test_every_program_keeps_its_least_simulated_time(
     assert plans[0].pipeline == plans[1].pipeline
 
 
+# Most of it is the table.
 def test_tied_embeddings_add_to_stages_that_no_faster_pass_makes_up_for() -> None:
     """A slow first stage warms up for longer than its gradients are away.
 
