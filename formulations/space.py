@@ -8,13 +8,15 @@ then changes neither the optimum nor the plan that is reported.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.formulations.fitting_units import units_by_warmup
+from hetopt.formulations.paths import Lost, lengthens_nothing, rise, risen
 from hetopt.formulations.restricting import restrict
 from hetopt.problem.principles import PRUNED
-from hetopt.schedule.schedules import MAX_DELTA, rule_of
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -23,23 +25,9 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.chain import Chain
+    from hetopt.formulations.paths import Simulated
     from hetopt.plans import Strategy
     from hetopt.problem.principles import Principles
-
-
-class Simulated(NamedTuple):
-    """Plans of which the simulated time is of interest.
-
-    Attributes
-    ----------
-    limit_ns
-        The largest one.
-    stages
-        At most so many.
-    """
-
-    limit_ns: int
-    stages: int
 
 
 def undominated(
@@ -71,7 +59,9 @@ def undominated(
     ----------
     simulated
         The plans to look at, if k' must lengthen no path through the events of any of
-        them either.
+        them either; then none of them takes longer, simulated or in closed form. Not
+        for ``auto``, where the best warm-up counts with k' may be others than with k,
+        and of a longer closed form.
     """
     keep = []
     for j in range(len(part.clusters)):
@@ -130,7 +120,16 @@ class _Rivals:
         )
         # With chunks, or weights' gradients apart, what units hold depends on p.
         by_warmup = chain.is_uniform and part.chunks == 1 and not self.rule.splits
-        self.units = self._units_by_warmup() if by_warmup else None
+        self.units = None
+        if by_warmup:
+            self.units = units_by_warmup(
+                cluster,
+                chain,
+                self.rule,
+                self.usable_bytes,
+                part.microbatches,
+                simulated,
+            )
         self.others = np.unique(
             np.concatenate(
                 [
@@ -237,36 +236,11 @@ class _Rivals:
         able = quick & (gain >= loss) & wins
         own, new = own[able], new[able]
         if self.simulated is not None:
-            able = self._shortens(own, new)
+            able = lengthens_nothing(
+                self.cluster, self.chain, self._boundaries, own, new
+            )
             own, new = own[able], new[able]
         return own, new
-
-    def _shortens(
-        self, own: NDArray[np.int64], new: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Whether no path through the events is longer with k' in the place of k.
-
-        Before a path takes a transfer of a stage, or after it, it takes the pass that
-        sends or receives, and before g the stage's last backward: each pass makes up
-        for what the transfers beside it lose, and for g. Occupancies decide nothing
-        while they are no longer than any pass of the stage, which takes one at a time.
-        """
-        cluster, chain = self.cluster, self.chain
-        body = list(chain.kinds)
-        ends = np.array(chain.lead) + np.array(chain.trail)
-        pair = cluster.layout[own], cluster.layout[new]
-        lost, occupied = self._boundaries
-        rise = lost[pair]
-        forward = cluster.forward_ns[own] - cluster.forward_ns[new]
-        backward = cluster.backward_ns[own] - cluster.backward_ns[new]
-        final = backward - cluster.sync_unit_ns[new] + cluster.sync_unit_ns[own]
-        synced = rise + cluster.sync_ns[new] - cluster.sync_ns[own]
-        pace = np.minimum(cluster.forward_ns, cluster.backward_ns)[new]
-        able: NDArray[np.bool_] = occupied[pair] <= pace[:, body].min(axis=1)
-        for saved, needed in ((forward, rise), (backward, rise), (final, synced)):
-            least = saved[:, body].min(axis=1)
-            able &= (least >= 0) & (least + np.minimum(saved, 0) @ ends >= needed)
-        return able
 
     def _first(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
@@ -291,48 +265,6 @@ class _Rivals:
             other = other[more.all(axis=1)]
         fits[other] = True
         return fits
-
-    def _units_by_warmup(self) -> NDArray[np.int64]:
-        """Body units that fit beside each end, for every W; shape (K, ends * W)."""
-        cluster, chain = self.cluster, self.chain
-        (f,) = chain.kinds
-        most = min(self.part.microbatches, MAX_DELTA * chain.length)
-        if self.simulated is not None:
-            most = min(most, 1 + MAX_DELTA * (self.simulated.stages - 1))
-        warmups = np.arange(1, most + 1)
-        if self.rule.all_first:
-            warmups = np.array([self.part.microbatches])
-        elif self.rule.free:
-            warmups = np.arange(1, self.part.microbatches + 1)
-        columns = []
-        for ends in (
-            np.zeros(len(chain.lead), dtype=np.int64),
-            np.array(chain.lead),
-            np.array(chain.trail),
-            np.array(chain.lead) + np.array(chain.trail),
-        ):
-            present = ends > 0
-            present[f] = True
-            temporary = cluster.temporary_bytes[:, present].max(axis=1, initial=0)
-            state = cluster.state_bytes @ ends
-            activation = cluster.activation_bytes @ ends
-            room = (
-                self.usable_bytes
-                - (cluster.fixed_bytes + temporary + state)[:, None]
-                - activation[:, None] * warmups
-            )
-            unit = (
-                cluster.state_bytes[:, f, None]
-                + cluster.activation_bytes[:, f, None] * warmups
-            )
-            columns.append(np.minimum(room // np.maximum(unit, 1), chain.length))
-        units: NDArray[np.int64] = np.maximum(np.hstack(columns), 0)
-        if self.simulated is not None:
-            # More than these take longer than the limit by themselves.
-            longest = self.simulated.limit_ns // self.part.microbatches
-            tau = np.maximum(cluster.round_trip_ns[:, f, None], 1)
-            units = np.minimum(units, longest // tau)
-        return units
 
     def _gain(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
@@ -368,12 +300,12 @@ class _Rivals:
         """
         sync_ns, layout = self.cluster.sync_ns, self.cluster.layout
         loss = np.maximum(sync_ns[new] - sync_ns[own], 0)
-        lost, occupied = self._boundaries
+        lost = self._boundaries
         pair = layout[own], layout[new]
-        return loss + lost[pair], occupied[pair] <= self._pace()[own]
+        return loss + lost.most[pair], lost.occupied[pair] <= self._pace()[own]
 
     @cached_property
-    def _boundaries(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _boundaries(self) -> Lost:
         """What a stage loses at its boundaries with layout b in the place of a.
 
         A stage answers for the boundary after it, and the first of its cluster also
@@ -383,8 +315,7 @@ class _Rivals:
 
         Returns
         -------
-        By a and b, of the cluster's own: the most it loses, and the longest occupancy
-        that is longer with b, -1 if none is; shape (A, A).
+        By a and b, of the cluster's own.
         """
         part = self.part
         own = np.unique(self.cluster.layout)
@@ -392,22 +323,25 @@ class _Rivals:
         after, before = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         longer = np.full(shape, -1)
         for kappa, omega in zip(part.transfer_ns, part.occupancy_ns, strict=True):
-            after = np.maximum(after, _rise(kappa[own, own]))
-            longer = np.maximum(longer, _risen(omega[own, own]))
+            after = np.maximum(after, rise(kappa[own, own]))
+            longer = np.maximum(longer, risen(omega[own, own]))
             for y in self.others:
-                after = np.maximum(after, _rise(kappa[own, y]))
-                before = np.maximum(before, _rise(kappa[y, own]))
-                longer = np.maximum(longer, _risen(omega[own, y]))
-                longer = np.maximum(longer, _risen(omega[y, own]))
+                after = np.maximum(after, rise(kappa[own, y]))
+                before = np.maximum(before, rise(kappa[y, own]))
+                longer = np.maximum(longer, risen(omega[own, y]))
+                longer = np.maximum(longer, risen(omega[y, own]))
         lost = 2 * after + 2 * before
+        behind = np.zeros(shape, np.int64)
         if part.tied_ns is not None:
+            for y in self.others:
+                behind = np.maximum(behind, rise(part.tied_ns[y, own]))
             tied = np.zeros(shape, np.int64)
             for times in (*part.tied_ns[own].T, *part.tied_ns[:, own]):
-                tied = np.maximum(tied, _rise(times))
-            lost += np.maximum(tied, _rise(part.tied_ns[own, own]))
-        found = np.zeros((2, *(len(part.layouts),) * 2), np.int64)
-        found[:, own[:, None], own] = lost, longer
-        return found[0], found[1]
+                tied = np.maximum(tied, rise(times))
+            lost += np.maximum(tied, rise(part.tied_ns[own, own]))
+        found = np.zeros((3, *(len(part.layouts),) * 2), np.int64)
+        found[:, own[:, None], own] = lost, longer, behind
+        return Lost(*found)
 
     def _pace(self) -> NDArray[np.int64]:
         """Least period of a plan with a body unit under each strategy; (K,)."""
@@ -462,13 +396,3 @@ def _joined(
     """Return several arrays of pairs as one."""
     own, new = zip(*pairs, strict=True)
     return np.concatenate(own), np.concatenate(new)
-
-
-def _rise(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how much longer the second of two times is; (A,) makes (A, A)."""
-    return times - times[:, None]
-
-
-def _risen(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the second of two times where it is longer, else -1; (A, A)."""
-    return np.where(times > times[:, None], times, -1)

@@ -38,7 +38,7 @@ _SUMS = "hetopt.solvers.bounds.sums"
 #: Where a search of simulated times has its kernels; the last is for free warm-ups.
 _SIMULATED = tuple(
     f"hetopt.solvers.simulated.{name}"
-    for name in ("bounds", "fills", "walk", "warmups")
+    for name in ("bounds", "runs", "fills", "walk", "warmups")
 )
 
 

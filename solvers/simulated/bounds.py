@@ -55,11 +55,12 @@ class Boundary(IntEnum):
 
 
 class End(IntEnum):
-    """Columns of what ``at_ends`` returns, by the option at one end of the pipeline.
+    """Columns of what ``at_ends`` returns, by option.
 
-    g of a first stage but for its body units; what tied embeddings add to it with this
-    option at the end, if it is not alone, and if one run of several stages is all there
-    is.
+    SYNC: g of a first stage with this option, but for its body units.
+    TIED: the least that tied embeddings add to g of the first stage, with this option
+    on the last run, and another cluster's on the first.
+    ALONE: what they add where one run of several stages is the whole pipeline.
     """
 
     SYNC, TIED, ALONE = range(3)

@@ -39,6 +39,7 @@ def _suffixes(runs: Runs, most: int, least: Ints, floor: Ints, scratch: Ints) ->
                     _end_with(runs, least, mask, s, o, first, most, floor, scratch)
 
 
+# What the loops around it have at hand, each a number or an array.
 @step
 def _end_with(
     runs: Runs,

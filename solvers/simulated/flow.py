@@ -23,7 +23,9 @@ ABSENT = -(2**61)
 def run_end(walk: Walk, depth: int, q: int) -> int:
     """Simulate the last ``depth`` stages; return when the first of them is free.
 
-    Every search simulates some 100,000 times: what is read again and again is at hand.
+    After the warm-ups each stage runs one forward per backward, which is written out
+    here: calling ``_forwards`` for each takes five times as long. Warm-ups are at most
+    q. Forwards are not counted in ``Clock.FORWARDS`` then.
     """
     times, clock, arrive = walk.times, walk.clock, walk.arrive
     for batch in range(q):
@@ -31,7 +33,7 @@ def run_end(walk: Walk, depth: int, q: int) -> int:
     for i in range(depth, 0, -1):
         for column in range(clock.shape[1]):
             clock[i, column] = 0
-        until = min(times[i, StageTime.FLIGHT], q) - 1
+        until = times[i, StageTime.FLIGHT] - 1
         _forwards(times, clock, arrive, i, until, walk.warm.done[:0])
     for batch in range(q):
         for i in range(depth, 0, -1):
@@ -49,6 +51,7 @@ def run_end(walk: Walk, depth: int, q: int) -> int:
     return int(clock[depth, Clock.FREE])
 
 
+# The loop over micro-batches reads and sets nearly all of what is named before it.
 @step
 def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) -> None:
     """Return when backwards end on the first of the last ``depth`` stages.

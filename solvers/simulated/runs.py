@@ -110,14 +110,19 @@ def _join(costs: Costs, busiest: int, joint: Ints) -> None:
                 joint[mask, x, o] = min(joint[low, x, o], joint[mask ^ low, x, o])
 
 
+def longest_occupancy(costs: Costs, excess: int) -> int:
+    """Return the longest occupancy of a link within an excess."""
+    more = int(costs.facts[Fact.Q]) - 1
+    return excess // more if more else INFINITE
+
+
 def joints(costs: Costs, excess: int) -> Ints:
     """Return the least 2 kappa from an option to any of some clusters.
 
-    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. A link
-    takes the fill and q - 1 occupancies: those with a larger excess are infinite.
+    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. Over
+    links whose own excess, q - 1 occupancies, is larger than this one it is infinite.
     """
-    more = int(costs.facts[Fact.Q]) - 1
-    busiest = excess // more if more else INFINITE
+    busiest = longest_occupancy(costs, excess)
     shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
     joint = np.full(shape, INFINITE, dtype=np.int64)
     _join(costs, busiest, joint)

@@ -17,7 +17,13 @@ from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
 from hetopt.solvers.simulated.fills import prefixes, promising, suffixes
-from hetopt.solvers.simulated.runs import Runs, joints, leading, worths
+from hetopt.solvers.simulated.runs import (
+    Runs,
+    joints,
+    leading,
+    longest_occupancy,
+    worths,
+)
 from hetopt.solvers.simulated.state import (
     MOST_ANSWERED,
     Levels,
@@ -67,6 +73,10 @@ class View:
         self.short = shortest(costs.sums)
         self.inner = inside(costs)
         self.ends = at_ends(costs)
+        # Over all links; most excesses leave room for each of them.
+        self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0))
+        self.joint = joints(costs, INFINITE)
+        self.worth = worths(costs, self.joint, self.inner, self.ends)
         least, most = self.offer.deltas(within.floor, within.ceiling)
         self.delta = most
         same = costs.home[:, None] == costs.home[None, :]
@@ -104,8 +114,11 @@ class View:
         longest = min(self.within.ceiling, limit // self.data.part.microbatches)
         costs = self.costs
         level = limits(costs, self.short, self.steps, self.inner, longest, excess)
-        joint = joints(costs, excess)
-        best = leading(costs, worths(costs, joint, self.inner, self.ends), level)
+        joint, worth = self.joint, self.worth
+        if self.slowest > longest_occupancy(costs, excess):
+            joint = joints(costs, excess)
+            worth = worths(costs, joint, self.inner, self.ends)
+        best = leading(costs, worth, level)
         return Runs(costs, self.short, self.steps, joint, level, self.ends, best)
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
@@ -296,23 +309,26 @@ class SimulatedSearch:
 
 def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Levels:
     """Return what the walk looks ahead with."""
-    runs = [view.runs(limit, high) for _, high in intervals]
+    count = len(intervals)
     shape = 1 << len(view.costs.host), view.data.stages + 1, view.data.chain.length + 1
-    onward = np.full((len(runs) + 1, *shape), INFINITE, dtype=np.int64)
-    rest = np.empty((len(runs), *shape), dtype=np.int64)
-    for k, (low, _) in reversed(list(enumerate(intervals))):
-        rest[k] = prefixes(runs[k], limit - low)
+    onward = np.full((count + 1, *shape), INFINITE, dtype=np.int64)
+    rest = np.empty((count, *shape), dtype=np.int64)
+    caps = []
+    for k, (low, high) in reversed(list(enumerate(intervals))):
+        runs = view.runs(limit, high)
+        caps.append(runs.level.caps)
+        rest[k] = prefixes(runs, limit - low)
         onward[k] = np.minimum(onward[k + 1], rest[k] + low)
     forward = np.diff(view.costs.sums[Sum.FORWARD], axis=1).min(axis=0)
     ends = [view.within.floor, view.within.ceiling]
     return Levels(
         low=np.array([low for low, _ in intervals], dtype=np.int64),
         high=np.array([high for _, high in intervals], dtype=np.int64),
-        total=np.cumsum(np.stack([own.level.caps for own in runs]), axis=-1),
+        total=np.cumsum(np.stack(caps[::-1]), axis=-1),
         rest=rest,
         onward=onward,
         forward=np.concatenate([[0], np.cumsum(forward)]),
-        inner=runs[0].level.inner,
+        inner=view.inner,
         ends=view.ends,
         scalars=np.array(ends, dtype=np.int64),
         delta=view.delta,

@@ -25,8 +25,7 @@ from hetopt.solvers.simulated.warmups import warm_up, warm_up_whole
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
-    from hetopt.solvers.simulated.runs import opening
-from hetopt.solvers.simulated.state import Levels, Walk
+    from hetopt.solvers.simulated.state import Levels, Walk
 
 
 @step
@@ -64,12 +63,10 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     walk.times[depth, StageTime.FLIGHT] = flight
     if facts[Fact.AUTO]:
         if depth == p:
-            own = _tied(costs, walk)
-            return warm_up_whole(levels, walk, depth, q, flight, fill + ahead, own)
-        ahead += tied
-        found = warm_up(
-            levels, walk, depth, q, flight, fill + ahead - tied, ahead, rest
-        )
+            exact = _tied(costs, walk)
+            return warm_up_whole(levels, walk, depth, q, flight, fill + ahead, exact)
+        whole, after = fill + ahead, ahead + tied
+        found = warm_up(levels, walk, depth, q, flight, whole, after, rest)
         walk.state[WalkState.FULL] |= found < 0
         return bool(found > 0)
     end = run_end(walk, depth, q) + tied
@@ -143,15 +140,16 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
     togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
     if togo:
         ahead += 2 * togo * levels.inner[o]
-    if y == 0:
+    if y == 0 and togo:
         # All stages but the first hold the most they can.
         depth = costs.facts[Fact.P] - stages + 1
         ended = runs_ended(costs, row[Placed.UNUSED])
         units = row[Placed.BEGIN] - most_units(levels, ended, o, depth, togo - 1)
-        if togo == 0:
-            units = row[Placed.LENGTH]
-            ahead -= costs.option[o, Option.LEAD + Sum.TAU]
         ahead += opening(costs, levels.ends, o, units)
+    elif y == 0:
+        # It is the first stage, and has its leading units already: g is left.
+        ahead += opening(costs, levels.ends, o, row[Placed.LENGTH])
+        ahead -= costs.option[o, Option.LEAD + Sum.TAU]
     clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
     return ahead, Rest(clusters, stages - togo, y)
 

@@ -30,12 +30,12 @@ class Placed(IntEnum):
 
     Its option, its run (stages, units before it, place), units before and on it; so
     far: fill, excess, and end of the last backward, with what tied embeddings add at
-    least; clusters not used before its run, W where it is prescribed, least and most
-    units, and the first interval with such an excess.
+    least; clusters not used before its run, W where it is prescribed, most units, and
+    the first interval with such an excess.
     """
 
     OPTION, RUN_STAGES, RUN_BEGIN, RUN_PLACE, BEGIN, LENGTH, FILL = range(7)
-    EXCESS, END, UNUSED, WARMUP, LEAST, MOST, LEVEL = range(7, 14)
+    EXCESS, END, UNUSED, WARMUP, MOST, LEVEL = range(7, 13)
 
 
 class Levels(NamedTuple):
@@ -51,8 +51,8 @@ class Levels(NamedTuple):
     rest
         ``prefixes`` of each interval; shape (K, 2 ** J, p + 1, L + 1).
     onward
-        The least ``rest + low`` of an interval and of all after it; the same shape,
-        with one more that is infinite.
+        The least ``rest + low`` of an interval and of all after it; as ``rest``, for
+        K + 1 intervals, of which the last is infinite.
     forward
         What forwards of the first body units take at least, by how many; length L + 1.
     inner

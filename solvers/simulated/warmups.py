@@ -87,7 +87,7 @@ def best_warmups(
         high=np.full(1, INFINITE, dtype=np.int64),
         total=none,
         rest=none,
-        onward=none,
+        onward=np.full((2, 1, 1, 1), INFINITE, dtype=np.int64),
         forward=none[0, 0, 0],
         inner=none[0, 0, 0],
         ends=none[0, 0],

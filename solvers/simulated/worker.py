@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from hetopt.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
+from hetopt.formulations.paths import Simulated
 from hetopt.formulations.program import PERIOD_SCALE, ProgramData
-from hetopt.formulations.space import Simulated, undominated
+from hetopt.formulations.space import undominated
 from hetopt.problem.principles import PRUNED
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.identical import canonical, leaders
 from hetopt.solvers.race.messages import Found, Verdict
 from hetopt.solvers.simulated.search import SimulatedSearch, survey
@@ -91,10 +93,11 @@ class SimulatedWorker:
                 msg = f"unknown task {task!r}"
                 raise SolverError(msg)
 
-    def _useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
+    def useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
         """Return a slice without strategies that others make useless."""
-        # The next best plans may well use what a better strategy replaces.
-        if self.top > 1:
+        # The next best plans may well use what a better strategy replaces, and under
+        # ``auto`` the best one, with other warm-up counts.
+        if self.top > 1 or rule_of(self.table.schedule).free:
             return part
         of_interest = Simulated(limit, stages)
         return undominated(self.table, part, self.chain, simulated=of_interest)
@@ -102,7 +105,7 @@ class SimulatedWorker:
     def _data(self, microbatches: int, stages: int, limit: int) -> ProgramData:
         return ProgramData.of(
             self.table,
-            self._useful(self.table.at(microbatches), limit, stages),
+            self.useful(self.table.at(microbatches), limit, stages),
             self.chain,
             self.problem.rules,
             stages=stages,
@@ -137,7 +140,7 @@ class SimulatedWorker:
             self._data(task.microbatches, task.stages, limit()),
             limit=limit,
             found=found,
-            useful=lambda part: self._useful(part, limit(), task.stages),
+            useful=lambda part: self.useful(part, limit(), task.stages),
             deadline=Deadline.after(task.time_limit_s),
         )
         try:

@@ -18,6 +18,7 @@ from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem
+from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.dp import solver as dp
@@ -26,6 +27,7 @@ from hetopt.solvers.request import Request
 from hetopt.solvers.simulated import state as simulated_state
 from hetopt.solvers.simulated.solver import solve_simulated
 from hetopt.solvers.simulated.warmups import best_warmups
+from hetopt.solvers.simulated.worker import SimulatedSpec, SimulatedWorker
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer
 from tests.oracle.instances import OVERLAPPING, Instance, make_instance
@@ -218,3 +220,30 @@ def test_too_many_micro_batches_are_not_tried() -> None:
         warmups=(1, 1),
     )
     assert best_warmups(times, [5000, 5000], 10**9) is None
+
+
+def test_quicker_passes_may_want_other_warmups_of_a_longer_closed_form() -> None:
+    """So none is left out for a quicker one: its plan may come first in a tie."""
+    slow = PipelineTimes(
+        schedule="auto",
+        microbatches=4,
+        forward_ns=(9, 9, 8),
+        backward_ns=(2, 6, 7),
+        transfer_ns=(1, 1),
+        occupancy_ns=(1, 1),
+        sync_ns=(7, 15, 0),
+        warmups=(1, 1, 1),
+    )
+    quick = replace(slow, backward_ns=(1, 6, 7))
+    best = []
+    for times in (slow, quick):
+        warmups = best_warmups(times, [4] * 3, 10**9)
+        assert warmups is not None
+        best.append(replace(times, warmups=warmups))
+    assert len({simulate(times).makespan_ns for times in best}) == 1
+    assert closed_form_ns(best[0]) < closed_form_ns(best[1])
+    instance, _ = answered(500)
+    spec = SimulatedSpec(problem=instance.problem, table=instance.table, top=1)
+    worker = SimulatedWorker(spec, None, lambda message: None)
+    for part in instance.table.slices:
+        assert worker.useful(part, 10**12, 4) is part

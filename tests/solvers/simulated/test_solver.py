@@ -191,6 +191,8 @@ def test_excess_of_stages_and_windows_bounds_the_whole(times: PipelineTimes) -> 
     fill = sum(tau) + 2 * sum(times.transfer_ns) + times.sync_ns[0]
     makespan = simulate(times).makespan_ns
     gpipe = min(w) == q
+    for omega in times.occupancy_ns:
+        assert fill + (q - 1) * omega <= makespan
     for i in range(times.stages):
         assert fill + (q - w[i]) * phi[i] + (q - 1) * beta[i] <= makespan
         if gpipe:
