@@ -29,7 +29,7 @@ from hetopt.problem.principles import PRUNED
 from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
 from hetopt.solvers.race.journal import Journal
-from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
     CompileTask,
@@ -299,47 +299,21 @@ class _Race(TaskLoop):
 
     def _settle(self) -> None:
         """Settle what the bounds leave, best bound first."""
-        started: set[tuple[int, int]] = set()
-        alone: set[tuple[int, int]] = set()
 
-        def tasks() -> Iterator[SettleTask | None]:
-            while True:
-                waiting = [
-                    program
-                    for program in self.ledger.open()
-                    if (program.stages, program.microbatches) not in started
-                ]
-                if not waiting and not alone:
-                    return
-                if not waiting:
-                    # One that runs out of patience comes again.
-                    yield None
-                    continue
-                program = min(waiting, key=lambda program: program.rank)
-                started.add((program.stages, program.microbatches))
-                if self.patience_s() is not None:
-                    alone.add((program.stages, program.microbatches))
-                yield SettleTask(
-                    microbatches=program.microbatches,
-                    stages=program.stages,
-                    time_limit_s=self.allowance(),
-                    start=self.ledger.best_of(program),
-                )
+        def task_of(program: Program) -> SettleTask:
+            return SettleTask(
+                microbatches=program.microbatches,
+                stages=program.stages,
+                time_limit_s=self.allowance(),
+                start=self.ledger.best_of(program),
+            )
 
-        def take(task: SettleTask, found: Verdict) -> None:
-            key = task.stages, task.microbatches
-            program = self.ledger.programs[key]
-            if key in alone:
-                alone.discard(key)
-                if not found.closed:
-                    # More than this process should do alone.
-                    started.discard(key)
-                    return
+        def take(program: Program, found: Verdict) -> None:
             self.ledger.settle(program, found)
             if self.journal is not None:
                 self.journal.settled(program)
 
-        self.perform(tasks(), take)
+        self.best_first(task_of, take)
 
     def _break_ties(self) -> None:
         """Let every program that ties with the last plan wanted name its first ones.

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.pools.ray_actors import RayPool
     from hetopt.solvers.race.journal import Journal
-    from hetopt.solvers.race.ledger import Ledger
-    from hetopt.solvers.race.messages import Found
+    from hetopt.solvers.race.ledger import Ledger, Program
+    from hetopt.solvers.race.messages import Found, Verdict
     from hetopt.solvers.request import Request
 
     AnyPool = Pool | InlinePool | GrowingPool | RayPool
@@ -146,6 +146,61 @@ class TaskLoop:
         self.pool.shared.value = self.ledger.cutoff
         if taken and better:
             self.tell()
+
+    def best_first(
+        self,
+        task_of: Callable[[Program], Any],
+        take: Callable[[Program, Verdict], None],
+        count: int | None = None,
+    ) -> None:
+        """Have open programs looked at, best bound first, each once.
+
+        One that this process alone had no patience for comes again, when others help.
+
+        Parameters
+        ----------
+        task_of
+            Makes a program's task, whose ``stages`` and ``microbatches`` say which.
+        take
+            Called with what became of it.
+        count
+            How many programs at most; None for all there are.
+        """
+        started: set[tuple[int, int]] = set()
+        alone: set[tuple[int, int]] = set()
+
+        def tasks() -> Iterator[Any]:
+            while True:
+                waiting = [
+                    program
+                    for program in self.ledger.open()
+                    if (program.stages, program.microbatches) not in started
+                ]
+                if count is not None and len(started) >= count:
+                    waiting = []
+                if not waiting and not alone:
+                    return
+                if not waiting:
+                    # One that runs out of patience comes again.
+                    yield None
+                    continue
+                program = min(waiting, key=lambda program: program.rank)
+                started.add((program.stages, program.microbatches))
+                if self.patience_s() is not None:
+                    alone.add((program.stages, program.microbatches))
+                yield task_of(program)
+
+        def taken(task: Any, found: Verdict) -> None:
+            key = task.stages, task.microbatches
+            if key in alone:
+                alone.discard(key)
+                if not found.closed:
+                    # More than this process should do alone.
+                    started.discard(key)
+                    return
+            take(self.ledger.programs[key], found)
+
+        self.perform(tasks(), taken)
 
     def allowance(self) -> float | None:
         """Return the seconds a task may take: until the end, or until others help."""

@@ -54,7 +54,6 @@ from hetopt.solvers.simulated.worker import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from fractions import Fraction
     from typing import Any
 
@@ -327,51 +326,22 @@ class _SimulatedRace(TaskLoop):
             How many programs, and how long each; None for all there is. What is not
             finished is left open when there is more time later.
         """
-        started: set[tuple[int, int]] = set()
-        alone: set[tuple[int, int]] = set()
 
-        def tasks() -> Iterator[SearchTask | None]:
-            while True:
-                waiting = [
-                    program
-                    for program in self.ledger.open()
-                    if (program.stages, program.microbatches) not in started
-                ]
-                if count is not None and len(started) >= count:
-                    waiting = []
-                if not waiting and not alone:
-                    return
-                if not waiting:
-                    # One that runs out of patience comes again.
-                    yield None
-                    continue
-                program = min(waiting, key=lambda program: program.rank)
-                started.add((program.stages, program.microbatches))
-                patience_s = self.patience_s()
-                if patience_s is not None:
-                    alone.add((program.stages, program.microbatches))
-                known_s = [s for s in (seconds, patience_s) if s is not None]
-                longest_s = min(known_s, default=None)
-                yield SearchTask(
-                    microbatches=program.microbatches,
-                    stages=program.stages,
-                    bound=program.bound,
-                    time_limit_s=self.deadline.within(longest_s).limit_s,
-                )
+        def task_of(program: Program) -> SearchTask:
+            known_s = [s for s in (seconds, self.patience_s()) if s is not None]
+            longest_s = min(known_s, default=None)
+            return SearchTask(
+                microbatches=program.microbatches,
+                stages=program.stages,
+                bound=program.bound,
+                time_limit_s=self.deadline.within(longest_s).limit_s,
+            )
 
-        def take(task: SearchTask, found: Verdict) -> None:
-            key = task.stages, task.microbatches
-            program = self.ledger.programs[key]
-            if key in alone:
-                alone.discard(key)
-                if not found.closed:
-                    # More than this process should do alone.
-                    started.discard(key)
-                    return
+        def take(program: Program, found: Verdict) -> None:
             if found.closed or seconds is None:
                 self.ledger.settle(program, found)
 
-        self.perform(tasks(), take)
+        self.best_first(task_of, take, count)
 
     def give_up(self, task: Any) -> None:
         """Leave a program open that kills its workers; never take it for no."""
