@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
 
 
+#: Longer than any time of interest, and so short that stages can add it up.
+_NEVER = INFINITE >> 12
+
+
 class Least(IntEnum):
     """Rows of what ``shortest`` returns."""
 
@@ -246,10 +250,10 @@ def at_ends(costs: Costs) -> Ints:
     return ends
 
 
-def inside(costs: Costs) -> Ints:
-    """Return the least kappa inside a run, by option."""
+def inside(costs: Costs, slowest: int) -> Ints:
+    """Return the least kappa inside a run, by option; _NEVER if above ``slowest``."""
     own = costs.option[:, Option.LAYOUT]
     seen = np.unique(costs.cut[1 : int(costs.facts[Fact.L])])
     kappa = costs.edge[Edge.KAPPA][seen[:, None], own, own]
-    least: Ints = kappa.min(axis=0, initial=INFINITE)
+    least: Ints = kappa.min(axis=0, initial=_NEVER, where=kappa <= slowest)
     return least

@@ -91,7 +91,7 @@ def bits(mask: int) -> int:
 
 
 @kernel
-def _join(costs: Costs, busiest: int, joint: Ints) -> None:
+def _join(costs: Costs, busiest: int, slowest: int, joint: Ints) -> None:
     layouts = len(costs.home)
     for x in range(costs.edge.shape[1]):
         for o in range(len(costs.option)):
@@ -102,6 +102,7 @@ def _join(costs: Costs, busiest: int, joint: Ints) -> None:
                     if (
                         costs.home[b] == j
                         and costs.edge[Edge.OMEGA, x, own, b] <= busiest
+                        and costs.edge[Edge.KAPPA, x, own, b] <= slowest
                     ):
                         least = min(least, 2 * costs.edge[Edge.KAPPA, x, own, b])
                 joint[1 << j, x, o] = least
@@ -116,16 +117,17 @@ def longest_occupancy(costs: Costs, excess: int) -> int:
     return excess // more if more else INFINITE
 
 
-def joints(costs: Costs, excess: int) -> Ints:
+def joints(costs: Costs, excess: int, slowest: int) -> Ints:
     """Return the least 2 kappa from an option to any of some clusters.
 
     Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. Over
-    links whose own excess, q - 1 occupancies, is larger than this one it is infinite.
+    links whose own excess, q - 1 occupancies, is larger than this one it is infinite,
+    and where kappa is above ``slowest``.
     """
     busiest = longest_occupancy(costs, excess)
     shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
     joint = np.full(shape, INFINITE, dtype=np.int64)
-    _join(costs, busiest, joint)
+    _join(costs, busiest, slowest, joint)
     return joint
 
 

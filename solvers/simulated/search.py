@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from hetopt.deadline import Deadline, Interrupted
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.restricting import restrict
 from hetopt.schedule.schedules import MAX_DELTA
-from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
+from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
@@ -35,11 +36,11 @@ from hetopt.solvers.simulated.state import (
 from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from hetopt.cost.table import TableSlice
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.arrays.costs import Ints
+    from hetopt.solvers.arrays.costs import Costs, Ints
 
 #: Intervals of the excess are at most this share of the limit wide.
 _SEARCHED = 1 / 256
@@ -60,32 +61,101 @@ class Range:
 
 
 class View:
-    """Options on offer of one (p, q), or of every p up to one, with their bounds."""
+    """Options on offer of one (p, q), or of every p up to one, with their bounds.
 
-    def __init__(self, data: ProgramData, within: Range) -> None:
+    Where warm-ups depend on lambda_0, it is one for all lambda_0 there may be within
+    ``limit`` ns until ``over`` says less.
+    """
+
+    def __init__(self, data: ProgramData, limit: int) -> None:
         self.data = data
-        self.within = within
         self.offer = Offer(data, ())
         self.possible = self.offer.possible
         if not self.possible:
             return
         costs = self.costs = self.offer.costs
         self.short = shortest(costs.sums)
-        self.inner = inside(costs)
         self.ends = at_ends(costs)
+        apart = costs.home[:, None] != costs.home[None, :]
+        seen = np.isin(np.arange(costs.edge.shape[1]), _classes(costs))
+        # Between clusters, and within the runs of a strategy.
+        self._joins = seen[:, None, None] & (apart | np.eye(len(apart), dtype=bool))
+        self._apart = apart
+        self._span(self._reach(limit))
+
+    def over(self, within: Range) -> View:
+        """Return the view of a range of lambda_0."""
+        view = copy(self)
+        view._span(within)
+        return view
+
+    def _span(self, within: Range) -> None:
+        """Set all that depends on lambda_0."""
+        costs, self.within = self.costs, within
+        used = self._joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
+        self.inner = inside(costs, within.ceiling)
         # Over all links; most excesses leave room for each of them.
-        self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0))
-        self.joint = joints(costs, INFINITE)
+        self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0, where=used))
+        self.joint = joints(costs, INFINITE, within.ceiling)
         self.worth = worths(costs, self.joint, self.inner, self.ends)
         least, most = self.offer.deltas(within.floor, within.ceiling)
         self.delta = most
-        same = costs.home[:, None] == costs.home[None, :]
+        kinds = used & ~self._apart, used & self._apart
         self.steps = np.array(
             [
-                [int(least[:, kind].min(initial=MAX_DELTA)) for kind in (same, ~same)],
-                [int(most[:, kind].max(initial=0)) for kind in (same, ~same)],
+                [least.min(initial=MAX_DELTA, where=kind) for kind in kinds],
+                [most.max(initial=0, where=kind) for kind in kinds],
             ]
         )
+
+    def _reach(self, limit: int) -> Range:
+        """Return the range of lambda_0 of plans within the limit."""
+        if not self.data.rule.thresholds or self.data.stages == 1:
+            return Range(0, INFINITE)
+        q = self.data.part.microbatches
+        # Some stage is at least as slow as when all devices share the units evenly.
+        return Range(self.capacity() // q, max(limit // q, *self._hops(limit, limit)))
+
+    def _hops(self, limit: int, excess: int) -> list[int]:
+        """Return every kappa of plans within a limit and an excess, ascending."""
+        kappa, omega = self.costs.edge
+        fits = omega <= longest_occupancy(self.costs, excess)
+        fits &= self._joins & (kappa <= limit // 2)
+        return [0, *np.unique(kappa[fits]).tolist()]
+
+    def middle(self, limit: int, excess: int) -> int | None:
+        """Return a lambda_0 at which warm-ups change, None if there is none.
+
+        Parameters
+        ----------
+        limit, excess
+            Of the plans of interest, in ns.
+        """
+        if self.data.stages == 1:
+            return None
+        floor, ceiling = self.within.floor, self.within.ceiling
+        ends = {
+            int(threshold * kappa)
+            for kappa in self._hops(limit, excess)
+            for threshold in self.data.rule.thresholds
+        }
+        inner = sorted(end for end in ends if floor < end <= ceiling)
+        return inner[len(inner) // 2] if inner else None
+
+    def least_excess(self, limit: int) -> int:
+        """Return the least excess of plans within the limit.
+
+        A lambda_0 above what stages can take is that of a link, which is as busy.
+        """
+        kappa, omega = self.costs.edge
+        q, (floor, ceiling) = self.data.part.microbatches, (
+            self.within.floor,
+            self.within.ceiling,
+        )
+        if floor <= limit // q:
+            return 0
+        slow = self._joins & (kappa >= floor) & (kappa <= ceiling)
+        return (q - 1) * int(omega.min(initial=INFINITE // q, where=slow))
 
     @property
     def entries(self) -> int:
@@ -116,7 +186,7 @@ class View:
         level = limits(costs, self.short, self.steps, self.inner, longest, excess)
         joint, worth = self.joint, self.worth
         if self.slowest > longest_occupancy(costs, excess):
-            joint = joints(costs, excess)
+            joint = joints(costs, excess, self.within.ceiling)
             worth = worths(costs, joint, self.inner, self.ends)
         best = leading(costs, worth, level)
         return Runs(costs, self.short, self.steps, joint, level, self.ends, best)
@@ -141,7 +211,7 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
         Of the limit: how wide intervals of the excess may be.
     """
     bounds = np.full(data.stages + 1, INFINITE, dtype=np.int64)
-    view = View(data, Range(0, INFINITE))
+    view = View(data, limit)
     if not view.possible:
         return bounds
     if view.entries > _MOST_ENTRIES:
@@ -202,28 +272,23 @@ class SimulatedSearch:
 
     def run(self) -> None:
         """Find them all; raises Interrupted."""
-        for within in self._ranges():
-            view = View(self.data, within)
-            if not view.possible:
-                continue
-            limit = self._limit()
+        view = View(self.data, self._limit())
+        waiting = [view] if view.possible else []
+        while waiting:
+            view, limit = waiting.pop(), self._limit()
             narrowed, intervals = self._narrowed(view, limit)
-            if intervals and narrowed.possible:
+            if not (intervals and narrowed.possible):
+                continue
+            middle = narrowed.middle(limit, intervals[-1][1])
+            if middle is None:
+                # Every warm-up count is known.
                 self._walk(narrowed, _levels(narrowed, intervals, limit))
-
-    def _ranges(self) -> Iterator[Range]:
-        """Ranges of lambda_0 in which every warm-up count is known."""
-        if not self.data.rule.thresholds or self.data.stages == 1:
-            yield Range(0, INFINITE)
-            return
-        offer = Offer(self.data, ())
-        if not offer.possible:
-            return
-        most = self._limit() // self.data.part.microbatches
-        most = max(most, int(offer.costs.edge[Edge.KAPPA].max(initial=0)))
-        ends = [0, *(t for t in offer.thresholds() if 0 < t <= most), INFINITE]
-        for floor, following in pairwise(ends):
-            yield Range(floor, following - 1)
+                continue
+            within = narrowed.within
+            waiting += [
+                narrowed.over(Range(middle, within.ceiling)),
+                narrowed.over(Range(within.floor, middle - 1)),
+            ]
 
     def _check(self) -> None:
         if self._deadline.is_over():
@@ -239,9 +304,12 @@ class SimulatedSearch:
         keep = np.zeros(len(view.offer.options), dtype=np.int64)
         intervals = []
         waiting = _intervals(limit)
+        least = view.least_excess(limit)
         while waiting:
             self._check()
             low, high = waiting.pop()
+            if high < least:
+                continue
             runs, table = view.fills(limit, low, high)
             fill = int(table[:, p, 0].min())
             if fill + low > limit:
@@ -254,14 +322,17 @@ class SimulatedSearch:
             promising(runs, table, prefixes(runs, most), most, keep)
             # Ascending: the last one is the widest.
             intervals.append((low, high))
-        kept: list[list[int]] = [[] for _ in self.data.part.clusters]
+        kept: list[list[int]] = [[] for _ in view.data.part.clusters]
         for (j, k), wanted in zip(view.offer.options, keep, strict=True):
             if wanted:
                 kept[j].append(k)
         rows = [np.array(own, dtype=np.int64) for own in kept]
         # Fewer strategies have fewer layouts beside them.
-        part = self._useful(restrict(self.data.part, rows))
-        return View(replace(self.data, part=part), view.within), intervals
+        part = self._useful(restrict(view.data.part, rows))
+        narrowed = View(replace(view.data, part=part), limit)
+        if narrowed.possible:
+            narrowed = narrowed.over(view.within)
+        return narrowed, intervals
 
     def _walk(self, view: View, levels: Levels) -> None:
         free = self.data.rule.free
@@ -305,6 +376,12 @@ class SimulatedSearch:
             units=tuple(units),
             warmups=warmups,
         )
+
+
+def _classes(costs: Costs) -> Ints:
+    """Return the classes of cuts that a pipeline may have."""
+    found: Ints = np.unique(costs.cut[1 : int(costs.facts[Fact.L])])
+    return found
 
 
 def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Levels:
