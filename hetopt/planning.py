@@ -41,7 +41,7 @@ def plan(
     schedule: ScheduleName | Literal["best"] | None = None,
     chunks: int | Iterable[int] | None = None,
     solver: str = "auto",
-    objective: Literal["closed", "simulated", "cost"] = "closed",
+    objective: Literal["closed", "simulated", "cost"] | None = None,
     budget: float | None = None,
     min_tokens_per_s: float | None = None,
     relax: Iterable[Relaxable] = (),
@@ -74,7 +74,9 @@ def plan(
         Name of a solver; see ``hetopt catalog``.
     objective
         What to minimise: the iteration time in closed form, or as simulated, or what
-        an iteration costs (in closed form).
+        an iteration costs (in closed form). None: as simulated where ``auto`` searches
+        that and nothing else is asked of it, for at most a minute without a time limit;
+        else in closed form.
     budget
         Most that the nodes of the plan may cost an hour, above 0.
     min_tokens_per_s
@@ -130,6 +132,7 @@ def plan(
     if not isinstance(problem, Problem):
         problem = named_problem(os.fspath(problem))
     ensure_searchable(solver, objective, principles, field="solver")
+    given = objective not in (None, "closed")
     spending = spending_of(objective, budget, min_tokens_per_s)
     if spending is not None:
         ensure_spends(solver, "budget or objective cost", top=top)
@@ -148,13 +151,13 @@ def plan(
 
         about_one = {"table": table is not None, "top": top > 1}
         about_one |= {"relax": bool(principles.relaxed), "schedule": schedule == BEST}
-        about_one |= {"budget or objective": objective != "closed" or bool(spending)}
+        about_one |= {"budget or objective": given or bool(spending)}
         ensure_lengths(problem, solver, pipelines, about_one)
     elif pipelines != 1:
         from hetopt.solvers.several.possible import ensure_several
 
         about_one = {"table": table is not None, "top": top > 1}
-        about_one |= {"budget or objective": objective != "closed" or bool(spending)}
+        about_one |= {"budget or objective": given or bool(spending)}
         ensure_several(problem, solver, pipelines, about_one, field="pipelines")
     if schedule == BEST:
         from hetopt.schedule_variants import chunks_to_try, schedule_variants, under_any
@@ -173,7 +176,7 @@ def plan(
     if schedule == BEST:
         from hetopt.scheduling import best_schedule
 
-        solve = partial(search, solver=solver, objective=objective)
+        solve = partial(search, solver=solver, objective=objective or "closed")
         found = best_schedule(request, solve, solver=solver, variants=variants)
         problem, costs, result = found.problem, found.table, found.result
     else:
@@ -190,7 +193,7 @@ def plan(
 
 def ensure_searchable(
     name: str,
-    objective: str,
+    objective: str | None,
     principles: Principles,
     *,
     journal: bool = False,
@@ -203,7 +206,7 @@ def ensure_searchable(
         from hetopt.solvers.simulated.solver import ensure_can_simulate
 
         ensure_can_simulate(name, principles, journal=journal)
-    elif objective not in ("closed", "cost"):
+    elif objective not in (None, "closed", "cost"):
         msg = f"is {objective!r}, expected 'closed', 'simulated' or 'cost'"
         raise InputError(msg, field="objective")
 
@@ -212,7 +215,7 @@ def search(
     request: Request,
     *,
     solver: str,
-    objective: Objective,
+    objective: Objective | None,
     spending: Spending | None = None,
     pipelines: int = 1,
     wrapped: Callable[[Solve], Solve] | None = None,
@@ -221,6 +224,9 @@ def search(
 
     Parameters
     ----------
+    objective
+        None: the simulated time where ``auto`` searches that and nothing else is asked
+        of it, and the closed form elsewhere.
     spending
         How nodes are chosen by their prices; None: all may be used.
     pipelines
@@ -232,6 +238,8 @@ def search(
         from hetopt.solvers.lengths.outcome import solve_lengths
 
         return solve_lengths(request, pipelines)
+    if objective is None and (spending or pipelines > 1 or wrapped or solver != "auto"):
+        objective = "closed"
     solve = _solve(solver, objective)
     if wrapped is not None:
         solve = wrapped(solve)
@@ -239,7 +247,7 @@ def search(
         from hetopt.solvers.several.outcome import solve_several
 
         return solve_several(request, solve, pipelines)
-    if spending is None:
+    if spending is None or objective is None:
         result = solve(request)
     else:
         from hetopt.solvers.fleets.outcome import solve_spending
@@ -262,8 +270,12 @@ def search_front(
     return solve_front(request, solve, spending, objective=objective)
 
 
-def _solve(solver: str, objective: Objective) -> Solve:
+def _solve(solver: str, objective: Objective | None) -> Solve:
     """Return what minimises the time that an objective is about."""
+    if objective is None:
+        from hetopt.solvers.simulated.usual import solve_usual
+
+        return solve_usual
     solve: Solve = load(solver)
     if objective != "simulated":
         return solve
@@ -275,7 +287,7 @@ def _solve(solver: str, objective: Objective) -> Solve:
 
 
 def spending_of(
-    objective: str,
+    objective: str | None,
     budget: float | None,
     min_tokens_per_s: float | None,
     *,

@@ -1,10 +1,11 @@
 """Has what searches need compiled in a process of its own, which may outlive the run.
 
-``dp`` is compiled for later runs, after one did without it: that takes only what other
+``dp``, and the search of simulated times that is made unless somebody says, are
+compiled for later runs, after one did without them: that takes only what other
 processes leave idle. The very first run has half of what bounds programs compiled
 while it builds its table and compiles the other half. What a search of simulated times
-cannot do without is waited for while the time limit lasts; if that is too short, a
-later run finds it.
+that somebody asked for cannot do without is waited for while the time limit lasts; if
+that is too short, a later run finds it.
 
 A process ends when everything is compiled, after about half a minute. Of each kind
 only one works at a time.
@@ -42,20 +43,20 @@ _SIMULATED = tuple(
 )
 
 
-def compile_later() -> bool:
-    """Have ``dp`` compiled; False where what is compiled could not be kept."""
+def compile_later(what: What = "dp") -> bool:
+    """Have something compiled; False where what is compiled could not be kept."""
     if not _can_keep():
         return False
     import fcntl
 
-    with suppress(OSError), lock_path("dp").open("w") as lock:
+    with suppress(OSError), lock_path(what).open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             # A process is at it, perhaps for long: it has only what others leave idle.
             return True
         # The new process inherits the lock, and holds it to its end.
-        process = _start("dp", LATER, held=(lock.fileno(),))
+        process = _start(what, LATER, held=(lock.fileno(),))
         # Nobody waits for it: Python would complain that it still runs.
         process.returncode = 0
         return True
@@ -85,13 +86,12 @@ def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
         Whether warm-up counts are chosen with the rest.
     """
     left_s = deadline.left_s()
-    needed = _SIMULATED if free else _SIMULATED[:-1]
-    if left_s is None or all(are_kept(module) for module in needed):
+    if left_s is None or are_times_kept(free=free):
         return True
     if not _can_keep():
         return True
     try:
-        process = _start("simulated-free" if free else "simulated")
+        process = _start(_times(free))
     except OSError:
         return True
     try:
@@ -101,6 +101,26 @@ def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
     finally:
         process.returncode = 0
     return True
+
+
+def are_times_kept(*, free: bool) -> bool:
+    """Whether a search of simulated times finds compiled what it needs.
+
+    Parameters
+    ----------
+    free
+        Whether warm-up counts are chosen with the rest.
+    """
+    return all(are_kept(each) for each in (_SIMULATED if free else _SIMULATED[:-1]))
+
+
+def times_later(*, free: bool) -> bool:
+    """Have a search of simulated times compiled; see ``compile_later``."""
+    return compile_later(_times(free))
+
+
+def _times(free: bool) -> What:
+    return "simulated-free" if free else "simulated"
 
 
 def lock_path(what: What) -> Path:

@@ -134,7 +134,7 @@ def fit_pipelines(options: argparse.Namespace, problem: Problem) -> None:
         "--certificate": options.certificate is not None,
         "--for": options.launcher is not None,
         "--journal": options.journal is not None,
-        "--objective": options.objective != "closed",
+        "--objective": options.objective not in (None, "closed"),
         "--pareto": options.pareto,
         "--stability": options.stability,
         "--table": options.table is not None,
@@ -157,7 +157,7 @@ def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
         raise InputError(msg, field="--solver")
     for flag, given in (
         ("--relax", bool(principles.relaxed)),
-        ("--objective", options.objective != "closed"),
+        ("--objective", options.objective not in (None, "closed")),
         ("--certificate", options.certificate is not None),
         ("--journal", options.journal is not None),
         # A table holds the cheapest resharding, which may not be the launcher's.

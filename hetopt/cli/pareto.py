@@ -36,7 +36,7 @@ def run_front(
         front = search_front(
             request,
             solver=options.solver,
-            objective=options.objective,
+            objective=options.objective or "closed",
             spending=spending,
         )
     ensure_front_holds(problem, table, front)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.result import Objective, Result
     from hetopt.schedule_variants import ScheduleVariant
     from hetopt.scheduling import BestSchedule
     from hetopt.solvers.request import Request, Solve
@@ -41,9 +41,10 @@ def search_schedules(
         runs = tuple(each for each in variants if each.schedule in limits.schedules)
     problem = under_any(problem, runs)
     table = load_table(problem, None)
+    objective: Objective = options.objective or "closed"
     with searching(problem, table, options, principles) as request:
         if options.launcher is None:
-            solve = partial(search, solver=options.solver, objective=options.objective)
+            solve = partial(search, solver=options.solver, objective=objective)
             return best_schedule(
                 request, solve, solver=options.solver, variants=variants
             )
@@ -60,7 +61,8 @@ def _launchable(
     from hetopt.export.planning.search import priced, solve_launchable
 
     limits = limits_of(options.launcher)
-    solve = partial(search, solver=options.solver, objective=options.objective)
+    objective: Objective = options.objective or "closed"
+    solve = partial(search, solver=options.solver, objective=objective)
 
     def within_limits(solve: Solve) -> Solve:
         return partial(solve_launchable, limits=limits, solve=solve)

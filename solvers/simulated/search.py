@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.deadline import Deadline, Interrupted
+from hetopt.formulations.chain import Chain
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.restricting import restrict
 from hetopt.schedule.schedules import MAX_DELTA
@@ -38,8 +39,9 @@ from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.cost.table import TableSlice
+    from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.program import ProgramData
+    from hetopt.problem.problem import Problem
     from hetopt.solvers.arrays.costs import Costs, Ints
 
 #: Intervals of the excess are at most this share of the limit wide.
@@ -148,9 +150,12 @@ class View:
         A lambda_0 above what stages can take is that of a link, which is as busy.
         """
         kappa, omega = self.costs.edge
-        q, (floor, ceiling) = self.data.part.microbatches, (
-            self.within.floor,
-            self.within.ceiling,
+        q, (floor, ceiling) = (
+            self.data.part.microbatches,
+            (
+                self.within.floor,
+                self.within.ceiling,
+            ),
         )
         if floor <= limit // q:
             return 0
@@ -195,6 +200,14 @@ class View:
         """Return ``suffixes`` of an interval of the excess."""
         runs = self.runs(limit, high)
         return runs, suffixes(runs, limit - low)
+
+
+def is_searchable(problem: Problem, table: CostTable) -> bool:
+    """Whether clusters are few enough to tell apart which of them are left."""
+    units = Chain.of(table).length
+    most = max((p for p in problem.stage_counts if p <= units), default=1)
+    entries = (most + 1) * (units + 1) << len(problem.clusters)
+    return entries * _FIRST <= _MOST_IN_ALL
 
 
 def survey(data: ProgramData, limit: int, share: float) -> Ints:

@@ -66,8 +66,9 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.request import Request
 
-#: Share of the time that may go into the plan of least closed form.
-_START_SHARE = 0.25
+#: Share of the time that may go into the plan of least closed form, and how many
+#: seconds may in any case.
+_START_SHARE, _START_S = 0.25, 2.0
 #: Share by which the limit is raised when fewer plans than wanted keep to it; twice
 #: as much each time.
 _RAISE = 0.1
@@ -101,16 +102,22 @@ def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -
         raise InputError(msg, field=field)
 
 
+def why_not(table: CostTable) -> str | None:
+    """Return why a schedule's simulated times are not minimised, if they are not."""
+    rule = rule_of(table.schedule)
+    if rule.blocking:
+        return f"{table.schedule} blocks"
+    if rule.splits:
+        return f"{table.schedule} runs gradients of weights later"
+    if table.chunks > 1:
+        return f"{table.schedule} has {table.chunks} chunks a stage"
+    return None
+
+
 def _ensure_known(table: CostTable) -> None:
     """Raise InputError if simulated times under a schedule are not minimised."""
-    rule, why = rule_of(table.schedule), ""
-    if rule.blocking:
-        why = f"{table.schedule} blocks"
-    elif rule.splits:
-        why = f"{table.schedule} runs gradients of weights later"
-    elif table.chunks > 1:
-        why = f"{table.schedule} has {table.chunks} chunks a stage"
-    if why:
+    why = why_not(table)
+    if why is not None:
         msg = (
             f"does not go with --objective simulated: {why}; minimise the closed form, "
             "or name another schedule"
@@ -118,13 +125,18 @@ def _ensure_known(table: CostTable) -> None:
         raise InputError(msg, field="training.schedule")
 
 
-def solve_simulated(request: Request, *, solver: str) -> Result:
+def solve_simulated(
+    request: Request, *, solver: str, patience_s: float | None = None
+) -> Result:
     """Find the plan of least simulated time and prove that there is none quicker.
 
     Parameters
     ----------
     solver
         Finds the plan of least closed form, to start from.
+    patience_s
+        Seconds that the proof may take from there if there is no time limit; None for
+        as long as it needs.
 
     Raises
     ------
@@ -135,7 +147,9 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
     deadline, limit_s = request.deadline, request.deadline.limit_s
     ensure_can_simulate(solver, params.principles, journal=params.journal is not None)
     _ensure_known(table)
-    first = deadline.within(None if limit_s is None else limit_s * _START_SHARE)
+    first = deadline.within(
+        None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
+    )
     started = load(solver)(
         replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)
     )
@@ -143,6 +157,9 @@ def solve_simulated(request: Request, *, solver: str) -> Result:
         return replace(started, objective="simulated")
     # Out of time it goes on below; with time left and nothing proven it was Ctrl-C.
     interrupted = started.status != "optimal" and not first.is_over()
+    if limit_s is None and patience_s is not None:
+        deadline = replace(deadline, limit_s=deadline.elapsed_s() + patience_s)
+        request = replace(request, deadline=deadline)
     most = cutoff_of(request.cutoff_s)
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
     compiled = interrupted or _is_compiled(table, deadline)

@@ -62,10 +62,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--objective",
         choices=("closed", "simulated", "cost"),
-        default="closed",
-        help="what to minimise: the iteration time in closed form (default), or as "
-        "simulated, event by event (then --solver finds the plan to start from), or "
-        "what an iteration costs, by the clusters' price_per_hour",
+        help="what to minimise: the iteration time in closed form, or as simulated, "
+        "event by event (then --solver finds the plan to start from), or what an "
+        "iteration costs, by the clusters' price_per_hour (default: as simulated where "
+        "auto searches that, for at most a minute without --time-limit, and in closed "
+        "form with other solvers, many clusters, schedules of several chunks or split "
+        "backwards, --relax, --journal, --for, --pipelines, prices or --schedule best)",
     )
     command.add_argument(
         "--budget",

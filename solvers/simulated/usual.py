@@ -1,0 +1,54 @@
+"""What ``auto`` minimises unless somebody says: the simulated time, where it can.
+
+That is what a plan takes; the closed form is what most programs can be told. The
+closed form it is where the schedule is one whose simulated times are not searched, or
+clusters are too many for it, where principles are relaxed or a journal is kept, and on
+the very first runs, which do not wait until that search is compiled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hetopt.schedule.schedules import rule_of
+from hetopt.solvers import compiling
+from hetopt.solvers.loading import load, sharing_links
+from hetopt.solvers.simulated.search import is_searchable
+from hetopt.solvers.simulated.solver import solve_simulated, why_not
+
+if TYPE_CHECKING:
+    from hetopt.result import Result
+    from hetopt.solvers.request import Request
+
+#: Seconds after the proof of the closed form in which the simulated time is proven, or
+#: the gap is what is left; unless there is a time limit.
+_PATIENCE_S = 60.0
+
+
+def solve_usual(request: Request) -> Result:
+    """Minimise the simulated time where that can be searched, else the closed form."""
+    table, params = request.table, request.params
+    closed = params.principles.relaxed or params.journal is not None
+    if closed or why_not(table) or not is_searchable(request.problem, table):
+        return load("auto")(request)
+    free = rule_of(table.schedule).free
+    if not compiling.are_times_kept(free=free):
+        return _explained(load("auto")(request), free=free)
+    solve = partial(solve_simulated, solver="auto", patience_s=_PATIENCE_S)
+    return sharing_links(solve, request, objective="simulated", exact=True)
+
+
+def _explained(result: Result, *, free: bool) -> Result:
+    """Return a result that says why its closed form is minimised."""
+    if result.best is None or result.interrupted:
+        return result
+    if not compiling.times_later(free=free):
+        return result
+    why = (
+        "minimised is the closed form, as the search of simulated times is still being "
+        "compiled in the background, for later runs"
+    )
+    known = "" if result.choice is None else f"{result.choice}; "
+    return replace(result, choice=f"{known}{why}")
