@@ -143,7 +143,7 @@ def outcome(case: Case, folder: Path, repeat: int) -> Outcome:
     """Plan and export a case, and time its all-to-alls over slowed links."""
     (folder / "problem.json").write_text(json.dumps(case.problem()), "utf-8")
     problem = hetopt.read_problem(str(folder / "problem.json"))
-    found = hetopt.plan(problem, jobs=1).best
+    found = hetopt.plan(problem, objective="closed", jobs=1).best
     assert found is not None, "a case without a plan"
     job = Job.of(problem, found.plan)
     out = folder / "out"

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import yaml
 
-from benchmarks.speed import Run, run
+from benchmarks.speed import CLOSED, Run, run
 from hetopt.files import write_text
 
 PROBLEMS = ("hetauto-exp1", "hetauto-exp2", "hetauto-exp3")
@@ -81,10 +81,10 @@ def _runs(problem: str, repeat: int) -> dict[str, list[Run]]:
             document["links"]["default"] = keys | rest
             path = Path(folder) / f"{reading}.yaml"
             path.write_text(yaml.safe_dump(document))
-            run(str(path))
+            run(str(path), *CLOSED)
         for _ in range(repeat):
             for reading, runs in found.items():
-                runs.append(run(str(Path(folder) / f"{reading}.yaml")))
+                runs.append(run(str(Path(folder) / f"{reading}.yaml"), *CLOSED))
     return found
 
 

@@ -84,7 +84,8 @@ def tables(limit: str) -> Iterator[str]:
 
 def _simulated(name: str, schedule: str, limit: str) -> str:
     flags = ("--schedule", schedule, "--objective", "simulated")
-    usual = _planned(name, *flags[:2], "--time-limit", limit)
+    closed = ("--objective", "closed", "--time-limit", limit)
+    usual = _planned(name, *flags[:2], *closed)
     least = run(name, *flags, "--time-limit", limit)
     found = least.result or {}
     early = found

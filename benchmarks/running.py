@@ -181,7 +181,7 @@ def outcome(case: Case, folder: Path, iterations: int) -> Outcome:
     (folder / "problem.json").write_text(json.dumps(case.problem()), "utf-8")
     problem = hetopt.read_problem(str(folder / "problem.json"))
     table = hetopt.build_table(problem)
-    found = hetopt.plan(problem, table=table, jobs=1).best
+    found = hetopt.plan(problem, table=table, objective="closed", jobs=1).best
     assert found is not None, "a case without a plan"
     plan = found.plan
     price = hetopt.price(plan, table)

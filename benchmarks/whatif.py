@@ -16,7 +16,7 @@ import sys
 from statistics import median
 from typing import TYPE_CHECKING
 
-from benchmarks.speed import load_average, timed
+from benchmarks.speed import CLOSED, load_average, timed
 from hetopt.files import write_text
 from hetopt.problem.named import named_problem
 
@@ -80,7 +80,7 @@ def changes(problem: str) -> list[str]:
 
 def pair(problem: str, asked: list[str]) -> tuple[Run, Run]:
     """Run both commands, one after the other."""
-    alone = timed("plan", "--json", problem)
+    alone = timed("plan", "--json", *CLOSED, problem)
     return alone, timed("whatif", "--json", *asked, problem)
 
 

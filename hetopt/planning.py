@@ -20,7 +20,7 @@ from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import ensure_can, ensure_plans, ensure_races, solver
 from hetopt.solvers.request import Request
-from hetopt.spending import Spending
+from hetopt.spending import spending_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hetopt.problem.training import ScheduleName
     from hetopt.result import Objective, Result
     from hetopt.solvers.request import Solve
+    from hetopt.spending import Spending
 
 
 # One keyword, and its line below, for each option of the command.
@@ -284,28 +285,6 @@ def _solve(solver: str, objective: Objective | None) -> Solve:
 
     simulated = partial(solve_simulated, solver=solver)
     return partial(sharing_links, simulated, objective="simulated", exact=True)
-
-
-def spending_of(
-    objective: str | None,
-    budget: float | None,
-    min_tokens_per_s: float | None,
-    *,
-    field: str = "min_tokens_per_s",
-) -> Spending | None:
-    """Return how prices decide; None if nothing was asked of them.
-
-    Raises
-    ------
-    InputError
-        A limit is no number above 0, or the least throughput is without effect.
-    """
-    if min_tokens_per_s is not None and objective != "cost":
-        msg = "is of no effect where time is minimised: use it with objective cost"
-        raise InputError(msg, field=field)
-    if objective != "cost" and budget is None:
-        return None
-    return Spending(budget=budget, min_tokens_per_s=min_tokens_per_s)
 
 
 def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None:

@@ -47,6 +47,28 @@ class Spending:
         return {"budget": self.budget, "min_tokens_per_s": self.min_tokens_per_s}
 
 
+def spending_of(
+    objective: str | None,
+    budget: float | None,
+    min_tokens_per_s: float | None,
+    *,
+    field: str = "min_tokens_per_s",
+) -> Spending | None:
+    """Return how prices decide; None if nothing was asked of them.
+
+    Raises
+    ------
+    InputError
+        A limit is no number above 0, or the least throughput is without effect.
+    """
+    if min_tokens_per_s is not None and objective != "cost":
+        msg = "is of no effect where time is minimised: use it with objective cost"
+        raise InputError(msg, field=field)
+    if objective != "cost" and budget is None:
+        return None
+    return Spending(budget=budget, min_tokens_per_s=min_tokens_per_s)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetBound:
     """What a search found out about one fleet.

@@ -57,7 +57,8 @@ def test_it_is_what_the_command_does(
 def test_auto_is_the_default(problem: Problem) -> None:
     result = hetopt.plan(problem)
     assert result.status == "optimal"
-    assert result.choice is not None
+    assert (result.solver, result.objective) == ("auto", "simulated")
+    assert hetopt.plan(problem, objective="closed").choice is not None
 
 
 def test_shipped_problems_go_by_name() -> None:

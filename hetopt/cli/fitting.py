@@ -88,7 +88,8 @@ def fit_spending(options: argparse.Namespace) -> Spending | None:
     InputError
         Other options do not go with that.
     """
-    from hetopt.planning import ensure_spends, spending_of
+    from hetopt.planning import ensure_spends
+    from hetopt.spending import spending_of
 
     flags = {
         "--objective cost": options.objective == "cost",

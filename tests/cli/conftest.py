@@ -63,9 +63,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def planned(small: Path, run_hetopt: RunHetopt) -> Path:
     """Return a folder with ``problem.yaml``, ``plan.json`` and ``printed.txt``."""
-    done = run_hetopt(
-        "plan", "problem.yaml", "--out", "plan.json", "--top", "3", cwd=small
-    )
+    asked = ("--objective", "closed", "--top", "3", "--out", "plan.json")
+    done = run_hetopt("plan", "problem.yaml", *asked, cwd=small)
     assert (done.returncode, done.stderr) == (0, "")
     (small / "printed.txt").write_text(done.stdout)
     return small

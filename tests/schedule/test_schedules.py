@@ -59,6 +59,7 @@ HOMES = {
 #: Where ``auto`` is something else: a solver, a source of latencies, a policy.
 OTHER_AUTO = {
     "solvers/lengths/outcome.py",
+    "solvers/simulated/usual.py",
     "comparing.py",
     "planning.py",
     "report/showing.py",

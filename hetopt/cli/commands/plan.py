@@ -67,7 +67,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "iteration costs, by the clusters' price_per_hour (default: as simulated where "
         "auto searches that, for at most a minute without --time-limit, and in closed "
         "form with other solvers, many clusters, schedules of several chunks or split "
-        "backwards, --relax, --journal, --for, --pipelines, prices or --schedule best)",
+        "backwards, --relax, --certificate, --journal, --for, --pipelines, prices or "
+        "--schedule best)",
     )
     command.add_argument(
         "--budget",
@@ -324,11 +325,15 @@ def _search(
                 solve_for, launcher=options.launcher, asked=asked, solve=solve
             )
 
+    objective = options.objective
+    if objective is None and options.certificate is not None:
+        # Of the closed form, independent programs confirm what is claimed.
+        objective = "closed"
     with searching(problem, table, options, principles) as request:
         return search(
             request,
             solver=options.solver,
-            objective=options.objective,
+            objective=objective,
             spending=spending,
             pipelines=options.pipelines,
             wrapped=wrapped,

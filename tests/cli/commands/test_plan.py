@@ -215,7 +215,8 @@ def test_stopped_without_a_plan(
         )
 
     pretend(monkeypatch, nothing)
-    assert main(["plan", str(small / "problem.yaml"), "--jobs", "1"]) == 3
+    options = ["--jobs", "1", "--objective", "closed"]
+    assert main(["plan", str(small / "problem.yaml"), *options]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("stopped without a plan")
@@ -241,7 +242,7 @@ def test_a_wrong_answer_of_a_solver_is_not_printed(
 
     pretend(monkeypatch, flattering)
     out = tmp_path / "plan.json"
-    options = ["--jobs", "1", "--out", str(out)]
+    options = ["--jobs", "1", "--objective", "closed", "--out", str(out)]
     assert main(["plan", str(small / "problem.yaml"), *options]) == 1
     printed, err = capsys.readouterr()
     assert printed == ""
