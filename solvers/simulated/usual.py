@@ -1,9 +1,10 @@
 """What ``auto`` minimises unless somebody says: the simulated time, where it can.
 
 That is what a plan takes; the closed form is what most programs can be told. The
-closed form it is where the schedule is one whose simulated times are not searched, or
-clusters are too many for it, where principles are relaxed or a journal is kept, and on
-the very first runs, which do not wait until that search is compiled.
+closed form it is where the schedule is one whose simulated times are not searched,
+where clusters are too many for it or share what joins them, where principles are
+relaxed or a journal is kept, and on the very first runs, which do not wait until that
+search is compiled.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hetopt.cost.boundaries.places import searched_table
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
 from hetopt.solvers.loading import load, sharing_links
@@ -29,15 +31,32 @@ _PATIENCE_S = 60.0
 
 def solve_usual(request: Request) -> Result:
     """Minimise the simulated time where that can be searched, else the closed form."""
-    table, params = request.table, request.params
-    closed = params.principles.relaxed or params.journal is not None
-    if closed or why_not(table) or not is_searchable(request.problem, table):
+    free = rule_of(request.table.schedule).free
+    if not _is_searched(request):
         return load("auto")(request)
-    free = rule_of(table.schedule).free
     if not compiling.are_times_kept(free=free):
         return _explained(load("auto")(request), free=free)
     solve = partial(solve_simulated, solver="auto", patience_s=_PATIENCE_S)
-    return sharing_links(solve, request, objective="simulated", exact=True)
+    result = sharing_links(solve, request, objective="simulated", exact=True)
+    limited = request.deadline.limit_s is not None or result.interrupted
+    if result.status != "feasible" or limited:
+        return result
+    why = (
+        f"which ends the proof of a simulated time after {_PATIENCE_S:g} s: name a time "
+        "limit for a longer one, or minimise the closed form"
+    )
+    return replace(result, choice=why)
+
+
+def _is_searched(request: Request) -> bool:
+    """Whether the least simulated time is what is searched."""
+    table, params = request.table, request.params
+    if params.principles.relaxed or params.journal is not None:
+        return False
+    if why_not(table) or not is_searchable(request.problem, table):
+        return False
+    # Bounds know nothing of what boundaries share.
+    return searched_table(table, params.principles, simulated=True) is table
 
 
 def _explained(result: Result, *, free: bool) -> Result:
