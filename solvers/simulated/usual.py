@@ -42,8 +42,8 @@ def solve_usual(request: Request) -> Result:
     if result.status != "feasible" or limited:
         return result
     why = (
-        f"which ends the proof of a simulated time after {_PATIENCE_S:g} s: name a time "
-        "limit for a longer one, or minimise the closed form"
+        f"which ends the proof of a simulated time after {_PATIENCE_S:g} s: name a "
+        "time limit for a longer one, or minimise the closed form"
     )
     return replace(result, choice=why)
 

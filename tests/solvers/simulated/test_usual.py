@@ -1,0 +1,154 @@
+"""What is minimised unless somebody says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import hetopt
+from hetopt.problem.principles import Principles
+from hetopt.solvers import compiling
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
+from hetopt.solvers.simulated import usual
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from hetopt.problem.problem import Problem
+    from hetopt.result import Result
+
+PROBLEM = """
+name: usual
+model: {name: usual, layers: 8, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000}
+clusters:
+  - {name: fast, accelerator: A100-80GB, nodes: 1, devices_per_node: 4,
+     intra_node: {bandwidth: 300 GB/s}, inter_node: {bandwidth: 100 Gbps}}
+  - {name: slow, accelerator: H20-96GB, nodes: 1, devices_per_node: 4,
+     intra_node: {bandwidth: 300 GB/s}, inter_node: {bandwidth: 100 Gbps}}
+links: {default: {bandwidth: 10 Gbps, latency: 1 ms}}
+training: {global_batch: 16, seq_len: 1024, schedule: 1f1b}
+"""
+
+
+REST = """
+     intra_node: {bandwidth: 300 GB/s}, inter_node: {bandwidth: 100 Gbps}}
+"""
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> Problem:
+    path = tmp_path / "problem.yaml"
+    path.write_text(PROBLEM)
+    return hetopt.read_problem(str(path))
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether kernels happen to be kept is not what is tested."""
+    monkeypatch.setattr(compiling, "are_times_kept", lambda *, free: True)
+
+
+def asked(problem: Problem, **params: Any) -> Request:
+    return Request(
+        problem=problem,
+        table=hetopt.build_table(problem),
+        params=RaceParams(jobs=1, **params),
+    )
+
+
+def test_it_is_the_least_simulated_time(problem: Problem) -> None:
+    result = hetopt.plan(problem, jobs=1)
+    least = hetopt.plan(problem, objective="simulated", jobs=1)
+    assert (result.objective, result.status) == ("simulated", "optimal")
+    assert result.best == least.best
+
+
+@pytest.mark.parametrize("solver", ["dp", "cp-sat", "uniform"])
+def test_whoever_names_a_solver_names_its_closed_form(
+    problem: Problem, solver: str
+) -> None:
+    assert hetopt.plan(problem, solver=solver, jobs=1).objective == "closed"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "zb-h1"},
+        {"schedule": "interleaved-1f1b", "chunks": 2},
+        {"schedule": "1f1b-blocking"},
+        {"schedule": "best"},
+        {"relax": ["p4"]},
+        {"pipelines": 2},
+    ],
+)
+def test_what_is_not_searched_is_planned_in_closed_form(
+    problem: Problem, options: dict[str, Any]
+) -> None:
+    assert hetopt.plan(problem, **options, jobs=1).objective == "closed"
+
+
+def test_a_journal_is_of_the_closed_form(problem: Problem, tmp_path: Path) -> None:
+    request = asked(problem, journal=str(tmp_path / "journal.jsonl"))
+    assert usual.solve_usual(request).objective == "closed"
+
+
+def test_relaxed_principles_are_of_the_closed_form(problem: Problem) -> None:
+    request = asked(problem, principles=Principles.relaxing(["p4"]))
+    assert usual.solve_usual(request).objective == "closed"
+
+
+def test_too_many_clusters_are_not_told_apart(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usual, "is_searchable", lambda problem, table: False)
+    assert usual.solve_usual(asked(problem)).objective == "closed"
+
+
+def test_what_boundaries_share_is_in_the_closed_form(tmp_path: Path) -> None:
+    # Whichever is in the middle sends and receives through one uplink.
+    third = "  - {name: third, accelerator: H800, nodes: 1, devices_per_node: 4,"
+    text = PROBLEM.replace("links:", f"{third}{REST}links:")
+    text = text.replace("100 Gbps}}", "100 Gbps}, uplink: 10 Gbps}")
+    path = tmp_path / "problem.yaml"
+    path.write_text(text)
+    result = hetopt.plan(str(path), jobs=1)
+    assert (result.objective, result.status) == ("closed", "optimal")
+
+
+def test_the_first_run_does_not_wait_for_compiling(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def later(*, free: bool) -> bool:
+        started.append(free)
+        return True
+
+    monkeypatch.setattr(compiling, "are_times_kept", lambda *, free: False)
+    monkeypatch.setattr(compiling, "times_later", later)
+    result = hetopt.plan(problem, jobs=1)
+    assert (result.objective, result.status) == ("closed", "optimal")
+    assert started == [False]
+    assert result.choice is not None
+    assert "still being compiled in the background" in result.choice
+
+
+def test_a_proof_that_takes_too_long_says_so(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience: list[float] = []
+
+    def unproven(request: Request, *, solver: str, patience_s: float) -> Result:
+        patience.append(patience_s)
+        found = hetopt.plan(request.problem, objective="closed", jobs=1)
+        return replace(found, objective="simulated", status="feasible")
+
+    monkeypatch.setattr(usual, "solve_simulated", unproven)
+    result = usual.solve_usual(asked(problem))
+    assert patience == [60.0]
+    assert result.choice is not None
+    assert "name a time limit for a longer one" in result.choice
