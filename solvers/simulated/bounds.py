@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
 
 
-#: Longer than any time of interest, and so short that stages can add it up.
+#: Longer than a table's longest time, and so short that stages can add it up.
 _NEVER = INFINITE >> 12
 
 
@@ -250,10 +250,15 @@ def at_ends(costs: Costs) -> Ints:
     return ends
 
 
+def cut_classes(costs: Costs) -> Ints:
+    """Return the classes of cuts that a pipeline may have."""
+    found: Ints = np.unique(costs.cut[1 : int(costs.facts[Fact.L])])
+    return found
+
+
 def inside(costs: Costs, slowest: int) -> Ints:
     """Return the least kappa inside a run, by option; _NEVER if above ``slowest``."""
     own = costs.option[:, Option.LAYOUT]
-    seen = np.unique(costs.cut[1 : int(costs.facts[Fact.L])])
-    kappa = costs.edge[Edge.KAPPA][seen[:, None], own, own]
+    kappa = costs.edge[Edge.KAPPA][cut_classes(costs)[:, None], own, own]
     least: Ints = kappa.min(axis=0, initial=_NEVER, where=kappa <= slowest)
     return least

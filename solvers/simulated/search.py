@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,19 +12,9 @@ from hetopt.deadline import Deadline, Interrupted
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.restricting import restrict
-from hetopt.schedule.schedules import MAX_DELTA
-from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Sum
-from hetopt.solvers.arrays.program import Offer
+from hetopt.solvers.arrays.costs import Sum
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
-from hetopt.solvers.simulated.fills import prefixes, promising, suffixes
-from hetopt.solvers.simulated.runs import (
-    Runs,
-    joints,
-    leading,
-    longest_occupancy,
-    worths,
-)
+from hetopt.solvers.simulated.fills import prefixes, promising
 from hetopt.solvers.simulated.state import (
     MOST_ANSWERED,
     Levels,
@@ -34,6 +23,7 @@ from hetopt.solvers.simulated.state import (
     WalkState,
     new_walk,
 )
+from hetopt.solvers.simulated.view import Range, View
 from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 
 if TYPE_CHECKING:
@@ -42,7 +32,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table import CostTable, TableSlice
     from hetopt.formulations.program import ProgramData
     from hetopt.problem.problem import Problem
-    from hetopt.solvers.arrays.costs import Costs, Ints
+    from hetopt.solvers.arrays.costs import Ints
 
 #: Intervals of the excess are at most this share of the limit wide.
 _SEARCHED = 1 / 256
@@ -52,154 +42,6 @@ _FIRST = 8
 _MOST_ENTRIES, _MOST_IN_ALL = 2**24, 2**25
 #: Stages tried between two looks at the clock.
 _STEPS = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Lambda_0 in ns: floor <= lambda_0 <= ceiling; all there is unless h-1f1b."""
-
-    floor: int
-    ceiling: int
-
-
-class View:
-    """Options on offer of one (p, q), or of every p up to one, with their bounds.
-
-    Where warm-ups depend on lambda_0, it is one for all lambda_0 there may be within
-    ``limit`` ns until ``over`` says less.
-    """
-
-    def __init__(self, data: ProgramData, limit: int) -> None:
-        self.data = data
-        self.offer = Offer(data, ())
-        self.possible = self.offer.possible
-        if not self.possible:
-            return
-        costs = self.costs = self.offer.costs
-        self.short = shortest(costs.sums)
-        self.ends = at_ends(costs)
-        apart = costs.home[:, None] != costs.home[None, :]
-        seen = np.isin(np.arange(costs.edge.shape[1]), _classes(costs))
-        # Between clusters, and within the runs of a strategy.
-        self._joins = seen[:, None, None] & (apart | np.eye(len(apart), dtype=bool))
-        self._apart = apart
-        self._span(self._reach(limit))
-
-    def over(self, within: Range) -> View:
-        """Return the view of a range of lambda_0."""
-        view = copy(self)
-        view._span(within)
-        return view
-
-    def _span(self, within: Range) -> None:
-        """Set all that depends on lambda_0."""
-        costs, self.within = self.costs, within
-        used = self._joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
-        self.inner = inside(costs, within.ceiling)
-        # Over all links; most excesses leave room for each of them.
-        self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0, where=used))
-        self.joint = joints(costs, INFINITE, within.ceiling)
-        self.worth = worths(costs, self.joint, self.inner, self.ends)
-        least, most = self.offer.deltas(within.floor, within.ceiling)
-        self.delta = most
-        kinds = used & ~self._apart, used & self._apart
-        self.steps = np.array(
-            [
-                [least.min(initial=MAX_DELTA, where=kind) for kind in kinds],
-                [most.max(initial=0, where=kind) for kind in kinds],
-            ]
-        )
-
-    def _reach(self, limit: int) -> Range:
-        """Return the range of lambda_0 of plans within the limit."""
-        if not self.data.rule.thresholds or self.data.stages == 1:
-            return Range(0, INFINITE)
-        q = self.data.part.microbatches
-        # Some stage is at least as slow as when all devices share the units evenly.
-        return Range(self.capacity() // q, max(limit // q, *self._hops(limit, limit)))
-
-    def _hops(self, limit: int, excess: int) -> list[int]:
-        """Return every kappa of plans within a limit and an excess, ascending."""
-        kappa, omega = self.costs.edge
-        fits = omega <= longest_occupancy(self.costs, excess)
-        fits &= self._joins & (kappa <= limit // 2)
-        return [0, *np.unique(kappa[fits]).tolist()]
-
-    def middle(self, limit: int, excess: int) -> int | None:
-        """Return a lambda_0 at which warm-ups change, None if there is none.
-
-        Parameters
-        ----------
-        limit, excess
-            Of the plans of interest, in ns.
-        """
-        if self.data.stages == 1:
-            return None
-        floor, ceiling = self.within.floor, self.within.ceiling
-        ends = {
-            int(threshold * kappa)
-            for kappa in self._hops(limit, excess)
-            for threshold in self.data.rule.thresholds
-        }
-        inner = sorted(end for end in ends if floor < end <= ceiling)
-        return inner[len(inner) // 2] if inner else None
-
-    def least_excess(self, limit: int) -> int:
-        """Return the least excess of plans within the limit.
-
-        A lambda_0 above what stages can take is that of a link, which is as busy.
-        """
-        kappa, omega = self.costs.edge
-        q, (floor, ceiling) = (
-            self.data.part.microbatches,
-            (
-                self.within.floor,
-                self.within.ceiling,
-            ),
-        )
-        if floor <= limit // q:
-            return 0
-        slow = self._joins & (kappa >= floor) & (kappa <= ceiling)
-        return (q - 1) * int(omega.min(initial=INFINITE // q, where=slow))
-
-    @property
-    def entries(self) -> int:
-        """Return the size of a table over clusters, stages and units."""
-        stages, units = self.data.stages + 1, self.data.chain.length + 1
-        return stages * units << len(self.costs.host)
-
-    def capacity(self) -> int:
-        """Return a bound on the simulated time of every p, without any table.
-
-        Each cluster runs body units at most as fast as with all its devices on its
-        best option; every one runs q times.
-        """
-        costs = self.costs
-        unit = np.diff(costs.sums[Sum.TAU], axis=1).min(axis=1)
-        work = np.maximum(unit * costs.option[:, Option.DEVICES], 1)
-        rate = 0.0
-        for j, host in enumerate(costs.host):
-            own = costs.option[:, Option.CLUSTER] == j
-            rate += float(host[HostColumn.DEVICES] / work[own].min())
-        batches = self.data.part.microbatches * self.data.chain.length
-        return int(batches / rate * (1 - 1e-9))
-
-    def runs(self, limit: int, excess: int) -> Runs:
-        """Return runs with at most this excess, within the limit."""
-        longest = min(self.within.ceiling, limit // self.data.part.microbatches)
-        costs = self.costs
-        level = limits(costs, self.short, self.steps, self.inner, longest, excess)
-        joint, worth = self.joint, self.worth
-        if self.slowest > longest_occupancy(costs, excess):
-            joint = joints(costs, excess, self.within.ceiling)
-            worth = worths(costs, joint, self.inner, self.ends)
-        best = leading(costs, worth, level)
-        return Runs(costs, self.short, self.steps, joint, level, self.ends, best)
-
-    def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
-        """Return ``suffixes`` of an interval of the excess."""
-        runs = self.runs(limit, high)
-        return runs, suffixes(runs, limit - low)
 
 
 def is_searchable(problem: Problem, table: CostTable) -> bool:
@@ -342,10 +184,7 @@ class SimulatedSearch:
         rows = [np.array(own, dtype=np.int64) for own in kept]
         # Fewer strategies have fewer layouts beside them.
         part = self._useful(restrict(view.data.part, rows))
-        narrowed = View(replace(view.data, part=part), limit)
-        if narrowed.possible:
-            narrowed = narrowed.over(view.within)
-        return narrowed, intervals
+        return View(replace(view.data, part=part), limit, view.within), intervals
 
     def _walk(self, view: View, levels: Levels) -> None:
         free = self.data.rule.free
@@ -389,12 +228,6 @@ class SimulatedSearch:
             units=tuple(units),
             warmups=warmups,
         )
-
-
-def _classes(costs: Costs) -> Ints:
-    """Return the classes of cuts that a pipeline may have."""
-    found: Ints = np.unique(costs.cut[1 : int(costs.facts[Fact.L])])
-    return found
 
 
 def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Levels:

@@ -13,8 +13,9 @@ from hetopt.formulations.program import ProgramData
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.simulated.search import Range, SimulatedSearch, View
+from hetopt.solvers.simulated.search import SimulatedSearch
 from hetopt.solvers.simulated.solver import solve_simulated
+from hetopt.solvers.simulated.view import Range, View
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 

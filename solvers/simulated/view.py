@@ -1,0 +1,184 @@
+"""Options on offer within a range of lambda_0, and what bounds their plans."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.schedule.schedules import MAX_DELTA
+from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
+from hetopt.solvers.arrays.program import Offer
+from hetopt.solvers.arrays.windows import INFINITE
+from hetopt.solvers.simulated.bounds import (
+    at_ends,
+    cut_classes,
+    inside,
+    limits,
+    shortest,
+)
+from hetopt.solvers.simulated.fills import suffixes
+from hetopt.solvers.simulated.runs import (
+    Runs,
+    joints,
+    leading,
+    longest_occupancy,
+    worths,
+)
+
+if TYPE_CHECKING:
+    from hetopt.formulations.program import ProgramData
+    from hetopt.solvers.arrays.costs import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Lambda_0 in ns: floor <= lambda_0 <= ceiling; all there is unless h-1f1b."""
+
+    floor: int
+    ceiling: int
+
+
+class View:
+    """Options on offer of one (p, q), or of every p up to one, with their bounds.
+
+    Where warm-ups depend on lambda_0, the bounds hold for those of a range: ``within``,
+    or all that a plan of at most ``limit`` ns can have.
+    """
+
+    def __init__(
+        self, data: ProgramData, limit: int, within: Range | None = None
+    ) -> None:
+        self.data = data
+        self.offer = Offer(data, ())
+        self.possible = self.offer.possible
+        if not self.possible:
+            return
+        costs = self.costs = self.offer.costs
+        self.short = shortest(costs.sums)
+        self.ends = at_ends(costs)
+        apart = costs.home[:, None] != costs.home[None, :]
+        seen = np.isin(np.arange(costs.edge.shape[1]), cut_classes(costs))
+        # Between clusters; and within a run, which has one strategy and so one layout.
+        self._joins = seen[:, None, None] & (apart | np.eye(len(apart), dtype=bool))
+        self._apart = apart
+        self._span(self._reach(limit) if within is None else within)
+
+    def over(self, within: Range) -> View:
+        """Return the view of a range of lambda_0."""
+        view = copy(self)
+        view._span(within)
+        return view
+
+    def _span(self, within: Range) -> None:
+        """Set all that depends on lambda_0."""
+        costs, self.within = self.costs, within
+        used = self._joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
+        self.inner = inside(costs, within.ceiling)
+        # Of these links; most excesses leave room for each of them.
+        self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0, where=used))
+        self.joint = joints(costs, INFINITE, within.ceiling)
+        self.worth = worths(costs, self.joint, self.inner, self.ends)
+        least, most = self.offer.deltas(within.floor, within.ceiling)
+        self.delta = most
+        # Where there is no boundary of a kind, nothing asks for its steps.
+        kinds = used & ~self._apart, used & self._apart
+        self.steps = np.array(
+            [
+                [least.min(initial=MAX_DELTA, where=kind) for kind in kinds],
+                [most.max(initial=0, where=kind) for kind in kinds],
+            ]
+        )
+
+    def _reach(self, limit: int) -> Range:
+        """Return the range of lambda_0 of plans within the limit."""
+        if not self.data.rule.thresholds or self.data.stages == 1:
+            return Range(0, INFINITE)
+        q = self.data.part.microbatches
+        # Some stage is at least as slow as when all devices share the units evenly.
+        slowest = self._hops(limit, limit).max(initial=0)
+        return Range(self.capacity() // q, max(limit // q, int(slowest)))
+
+    def _hops(self, limit: int, excess: int) -> Ints:
+        """Return each kappa that plans within a limit and an excess may have."""
+        kappa, omega = self.costs.edge
+        fits = omega <= longest_occupancy(self.costs, excess)
+        fits &= self._joins & (kappa <= limit // 2)
+        return np.unique(kappa[fits])
+
+    def middle(self, limit: int, excess: int) -> int | None:
+        """Return the middle one of the lambda_0 from which on warm-ups are fewer.
+
+        None if there is none within the range but its floor.
+
+        Parameters
+        ----------
+        limit, excess
+            Of the plans of interest, in ns.
+        """
+        if self.data.stages == 1:
+            return None
+        floor, ceiling = self.within.floor, self.within.ceiling
+        ends = {
+            int(threshold * kappa)
+            for kappa in self._hops(limit, excess).tolist()
+            for threshold in self.data.rule.thresholds
+        }
+        inner = sorted(end for end in ends if floor < end <= ceiling)
+        return inner[len(inner) // 2] if inner else None
+
+    def least_excess(self, limit: int) -> int:
+        """Return the least excess of plans within the limit.
+
+        A lambda_0 above what any stage can take is the kappa of a link, whose own
+        excess is q - 1 occupancies.
+        """
+        kappa, omega = self.costs.edge
+        q, within = self.data.part.microbatches, self.within
+        if within.floor <= limit // q:
+            return 0
+        slow = self._joins & (kappa >= within.floor) & (kappa <= within.ceiling)
+        return (q - 1) * int(omega.min(initial=INFINITE // q, where=slow))
+
+    @property
+    def entries(self) -> int:
+        """Return the size of a table over clusters, stages and units."""
+        stages, units = self.data.stages + 1, self.data.chain.length + 1
+        return stages * units << len(self.costs.host)
+
+    def capacity(self) -> int:
+        """Return a bound on the simulated time of every p, without any table.
+
+        Each cluster runs body units at most as fast as with all its devices on its
+        best option; every one runs q times.
+        """
+        costs = self.costs
+        unit = np.diff(costs.sums[Sum.TAU], axis=1).min(axis=1)
+        if not unit.all():
+            return 0
+        work = unit * costs.option[:, Option.DEVICES]
+        rate = 0.0
+        for j, host in enumerate(costs.host):
+            own = costs.option[:, Option.CLUSTER] == j
+            rate += float(host[HostColumn.DEVICES] / work[own].min())
+        batches = self.data.part.microbatches * self.data.chain.length
+        return int(batches / rate * (1 - 1e-9))
+
+    def runs(self, limit: int, excess: int) -> Runs:
+        """Return runs with at most this excess, within the limit."""
+        longest = min(self.within.ceiling, limit // self.data.part.microbatches)
+        costs = self.costs
+        level = limits(costs, self.short, self.steps, self.inner, longest, excess)
+        joint, worth = self.joint, self.worth
+        if self.slowest > longest_occupancy(costs, excess):
+            joint = joints(costs, excess, self.within.ceiling)
+            worth = worths(costs, joint, self.inner, self.ends)
+        best = leading(costs, worth, level)
+        return Runs(costs, self.short, self.steps, joint, level, self.ends, best)
+
+    def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
+        """Return ``suffixes`` of an interval of the excess."""
+        runs = self.runs(limit, high)
+        return runs, suffixes(runs, limit - low)
