@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import groupby, pairwise
 from math import prod
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from hetopt.solvers.arrays.costs import (
     Costs,
     Edge,
     Fact,
+    HostColumn,
     Option,
     Stock,
     Sum,
@@ -23,6 +25,8 @@ from hetopt.solvers.decisions.identical import kept_leaders, last_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
@@ -308,16 +312,76 @@ class Offer:
             most += threshold * kappa > floor
         return least, most
 
-    def thresholds(self) -> list[int]:
-        """Return every lambda_0 (ns) at which some delta changes, ascending."""
+    @cached_property
+    def joins(self) -> NDArray[np.bool_]:
+        """Whether a boundary may be at a class of cuts, between two layouts.
+
+        Within a run there is one layout, unless principles are relaxed.
+        """
+        home, classes = self.costs.home, np.arange(len(self.costs.edge[Edge.KAPPA]))
+        joins = home[:, None] != home[None, :]
+        if self.data.principles.relaxed:
+            joins |= True
+        np.fill_diagonal(joins, val=True)
+        seen = np.isin(classes, self.data.chain.cuts)
+        found: NDArray[np.bool_] = seen[:, None, None] & joins
+        return found
+
+    def kappas(self, busiest: int, slowest: int) -> Ints:
+        """Return each kappa that boundaries may have, ascending.
+
+        Parameters
+        ----------
+        busiest, slowest
+            Most ns that a link is taken, and that kappa lasts.
+        """
+        kappa, omega = self.costs.edge
+        found: Ints = np.unique(
+            kappa[self.joins & (omega <= busiest) & (kappa <= slowest)]
+        )
+        return found
+
+    def least_longest(self) -> int:
+        """Return what the slowest stage takes at least, whatever the plan, in ns.
+
+        Each cluster runs body units at most as fast as with all its devices on its best
+        option.
+        """
+        costs = self.costs
+        unit = np.diff(costs.sums[Sum.TAU], axis=1).min(axis=1)
+        if not unit.all():
+            return 0
+        work = unit * costs.option[:, Option.DEVICES]
+        rate = 0.0
+        for j, host in enumerate(costs.host):
+            own = costs.option[:, Option.CLUSTER] == j
+            rate += float(host[HostColumn.DEVICES] / work[own].min())
+        return int(self.data.chain.length / rate * (1 - 1e-9))
+
+    def reach(self, longest: int, kappas: Ints) -> tuple[int, int]:
+        """Return the least and the largest lambda_0 of plans, in ns.
+
+        Parameters
+        ----------
+        longest
+            Most that a stage takes.
+        kappas
+            That boundaries may have.
+        """
+        return self.least_longest(), max(longest, int(kappas.max(initial=0)))
+
+    def thresholds(self, kappas: Ints) -> list[int]:
+        """Return every lambda_0 (ns) at which some delta changes, ascending.
+
+        Parameters
+        ----------
+        kappas
+            Of the boundaries of interest.
+        """
         if self.data.stages == 1:
             return []
-        kappa = self.costs.edge[Edge.KAPPA][
-            sorted({int(x) for x in self.data.chain.cuts})
-        ]
-        values = np.unique(kappa)
-        thresholds = self.data.rule.thresholds
-        return sorted({int(t * value) for value in values for t in thresholds})
+        ends = {int(t * value) for value in kappas for t in self.data.rule.thresholds}
+        return sorted(ends)
 
 
 def _most_stages(data: ProgramData, domain: Domain, j: int, k: int) -> int:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.decision import Decision
+from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.identical import canonical
 from hetopt.solvers.dp.label_pool import Label
 
@@ -22,6 +24,31 @@ class Node:
     high: int
     floor: int
     ceiling: int
+
+
+def everything(offer: Offer, *, steady: bool) -> tuple[Node, list[int]]:
+    """Return the node of all plans within the cutoff, and where warm-ups change.
+
+    Parameters
+    ----------
+    steady
+        Whether lambda decides on warm-ups.
+    """
+    data = offer.data
+    more = data.part.passes - 1
+    if not more:
+        return Node(low=0, high=INFINITE, floor=0, ceiling=INFINITE), []
+    high = data.cutoff // more
+    if data.period_max is not None:
+        high = min(high, data.period_max)
+    floor, ceiling, changes = 0, INFINITE, list[int]()
+    if steady and data.rule.thresholds:
+        # No stage and no link takes longer than lambda, and the fill has 2 kappa.
+        longest, slowest = high // PERIOD_SCALE, data.cutoff // (2 * PERIOD_SCALE)
+        kappas = offer.kappas(longest, slowest)
+        floor, ceiling = offer.reach(longest, kappas)
+        changes = offer.thresholds(kappas)
+    return Node(low=data.period_min, high=high, floor=floor, ceiling=ceiling), changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

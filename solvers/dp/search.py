@@ -55,7 +55,7 @@ from hetopt.solvers.dp.bounds import (
 )
 from hetopt.solvers.dp.budget import Cursor
 from hetopt.solvers.dp.buffers import most_new
-from hetopt.solvers.dp.found import Labelled, Node, cut, decision_of
+from hetopt.solvers.dp.found import Labelled, Node, cut, decision_of, everything
 from hetopt.solvers.dp.label_pool import Label
 from hetopt.solvers.dp.labels import LabelPhase, walk
 from hetopt.solvers.dp.prices import look_around
@@ -119,7 +119,7 @@ class LabelSearch:
         self._short = np.zeros_like(self._offer.costs.sums)
         shortest(self._offer.costs.sums, self._short)
         self._scratch = np.zeros((3, data.chain.length + 1), dtype=np.int64)
-        self._thresholds = self._offer.thresholds() if self._steady else []
+        self._whole, self._thresholds = everything(self._offer, steady=self._steady)
         buffers.begin(len(self._offer.costs.host), len(self._offer.costs.stock))
         self._price = np.zeros(len(self._offer.costs.host), dtype=np.int64)
 
@@ -211,15 +211,7 @@ class LabelSearch:
         return best
 
     def _start(self) -> list[Node]:
-        if not self._offer.possible:
-            return []
-        data = self.data
-        if not self._more:
-            return [Node(low=0, high=INFINITE, floor=0, ceiling=INFINITE)]
-        high = data.cutoff // self._more
-        if data.period_max is not None:
-            high = min(high, data.period_max)
-        return [Node(low=data.period_min, high=high, floor=0, ceiling=INFINITE)]
+        return [self._whole] if self._offer.possible else []
 
     def _check(self) -> None:
         if self._stop() or self._deadline.is_over():

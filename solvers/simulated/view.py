@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.schedule.schedules import MAX_DELTA
-from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
+from hetopt.solvers.arrays.costs import Edge
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.bounds import (
     at_ends,
-    cut_classes,
     inside,
     limits,
     shortest,
@@ -59,11 +58,7 @@ class View:
         costs = self.costs = self.offer.costs
         self.short = shortest(costs.sums)
         self.ends = at_ends(costs)
-        apart = costs.home[:, None] != costs.home[None, :]
-        seen = np.isin(np.arange(costs.edge.shape[1]), cut_classes(costs))
-        # Between clusters; and within a run, which has one strategy and so one layout.
-        self._joins = seen[:, None, None] & (apart | np.eye(len(apart), dtype=bool))
-        self._apart = apart
+        self._apart = costs.home[:, None] != costs.home[None, :]
         self._span(self._reach(limit) if within is None else within)
 
     def over(self, within: Range) -> View:
@@ -75,7 +70,7 @@ class View:
     def _span(self, within: Range) -> None:
         """Set all that depends on lambda_0."""
         costs, self.within = self.costs, within
-        used = self._joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
+        used = self.offer.joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
         self.inner = inside(costs, within.ceiling)
         # Of these links; most excesses leave room for each of them.
         self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0, where=used))
@@ -96,17 +91,13 @@ class View:
         """Return the range of lambda_0 of plans within the limit."""
         if not self.data.rule.thresholds or self.data.stages == 1:
             return Range(0, INFINITE)
-        q = self.data.part.microbatches
-        # Some stage is at least as slow as when all devices share the units evenly.
-        slowest = self._hops(limit, limit).max(initial=0)
-        return Range(self.capacity() // q, max(limit // q, int(slowest)))
+        kappas = self._kappas(limit, limit)
+        longest = limit // self.data.part.microbatches
+        return Range(*self.offer.reach(longest, kappas))
 
-    def _hops(self, limit: int, excess: int) -> Ints:
+    def _kappas(self, limit: int, excess: int) -> Ints:
         """Return each kappa that plans within a limit and an excess may have."""
-        kappa, omega = self.costs.edge
-        fits = omega <= longest_occupancy(self.costs, excess)
-        fits &= self._joins & (kappa <= limit // 2)
-        return np.unique(kappa[fits])
+        return self.offer.kappas(longest_occupancy(self.costs, excess), limit // 2)
 
     def middle(self, limit: int, excess: int) -> int | None:
         """Return the middle one of the lambda_0 from which on warm-ups are fewer.
@@ -118,15 +109,9 @@ class View:
         limit, excess
             Of the plans of interest, in ns.
         """
-        if self.data.stages == 1:
-            return None
         floor, ceiling = self.within.floor, self.within.ceiling
-        ends = {
-            int(threshold * kappa)
-            for kappa in self._hops(limit, excess).tolist()
-            for threshold in self.data.rule.thresholds
-        }
-        inner = sorted(end for end in ends if floor < end <= ceiling)
+        ends = self.offer.thresholds(self._kappas(limit, excess))
+        inner = [end for end in ends if floor < end <= ceiling]
         return inner[len(inner) // 2] if inner else None
 
     def least_excess(self, limit: int) -> int:
@@ -139,7 +124,7 @@ class View:
         q, within = self.data.part.microbatches, self.within
         if within.floor <= limit // q:
             return 0
-        slow = self._joins & (kappa >= within.floor) & (kappa <= within.ceiling)
+        slow = self.offer.joins & (kappa >= within.floor) & (kappa <= within.ceiling)
         return (q - 1) * int(omega.min(initial=INFINITE // q, where=slow))
 
     @property
@@ -149,22 +134,8 @@ class View:
         return stages * units << len(self.costs.host)
 
     def capacity(self) -> int:
-        """Return a bound on the simulated time of every p, without any table.
-
-        Each cluster runs body units at most as fast as with all its devices on its
-        best option; every one runs q times.
-        """
-        costs = self.costs
-        unit = np.diff(costs.sums[Sum.TAU], axis=1).min(axis=1)
-        if not unit.all():
-            return 0
-        work = unit * costs.option[:, Option.DEVICES]
-        rate = 0.0
-        for j, host in enumerate(costs.host):
-            own = costs.option[:, Option.CLUSTER] == j
-            rate += float(host[HostColumn.DEVICES] / work[own].min())
-        batches = self.data.part.microbatches * self.data.chain.length
-        return int(batches / rate * (1 - 1e-9))
+        """Return a bound on the simulated time of every p, without any table."""
+        return self.data.part.microbatches * self.offer.least_longest()
 
     def runs(self, limit: int, excess: int) -> Runs:
         """Return runs with at most this excess, within the limit."""

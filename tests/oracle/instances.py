@@ -109,6 +109,34 @@ def make_instance(
         size *= 0.85
 
 
+#: How much longer transfers take, and which share of that the link is busy.
+_SLOWNESS = ((0.02, 1.0), (1.0, 0.3), (8.0, 1.0), (60.0, 0.01))
+
+
+def make_slow(seed: int, **options: Any) -> Instance:
+    """Draw an instance under ``h-1f1b``; consecutive seeds have ever slower links.
+
+    Parameters
+    ----------
+    options
+        As of ``make_instance``.
+    """
+    drawn = {"schedule": "h-1f1b", "pinned": seed % 3 == 0, **options}
+    instance = make_instance(seed, **drawn)
+    times, busy = _SLOWNESS[seed % len(_SLOWNESS)]
+    slices = tuple(
+        replace(
+            part,
+            transfer_ns=(part.transfer_ns * times).astype(np.int64),
+            occupancy_ns=np.minimum(
+                part.transfer_ns * times, part.occupancy_ns * times * busy
+            ).astype(np.int64),
+        )
+        for part in instance.table.slices
+    )
+    return replace(instance, table=replace(instance.table, slices=slices))
+
+
 def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
     """Draw an instance whose stages hold so many chunks.
 

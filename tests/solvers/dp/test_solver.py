@@ -26,7 +26,7 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, table
 from tests.oracle import brute_force
-from tests.oracle.instances import ONE_CHUNK, Instance, make_instance
+from tests.oracle.instances import ONE_CHUNK, Instance, make_instance, make_slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -146,6 +146,23 @@ def test_every_program_of_a_wide_space(
 ) -> None:
     instance = make_instance(seed, widest=True)
     for data, best in programs(instance, space):
+        check_program(engine, instance, data, best)
+
+
+@pytest.mark.parametrize("seed", range(100, 148))
+def test_every_program_with_slow_links(engine: DpEngine, seed: int) -> None:
+    """Under h-1f1b: lambda_0 is that of a link, or is known by the cutoff alone."""
+    instance = make_slow(seed)
+    for data, best in programs(instance):
+        check_program(engine, instance, data, best)
+
+
+@pytest.mark.parametrize("seed", range(200, 220))
+def test_every_program_of_a_wide_space_with_slow_links(
+    engine: DpEngine, seed: int
+) -> None:
+    instance = make_slow(seed, widest=True)
+    for data, best in programs(instance, SPACES[seed // 4 % 5]):
         check_program(engine, instance, data, best)
 
 

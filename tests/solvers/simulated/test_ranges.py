@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
 from hetopt.deadline import Deadline
@@ -17,33 +14,14 @@ from hetopt.solvers.simulated.search import SimulatedSearch
 from hetopt.solvers.simulated.solver import solve_simulated
 from hetopt.solvers.simulated.view import Range, View
 from tests.oracle import brute_force
-from tests.oracle.instances import Instance, make_instance
+from tests.oracle.instances import make_slow
 
-#: How much longer transfers take, and which share of that the link is busy.
-SLOWNESS = ((0.02, 1.0), (1.0, 0.3), (8.0, 1.0), (60.0, 0.01))
 _TICK_S = 1e-9
-
-
-def slowed(seed: int) -> Instance:
-    """Return an instance under ``h-1f1b`` with other links."""
-    instance = make_instance(seed, schedule="h-1f1b", pinned=seed % 3 == 0)
-    times, busy = SLOWNESS[seed % len(SLOWNESS)]
-    slices = tuple(
-        replace(
-            part,
-            transfer_ns=(part.transfer_ns * times).astype(np.int64),
-            occupancy_ns=np.minimum(
-                part.transfer_ns * times, part.occupancy_ns * times * busy
-            ).astype(np.int64),
-        )
-        for part in instance.table.slices
-    )
-    return replace(instance, table=replace(instance.table, slices=slices))
 
 
 @pytest.mark.parametrize("seed", range(48))
 def test_the_best_plan_is_in_some_range(seed: int) -> None:
-    instance = slowed(seed)
+    instance = make_slow(seed)
     problem, table = instance.problem, instance.table
     best = brute_force.solve(problem, table, simulated=True).best
     request = Request(
@@ -78,7 +56,7 @@ def times_within(data: ProgramData, limit: int) -> set[int]:
 @pytest.mark.parametrize("seed", range(3, 48, 4))
 def test_no_plan_within_the_limit_is_missed(seed: int) -> None:
     """All of a program are found, whatever range their lambda_0 is in."""
-    instance = slowed(seed)
+    instance = make_slow(seed)
     problem, table = instance.problem, instance.table
     programs = brute_force.solve(problem, table, simulated=True).programs
     for (p, q), best in programs.items():
@@ -92,7 +70,7 @@ def test_no_plan_within_the_limit_is_missed(seed: int) -> None:
 
 def test_a_range_is_of_what_plans_can_have() -> None:
     """It is never above what a stage or a link can take within the limit."""
-    instance = slowed(1)
+    instance = make_slow(1)
     part = instance.table.slices[-1]
     data = ProgramData.of(
         instance.table,
