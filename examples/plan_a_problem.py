@@ -11,8 +11,8 @@ def main() -> None:
         return
     plan = result.best.plan
     print(f"{result.status}, gap {result.gap:.1e}")
-    print(f"{result.best.closed_form_s:.3f} s per iteration in closed form")
-    print(f"{result.best.iteration_time_s:.3f} s simulated")
+    print(f"{result.best.iteration_time_s:.3f} s per iteration, simulated")
+    print(f"{result.best.closed_form_s:.3f} s in closed form")
     print(f"{plan.pipeline.microbatches} micro-batches, {plan.schedule}")
     for number, stage in enumerate(plan.pipeline.stages):
         units = f"units {stage.first_unit} to {stage.end_unit - 1}"

@@ -40,10 +40,10 @@ def with_links(problem: Problem, factor: float) -> Problem:
 
 
 def best_time(problem: Problem) -> float:
-    """Return the least closed form of an iteration, in seconds."""
+    """Return the least time of an iteration, in seconds."""
     result = hetopt.plan(problem)
     assert result.best is not None
-    return result.best.closed_form_s
+    return result.best.iteration_time_s
 
 
 if __name__ == "__main__":
