@@ -84,6 +84,7 @@ def test_what_runs_do_not_tell_stays() -> None:
     assert right.left_out_s == right.before_s == right.after_s
 
 
+@pytest.mark.slow
 def test_factors_end_on_their_bounds() -> None:
     found = fit_jointly([run_of(problem_of(), 1e4, plan) for plan in PLANS[:2]])
     assert found.calibration.efficiency["a"] == 0.25

@@ -162,6 +162,7 @@ def test_undominated_strategies_keep_the_plan(seed: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_some_strategies_are_dominated() -> None:
     removed = 0
     for seed in SPACES:

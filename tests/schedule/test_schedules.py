@@ -179,6 +179,7 @@ def test_another_name_changes_no_plan(
     assert found.plan.pipelines == expected.plan.pipelines
 
 
+@pytest.mark.slow
 def test_programs_agree_on_a_schedule_that_nobody_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

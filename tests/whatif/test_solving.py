@@ -82,6 +82,7 @@ def test_profiles_of_one_name_are_not_one_problem(
     assert asked == paths[:2]
 
 
+@pytest.mark.slow
 def test_workers_find_the_same(
     monkeypatch: pytest.MonkeyPatch, counted: list[int]
 ) -> None:

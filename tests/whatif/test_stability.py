@@ -71,6 +71,7 @@ def plan_s(move: Move, factor: float) -> float:
     return price(best.plan, table).closed_form_s
 
 
+@pytest.mark.slow
 def test_everything_is_moved_both_ways() -> None:
     moves = list(moves_of(PROBLEM))
     assert [move.words() for move in moves] == [
@@ -114,6 +115,7 @@ def test_none_is_better_before() -> None:
             assert best_s(move_of(each), factor) >= own * (1 - MARGIN) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_fit_any_more() -> None:
     less = next(
         each

@@ -85,6 +85,7 @@ def _least_fills(
     return {p: int(row[At.FILL] + row[At.SYNC]) for p, row in rows.items()}
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize(
     "schedule",
     ["1f1b", "eager-1f1b", "virtual-1f1b", "1f1b-blocking", "1f1b-batched"],

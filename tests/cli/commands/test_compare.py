@@ -177,6 +177,7 @@ class TestGoingOn:
         # A finished one is begun anew.
         assert not Path("out/compare.runs.jsonl").exists()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("change", ["limit", "plan", "version", "fresh"])
     def test_not_from_another_run(
         self,

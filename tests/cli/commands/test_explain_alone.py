@@ -107,6 +107,7 @@ def test_options_of_mine_alone(flag: str, capsys: pytest.CaptureFixture[str]) ->
     assert f"{flag}: is " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_stability_is_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["plan", "site.yaml", "--stability", "--jobs", "1", "--out", "plan.json"]
     assert main([*command, "--journal", "journal.jsonl", "--top", "2"]) == 0

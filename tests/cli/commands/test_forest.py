@@ -69,6 +69,7 @@ def test_evaluate_writes_tables_data_and_pictures(
     assert float(rows[0]["forest_s"]) > 0
 
 
+@pytest.mark.slow
 def test_a_plan_from_a_profile(
     folder: Path, tmp_path: Path, run_hetopt: RunHetopt
 ) -> None:

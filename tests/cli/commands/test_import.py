@@ -316,6 +316,7 @@ def test_explain_searches_where_no_plan_is_given(
     assert told["ours"]["iteration_time_s"] == pytest.approx(best["iteration_time_s"])
 
 
+@pytest.mark.slow
 def test_explain_within_a_launchers_limits_and_with_a_table(
     small: Path, mine: Path, tmp_path: Path, run_hetopt: RunHetopt
 ) -> None:

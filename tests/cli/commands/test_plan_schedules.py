@@ -232,6 +232,7 @@ def test_pinned_units_are_those_of_the_schedule_asked_for(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_schedules_that_pinned_units_do_not_fit_are_named(
     problem: str, tmp_path: Path
 ) -> None:

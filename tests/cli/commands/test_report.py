@@ -229,6 +229,7 @@ def test_names_are_text(folder: Path) -> None:
     assert HOSTILE in data["clusters"]
 
 
+@pytest.mark.slow
 def test_prices_and_how_far_coefficients_may_move(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

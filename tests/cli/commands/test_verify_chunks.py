@@ -73,6 +73,7 @@ def test_a_certificate_is_verified(
     assert "with" not in lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_careful_forgeries_are_rejected(
     interleaved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str

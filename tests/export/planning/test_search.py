@@ -96,6 +96,7 @@ def _can_be_run(
     )
 
 
+@pytest.mark.slow
 def test_alternatives_can_be_run_too() -> None:
     for seed in range(6):
         instance = make_instance(seed)

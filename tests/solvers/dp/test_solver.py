@@ -149,6 +149,7 @@ def test_every_program_of_a_wide_space(
         check_program(engine, instance, data, best)
 
 
+@pytest.mark.quick_seeds(4)
 @pytest.mark.parametrize("seed", range(100, 148))
 def test_every_program_with_slow_links(engine: DpEngine, seed: int) -> None:
     """Under h-1f1b: lambda_0 is that of a link, or is known by the cutoff alone."""
@@ -157,6 +158,7 @@ def test_every_program_with_slow_links(engine: DpEngine, seed: int) -> None:
         check_program(engine, instance, data, best)
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", range(200, 220))
 def test_every_program_of_a_wide_space_with_slow_links(
     engine: DpEngine, seed: int

@@ -156,6 +156,7 @@ def test_the_front_is_that_of_all_choices_of_nodes(seed: int) -> None:
     assert times == pytest.approx([time_s for _, time_s in expected], rel=1e-12)
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", range(50))
 def test_budget_and_cost_are_the_best_of_all_choices(seed: int) -> None:
     rng = Random(1000 + seed)

@@ -43,7 +43,7 @@ def run(instance: Instance, params: RaceParams = HERE, seed: int = 0) -> Result:
     )
 
 
-@pytest.mark.quick_seeds(2)
+@pytest.mark.quick_seeds(1)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_plans_pass_the_check_and_none_beats_the_optimum(seed: int) -> None:
     instance = make_instance(seed)
@@ -63,6 +63,7 @@ def test_plans_pass_the_check_and_none_beats_the_optimum(seed: int) -> None:
     assert result.best.closed_form_s >= optimum - slack
 
 
+@pytest.mark.slow
 def test_nearly_always_it_is_the_optimum() -> None:
     shares = []
     for seed in SEEDS:

@@ -50,6 +50,7 @@ SOLVERS = [
 ]
 
 
+@pytest.mark.quick_seeds(3)
 @pytest.mark.parametrize("name", SOLVERS)
 @pytest.mark.parametrize("seed", [*NARROW, *range(400, 400 + COUNT)])
 def test_same_plan_or_same_infeasibility(name: str, seed: int) -> None:

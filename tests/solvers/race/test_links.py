@@ -145,6 +145,7 @@ def test_solvers_agree_with_brute_force(seed: int) -> None:
         assert check_result(problem, table, data) == []
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", [*range(1, 120, 6)])
 def test_bounds_hold_where_clusters_are_visited_again(seed: int) -> None:
     instance = linked(seed)

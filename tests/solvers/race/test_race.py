@@ -83,6 +83,7 @@ def test_a_worker_that_dies_is_replaced_and_its_task_run_again(
     assert result.best.plan == brute_force.to_plan(problem, table, best)
 
 
+@pytest.mark.slow
 def test_a_program_that_keeps_killing_is_unsettled_and_never_refuted() -> None:
     instance = make_instance(SEED)
     problem = pinned(instance.problem, {2})

@@ -29,6 +29,7 @@ def test_more_plans_of_brute_force(name: str, seed: int) -> None:
     ensure_best(name, drawn(seed))
 
 
+@pytest.mark.slow
 def test_many_instances_have_plans() -> None:
     assert with_plans(map(drawn, range(24))) >= 12
 

@@ -164,6 +164,7 @@ def planned(
     return result
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", range(200))
 def test_the_plan_is_the_best_of_all_divisions(seed: int) -> None:
     problem = drawn(Random(seed))
