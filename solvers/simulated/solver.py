@@ -126,7 +126,11 @@ def _ensure_known(table: CostTable) -> None:
 
 
 def solve_simulated(
-    request: Request, *, solver: str, patience_s: float | None = None
+    request: Request,
+    *,
+    solver: str,
+    started: Result | None = None,
+    patience_s: float | None = None,
 ) -> Result:
     """Find the plan of least simulated time and prove that there is none quicker.
 
@@ -134,6 +138,8 @@ def solve_simulated(
     ----------
     solver
         Finds the plan of least closed form, to start from.
+    started
+        What it found, if it was asked already.
     patience_s
         Seconds that the proof may take from there if there is no time limit; None for
         as long as it needs.
@@ -150,9 +156,11 @@ def solve_simulated(
     first = deadline.within(
         None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
     )
-    started = load(solver)(
-        replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)
-    )
+    if started is None:
+        alone = replace(params, top=1)
+        started = load(solver)(
+            replace(request, params=alone, deadline=first, cutoff_s=None)
+        )
     if started.status == "infeasible":
         return replace(started, objective="simulated")
     # Out of time it goes on below; with time left and nothing proven it was Ctrl-C.

@@ -10,13 +10,12 @@ search is compiled.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.cost.boundaries.places import searched_table
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
-from hetopt.solvers.loading import load, sharing_links
+from hetopt.solvers.loading import load
 from hetopt.solvers.simulated.search import is_searchable
 from hetopt.solvers.simulated.solver import solve_simulated, why_not
 
@@ -27,25 +26,48 @@ if TYPE_CHECKING:
 #: Seconds after the proof of the closed form in which the simulated time is proven, or
 #: the gap is what is left; unless there is a time limit.
 _PATIENCE_S = 60.0
+#: Why it is the closed form all the same, or the proof was not ended.
+_NOT_COMPILED = (
+    "the search of simulated times is still being compiled in the background, for "
+    "later runs"
+)
+_NO_TIME = "no time was left for simulated times"
+_ENDED = (
+    f"which ends the proof of a simulated time after {_PATIENCE_S:g} s: name a time "
+    "limit for a longer one, or minimise the closed form"
+)
 
 
 def solve_usual(request: Request) -> Result:
-    """Minimise the simulated time where that can be searched, else the closed form."""
-    free = rule_of(request.table.schedule).free
-    if not _is_searched(request):
-        return load("auto")(request)
+    """Minimise the simulated time where that can be searched, else the closed form.
+
+    The closed form is proven first. What is left of a time limit is for the simulated
+    time.
+    """
+    deadline, free = request.deadline, rule_of(request.table.schedule).free
+    started = load("auto")(request)
+    if started.status != "optimal" or not _is_searched(request):
+        return started
     if not compiling.are_times_kept(free=free):
-        return _explained(load("auto")(request), free=free)
-    solve = partial(solve_simulated, solver="auto", patience_s=_PATIENCE_S)
-    result = sharing_links(solve, request, objective="simulated", exact=True)
-    limited = request.deadline.limit_s is not None or result.interrupted
-    if result.status != "feasible" or limited:
-        return result
-    why = (
-        f"which ends the proof of a simulated time after {_PATIENCE_S:g} s: name a "
-        "time limit for a longer one, or minimise the closed form"
+        later = compiling.times_later(free=free)
+        return _because(started, _NOT_COMPILED) if later else started
+    if deadline.is_over():
+        return _because(started, _NO_TIME)
+    result = solve_simulated(
+        request, solver="auto", started=started, patience_s=_PATIENCE_S
     )
-    return replace(result, choice=why)
+    if not result.lower_bound_s:
+        return _because(replace(started, interrupted=result.interrupted), _NO_TIME)
+    done = result.status == "optimal" or result.interrupted
+    if done or deadline.limit_s is not None:
+        return result
+    return replace(result, choice=_ENDED)
+
+
+def _because(result: Result, why: str) -> Result:
+    """Return a result that says why its closed form is minimised."""
+    known = "" if result.choice is None else f"{result.choice}; "
+    return replace(result, choice=f"{known}minimised is the closed form, as {why}")
 
 
 def _is_searched(request: Request) -> bool:
@@ -57,17 +79,3 @@ def _is_searched(request: Request) -> bool:
         return False
     # Bounds know nothing of what boundaries share.
     return searched_table(table, params.principles, simulated=True) is table
-
-
-def _explained(result: Result, *, free: bool) -> Result:
-    """Return a result that says why its closed form is minimised."""
-    if result.best is None or result.interrupted:
-        return result
-    if not compiling.times_later(free=free):
-        return result
-    why = (
-        "minimised is the closed form, as the search of simulated times is still being "
-        "compiled in the background, for later runs"
-    )
-    known = "" if result.choice is None else f"{result.choice}; "
-    return replace(result, choice=f"{known}{why}")

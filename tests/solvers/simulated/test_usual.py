@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hetopt
+from hetopt.deadline import Deadline
 from hetopt.problem.principles import Principles
 from hetopt.solvers import compiling
 from hetopt.solvers.params import RaceParams
@@ -137,18 +138,45 @@ def test_the_first_run_does_not_wait_for_compiling(
     assert "still being compiled in the background" in result.choice
 
 
+def unproven(request: Request, *, started: Result, **options: Any) -> Result:
+    """Return what a search of simulated times knows that had to end."""
+    assert options == {"solver": "auto", "patience_s": 60.0}
+    assert (started.objective, started.status) == ("closed", "optimal")
+    return replace(started, objective="simulated", status="feasible", choice=None)
+
+
 def test_a_proof_that_takes_too_long_says_so(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    patience: list[float] = []
-
-    def unproven(request: Request, *, solver: str, patience_s: float) -> Result:
-        patience.append(patience_s)
-        found = hetopt.plan(request.problem, objective="closed", jobs=1)
-        return replace(found, objective="simulated", status="feasible")
-
     monkeypatch.setattr(usual, "solve_simulated", unproven)
     result = usual.solve_usual(asked(problem))
-    assert patience == [60.0]
+    assert (result.objective, result.status) == ("simulated", "feasible")
     assert result.choice is not None
     assert "name a time limit for a longer one" in result.choice
+    limited = replace(asked(problem), deadline=Deadline.after(300))
+    assert usual.solve_usual(limited).choice is None
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_without_any_bound_it_is_the_closed_form(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    def nothing(request: Request, **options: Any) -> Result:
+        found = unproven(request, **options)
+        return replace(found, lower_bound_s=0.0, interrupted=interrupted)
+
+    monkeypatch.setattr(usual, "solve_simulated", nothing)
+    result = usual.solve_usual(asked(problem))
+    assert (result.objective, result.status) == ("closed", "optimal")
+    assert result.interrupted == interrupted
+    assert result.choice is not None
+    assert "no time was left for simulated times" in result.choice
+
+
+def test_what_is_not_proven_in_closed_form_is_reported_so(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proven = hetopt.plan(problem, objective="closed", jobs=1)
+    open_still = replace(proven, status="feasible")
+    monkeypatch.setattr(usual, "load", lambda name: lambda request: open_still)
+    assert usual.solve_usual(asked(problem)) is open_still
