@@ -3,8 +3,8 @@
 That is what a plan takes; the closed form is what most programs can be told. The
 closed form it is where the schedule is one whose simulated times are not searched,
 where clusters are too many for it or share what joins them, where principles are
-relaxed or a journal is kept, and on the very first runs, which do not wait until that
-search is compiled.
+relaxed or a journal is kept, where a time limit leaves nothing, and on the very first
+runs, which do not wait until that search is compiled.
 """
 
 from __future__ import annotations
