@@ -18,8 +18,8 @@ def main() -> None:
     pins = Pins(clusters={cluster.name: wide for cluster in problem.clusters})
     pinned = best(replace(problem, pins=pins))
     free = best(problem)
-    times = f"pinned {pinned.iteration_time_s:.3f} s, free {free.iteration_time_s:.3f} s"
-    print(times)
+    times_s = pinned.iteration_time_s, free.iteration_time_s
+    print("pinned {:.3f} s, free {:.3f} s".format(*times_s))
     for change in changes(pinned.plan, free.plan):
         where = f" on {change.cluster}" if change.cluster else ""
         print(f"{change.what}{where}: {change.before} -> {change.after}")
