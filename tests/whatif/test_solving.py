@@ -94,6 +94,7 @@ def test_workers_find_the_same(
     assert [time_s(each) for each in found] == [alone(each) for each in asked]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_costs_its_variant_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -100,6 +100,7 @@ def test_another_plan_is_better_where_it_is_said_to_be() -> None:
         assert each.other.closed_form_s == best_s(move_of(each), each.factor)
 
 
+@pytest.mark.slow
 def test_none_is_better_before() -> None:
     for each in crossings():
         for step in FACTORS[::3]:

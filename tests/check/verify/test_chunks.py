@@ -212,6 +212,7 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_LABELS", 200_000)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_little_memory")
 def test_the_search_goes_down_to_every_optimum() -> None:
     assert sum(map(_ensure_least, FEW)) > 3

@@ -61,6 +61,7 @@ def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
             assert unproven(problem, table, q, {p: bound}) == [p]
 
 
+@pytest.mark.slow
 def test_many_bounds_near_the_optimum_are_proven() -> None:
     near = proven = 0
     for seed in range(8510, 8525):

@@ -20,7 +20,7 @@ SPACES = tuple(
 PAYING = ((6, 0), (79, 0), (319, 2), (8, 3), (4, 3))
 
 
-@pytest.mark.quick_seeds(3)
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize(
     ("seed", "space"), [*((seed, seed % 4) for seed in range(800, 812)), *PAYING]
 )

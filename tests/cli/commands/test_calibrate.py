@@ -231,6 +231,7 @@ def measured(folder: Path, *iterations: float) -> str:
     return "plan.json=m.json"
 
 
+@pytest.mark.slow
 def test_a_measured_run_is_its_median(
     planned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -159,6 +159,7 @@ def optimum(
     )
 
 
+@pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_same_plan_as_brute_force_and_no_worse_than_any_schedule(seed: int) -> None:
     instance = make_instance(seed, schedule="auto")

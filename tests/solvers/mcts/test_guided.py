@@ -43,7 +43,7 @@ def run(instance: Instance, params: RaceParams = HERE, seed: int = 0) -> Result:
     )
 
 
-@pytest.mark.quick_seeds(1)
+@pytest.mark.quick_seeds(0)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_plans_pass_the_check_and_none_beats_the_optimum(seed: int) -> None:
     instance = make_instance(seed)

@@ -66,6 +66,7 @@ def gather(pool: RayPool, answers: int) -> list[Event]:
     return events
 
 
+@pytest.mark.slow
 def test_answers_notes_and_failures_carry_their_task(pool: RayPool) -> None:
     assert pool.idle == 3
     pool.submit(1, ("double", 21))
@@ -81,6 +82,7 @@ def test_answers_notes_and_failures_carry_their_task(pool: RayPool) -> None:
     assert pool.idle == 3
 
 
+@pytest.mark.slow
 def test_a_running_task_sees_the_shared_number(pool: RayPool) -> None:
     pool.submit(1, ("wait for shared", 7))
     assert pool.collect(0.5) == []
@@ -88,6 +90,7 @@ def test_a_running_task_sees_the_shared_number(pool: RayPool) -> None:
     assert gather(pool, 1) == [Done(1, 7)]
 
 
+@pytest.mark.slow
 def test_a_death_is_charged_to_its_task_and_the_actor_replaced(pool: RayPool) -> None:
     pool.submit(1, ("speak and die", None))
     events = gather(pool, 1)

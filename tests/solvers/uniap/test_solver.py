@@ -185,6 +185,7 @@ def test_reference_optima(case: dict[str, Any]) -> None:
     assert result.value_ns == round(SCALE * case["optimum"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not REFERENCE.exists(), reason="no reference folder")
 @pytest.mark.parametrize("case", reference_cases()[QUICK_CASES:])
 def test_large_reference_optima_are_within_the_bounds(case: dict[str, Any]) -> None:
