@@ -76,8 +76,8 @@ def plan(
     objective
         What to minimise: the iteration time in closed form, or as simulated, or what
         an iteration costs (in closed form). None: as simulated where ``auto`` searches
-        that and nothing else is asked of it, for at most a minute without a time limit;
-        else in closed form.
+        that and nothing else is asked of it, for a minute after the proof of the closed
+        form if there is no time limit; else in closed form.
     budget
         Most that the nodes of the plan may cost an hour, above 0.
     min_tokens_per_s
@@ -248,6 +248,7 @@ def search(
         from hetopt.solvers.several.outcome import solve_several
 
         return solve_several(request, solve, pipelines)
+    # Where prices decide, something is named.
     if spending is None or objective is None:
         result = solve(request)
     else:

@@ -170,15 +170,21 @@ def solve_simulated(
         request = replace(request, deadline=deadline)
     most = cutoff_of(request.cutoff_s)
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
-    compiled = interrupted or _is_compiled(table, deadline)
+    stopped = started.interrupted
+    try:
+        compiled = interrupted or _is_compiled(table, deadline)
+    except KeyboardInterrupt:
+        compiled, stopped = False, True
     limit = _take_start(ledger, started, deadline if compiled else None)
     if compiled and not interrupted:
         payload = SimulatedSpec(problem=problem, table=table, top=params.top)
         pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
         loop = _SimulatedRace(ledger, pool, request)
         try:
-            with suppress(Stopped, KeyboardInterrupt):
+            with suppress(Stopped):
                 loop.run(limit, most)
+        except KeyboardInterrupt:
+            stopped = True
         finally:
             pool.close()
     ledger.limit = most
@@ -195,17 +201,16 @@ def solve_simulated(
         objective="simulated",
     )
     late = not compiled and deadline.is_over()
-    return replace(result, choice=_UNCOMPILED) if late else result
+    return replace(
+        result, interrupted=stopped, choice=_UNCOMPILED if late else result.choice
+    )
 
 
 def _is_compiled(table: CostTable, deadline: Deadline) -> bool:
-    """Whether what is needed is compiled before the time is up, or the user stops."""
+    """Whether what is needed is compiled before the time is up; the user may stop."""
     free = rule_of(table.schedule).free
-    try:
-        with released():
-            return compiling.is_simulated_compiled(deadline, free=free)
-    except KeyboardInterrupt:
-        return False
+    with released():
+        return compiling.is_simulated_compiled(deadline, free=free)
 
 
 def _take_start(

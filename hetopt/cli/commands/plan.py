@@ -65,10 +65,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="what to minimise: the iteration time in closed form, or as simulated, "
         "event by event (then --solver finds the plan to start from), or what an "
         "iteration costs, by the clusters' price_per_hour (default: as simulated where "
-        "auto searches that, for at most a minute without --time-limit, and in closed "
-        "form with other solvers, many clusters, schedules of several chunks or split "
-        "backwards, --relax, --certificate, --journal, --for, --pipelines, prices or "
-        "--schedule best)",
+        "auto searches that and no option is about the closed form, for a minute after "
+        "the closed form's proof if there is no --time-limit; else in closed form)",
     )
     command.add_argument(
         "--budget",
@@ -326,8 +324,9 @@ def _search(
             )
 
     objective = options.objective
-    if objective is None and options.certificate is not None:
-        # Of the closed form, independent programs confirm what is claimed.
+    if objective is None and (options.certificate is not None or options.stability):
+        # Of the closed form, independent programs confirm what is claimed, and many
+        # variants of a problem are planned soon.
         objective = "closed"
     with searching(problem, table, options, principles) as request:
         return search(

@@ -120,14 +120,21 @@ def test_what_boundaries_share_is_in_the_closed_form(tmp_path: Path) -> None:
     assert (result.objective, result.status) == ("closed", "optimal")
 
 
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        (True, "is being compiled for later runs"),
+        (False, "cannot be kept compiled here"),
+    ],
+)
 def test_the_first_run_does_not_wait_for_compiling(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, kept: bool, says: str
 ) -> None:
     started = []
 
     def later(*, free: bool) -> bool:
         started.append(free)
-        return True
+        return kept
 
     monkeypatch.setattr(compiling, "are_times_kept", lambda *, free: False)
     monkeypatch.setattr(compiling, "times_later", later)
@@ -135,7 +142,24 @@ def test_the_first_run_does_not_wait_for_compiling(
     assert (result.objective, result.status) == ("closed", "optimal")
     assert started == [False]
     assert result.choice is not None
-    assert "still being compiled in the background" in result.choice
+    assert says in result.choice
+
+
+def test_whoever_stops_it_is_told_no_other_reason(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(self: object, first: int, most: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hetopt.solvers.simulated.solver._SimulatedRace.run", stop)
+    result = hetopt.plan(problem, objective="simulated", jobs=1)
+    assert result.interrupted
+    assert result.best is not None
+    usually = hetopt.plan(problem, jobs=1)
+    assert usually.interrupted
+    assert (usually.objective, usually.status) == ("closed", "optimal")
+    assert usually.choice is not None
+    assert "when the search ended" in usually.choice
 
 
 def unproven(request: Request, *, started: Result, **options: Any) -> Result:
@@ -170,7 +194,7 @@ def test_without_any_bound_it_is_the_closed_form(
     assert (result.objective, result.status) == ("closed", "optimal")
     assert result.interrupted == interrupted
     assert result.choice is not None
-    assert "no time was left for simulated times" in result.choice
+    assert "nothing was known of simulated times" in result.choice
 
 
 def test_what_is_not_proven_in_closed_form_is_reported_so(
