@@ -42,9 +42,9 @@ def search_schedules(
     problem = under_any(problem, runs)
     table = load_table(problem, None)
     objective: Objective = options.objective or "closed"
+    solve = partial(search, solver=options.solver, objective=objective)
     with searching(problem, table, options, principles) as request:
         if options.launcher is None:
-            solve = partial(search, solver=options.solver, objective=objective)
             return best_schedule(
                 request, solve, solver=options.solver, variants=variants
             )
@@ -61,8 +61,8 @@ def _launchable(
     from hetopt.export.planning.search import priced, solve_launchable
 
     limits = limits_of(options.launcher)
-    objective: Objective = options.objective or "closed"
-    solve = partial(search, solver=options.solver, objective=objective)
+    # It does not go with simulated times.
+    solve = partial(search, solver=options.solver, objective="closed")
 
     def within_limits(solve: Solve) -> Solve:
         return partial(solve_launchable, limits=limits, solve=solve)
